@@ -1,7 +1,7 @@
 //! The reader of logs over any bytes.
 
 use inviso_log::{
-    blocks,
+    blocks, convert,
     damage::What,
     frame::{self, Record},
     reader::{Event, Reader},
@@ -75,7 +75,7 @@ pub fn log(bytes: &[u8]) {
         assert_eq!(found, walked.collect::<Vec<Found>>());
     }
     let mut erlang = Vec::new();
-    let done = blocks::to_erlang(&bytes[..], &mut erlang).expect("nothing is refused");
+    let done = convert::to_erlang(&bytes[..], &mut erlang).expect("nothing is refused");
     let again = all(Reader::new(&erlang[..]));
     assert_eq!(done.records, again.len() as u64);
     assert!(again.iter().all(|found| !matches!(found, Found::Damage(..))));

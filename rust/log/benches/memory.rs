@@ -1,9 +1,9 @@
-//! What a merge of eight logs holds, for ten million records and for a thousand million: they come out of generators through pipes, and are
-//! counted. `cargo bench -p inviso-log --bench memory`; another number of records behind `--`.
+//! The memory of a merge of eight logs, for ten million records and for a thousand million. Generators send the records through
+//! pipes; the merge counts them. Run: `cargo bench -p inviso-log --bench memory`; `-- N` merges N records.
 //!
 //! | bar | measured in |
 //! | --- | --- |
-//! | under 1 MB a log, the same for 10^7 and 10^9 records | `VmHWM` of this process, which holds the generators, too |
+//! | under 1 MB a log, the same for 10^7 and 10^9 records | `VmHWM` of this process, the generators included |
 
 use inviso_log::{frame, merge::Merge, reader::Event, source::Source};
 use inviso_term::{
@@ -21,7 +21,7 @@ use std::{
 
 const LOGS: u64 = 8;
 
-/// Of a record, which ends in eight bytes of time.
+/// The bytes of a record up to its last eight, which are the time.
 fn record(log: u64) -> io::Result<Vec<u8>> {
     let pid = Identifier::new(4, "nonode@nohost", 77 + log as u32);
     let call = Term::Tuple(vec![
@@ -51,14 +51,14 @@ fn generate(mut to: PipeWriter, log: u64, records: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The most that this process has held, in KiB.
+/// The peak memory of this process, in KiB.
 fn most() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Merges so many records, and counts them.
+/// Merges this many records and counts them.
 fn merged(records: u64) -> io::Result<u64> {
     let mut sources = Vec::new();
     let mut pipes = Vec::new();

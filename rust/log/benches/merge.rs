@@ -1,12 +1,12 @@
-//! What it costs to put eight logs together: calls and their returns, with time stamps that interleave, records of about 100 bytes.
+//! The cost of a merge of eight logs: calls and their returns, with interleaved timestamps, records of about 100 bytes.
 //!
 //! | bar | measured in |
 //! | --- | --- |
 //! | plain logs into a plain one: at least 5 million records a second | `merge/plain` |
 //! | block logs into blocks: at least 10 million | `merge/blocks` |
 //!
-//! `merge/walk` only reads them in order, `merge/named` gives their pids the names of nodes, `merge/bare` is the comparison: the same
-//! bytes copied from file to file by the same readers and writers, log by log.
+//! `merge/walk` only reads the records in order. `merge/named` writes the nodes' names into pids. `merge/bare` is the baseline:
+//! the same readers and writers copy the same bytes from file to file, log by log.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use inviso_log::{
@@ -30,10 +30,10 @@ use std::{
 
 const LOGS: u64 = 8;
 
-/// Records of a log.
+/// Records in a log.
 const RECORDS: u64 = 100_000;
 
-/// Bytes that are written at a time.
+/// Bytes in a write.
 const ROOM: usize = 256 << 10;
 
 fn write(path: &Path, form: Form, log: u64) {

@@ -1,11 +1,11 @@
-//! What it costs to write and to read a log of calls with their returns, time stamps and two arguments.
+//! The cost of writing and reading a log of calls and returns, with timestamps and two arguments.
 //!
 //! | bar | measured in |
 //! | --- | --- |
-//! | records that are walked: at least 5 million a second | `read/records`, `read/reader`, `read/blocks` |
+//! | a walk over at least 5 million records a second | `read/records`, `read/reader`, `read/blocks` |
 //! | a call and its return take at most 40 bytes in blocks | printed, and checked |
 //!
-//! `read/messages` also makes a term of each record.
+//! `read/messages` also decodes each record.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use inviso_log::{
@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Calls, each with its return: what a program that calls a dozen functions in four processes would give.
+/// Pairs of a call and its return, like those of a program that calls a dozen functions in four processes.
 const PAIRS: u64 = 50_000;
 
 fn messages() -> Vec<Vec<u8>> {
@@ -71,7 +71,7 @@ fn messages() -> Vec<Vec<u8>> {
     all
 }
 
-/// An argument that goes with the function, so that some repeat.
+/// An argument that depends on the function, so that some repeat.
 fn random_id(name: &str) -> i64 {
     name.len() as i64 * 7919
 }
@@ -140,7 +140,7 @@ fn written(c: &mut Criterion) {
             log.close().unwrap();
         });
     });
-    // nobody listens: what a message costs that is dropped
+    // no client: the cost of a dropped message
     let mut port = IpPort::local(0, 50).unwrap();
     group.bench_function("ip, full", |b| b.iter(|| messages.iter().for_each(|message| port.term(message).unwrap())));
     group.finish();

@@ -1,37 +1,38 @@
-//! Which program wrote a log, and what its threads, tasks, functions and channels are: behind terms, where Erlang does not look.
+//! Items that describe the program of a log, its threads, tasks, functions and channels. They follow a term, where Erlang does
+//! not look.
 //!
-//! Erlang's `binary_to_term/1` reads one term and leaves what is behind it alone. There the first record of a file has a list of items, its
-//! length (4 bytes, high end first) and [`MARK`]. A later record has a list if something is new in it. The number of a
-//! message ([`numbered`]) stands between its term and the list. Readers skip items that they do not know.
+//! Erlang's `binary_to_term/1` reads one term and ignores the bytes after it. In the first record of a file these bytes are a
+//! list of items, its length (4 bytes, big-endian) and [`MARK`]. A later record has a list if there are new items. The number of
+//! a message ([`numbered`]) comes between its term and the list. Readers skip unknown items.
 //!
-//! | item | what |
+//! | item | meaning |
 //! | --- | --- |
-//! | `{program, OsPid, Name}` | the process of the record's tracee |
-//! | `{thread, Number, OsTid, Name}` | a thread of it: the number of its pid, the operating system's, its name, or no text |
-//! | `{task, Number, Name}` | a task of it. A later item of the same task renames it |
-//! | `{function, Module, Name, Arity, Kind, File, Line}` | a function that it traces. `Kind` is `python` or `c`; no text and 0 where it has no source |
-//! | `{channel, Number, Class, Name, MaxSize}` | a queue of it: its class, its name, or no text, and how many items it takes, or the empty list |
+//! | `{program, OsPid, Name}` | the process that wrote the log |
+//! | `{thread, Number, OsTid, Name}` | a thread: the number in its pid, the operating system's number, its name (may be empty) |
+//! | `{task, Number, Name}` | a task. A later item of the same task renames it |
+//! | `{function, Module, Name, Arity, Kind, File, Line}` | a traced function. `Kind` is `python` or `c`. `File` is empty and `Line` 0 if it has no source |
+//! | `{channel, Number, Class, Name, MaxSize}` | a queue: its class, its name (may be empty), and its capacity, or the empty list if it has none |
 
 use crate::frame::HEADER;
 use inviso_term::{etf, record::numbered, term::Term};
 use num_traits::ToPrimitive;
 use std::sync::Arc;
 
-/// The last bytes of a record that has items.
+/// The last bytes of a record with items.
 pub const MARK: [u8; 4] = *b"\xb1who";
 
-/// Bytes of a name that are written.
+/// The longest name that is written, in bytes.
 const NAME: usize = 400;
 
-/// Bytes of a file's path that are written.
+/// The longest path that is written, in bytes.
 const PATH: usize = 4096;
 
-/// What is behind a term.
+/// One item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// The program.
     Program {
-        /// The operating system's number of its process.
+        /// The process id of the operating system.
         os_pid: u32,
         /// Its name.
         name: String,
@@ -40,9 +41,9 @@ pub enum Item {
     Thread {
         /// The number in its pid.
         id: u64,
-        /// The operating system's.
+        /// The operating system's number.
         os_tid: u64,
-        /// Its name; "" where that was not known.
+        /// Its name; "" if it was not known.
         name: String,
     },
     /// A task.
@@ -58,12 +59,12 @@ pub enum Item {
     Channel {
         /// The number in its pid.
         id: u64,
-        /// What it is.
+        /// Its properties.
         about: Channel,
     },
 }
 
-/// What a function is called, and where its source is.
+/// The name and the source of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// The defining module.
@@ -74,23 +75,23 @@ pub struct Function {
     pub arity: u32,
     /// Whether it is written in C.
     pub is_c: bool,
-    /// The file and the line where it begins; "" and 0 of one without source.
+    /// The file and the line where it begins; "" and 0 without source.
     pub source: (Arc<str>, u32),
 }
 
-/// What a queue is.
+/// The properties of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Channel {
     /// The qualified name of its class.
     pub class: String,
-    /// Its own name; "" of one that has none.
+    /// Its own name; "" without a name.
     pub name: String,
-    /// How many items it takes, 0 for any number; `None` where it has no such limit.
+    /// Its capacity, 0 for any number of items; `None` if the class has no capacity.
     pub maxsize: Option<i64>,
 }
 
 impl Item {
-    /// As it is written.
+    /// The item as a term's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let number = |n: u64| Term::from(i64::try_from(n).unwrap_or(0));
@@ -170,7 +171,7 @@ fn cut(name: &str, most: usize) -> &str {
     name.get(..most.unwrap_or(0)).unwrap_or_default()
 }
 
-/// The term of a record, with its message's number, and the list behind; no bytes where there is none.
+/// Splits a record into the term with its message's number, and the list after it (empty if there is none).
 #[inline]
 #[must_use]
 pub fn split(payload: &[u8]) -> (&[u8], &[u8]) {
@@ -184,10 +185,10 @@ pub fn split(payload: &[u8]) -> (&[u8], &[u8]) {
 #[cold]
 fn split_marked(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let behind = payload.len().checked_sub(list_length(payload)? + TAIL)?;
-    // the mark may be the end of somebody's text: then the term ends there, too
+    // the mark may be the end of a text: then the term ends there, too
     let version = usize::from(payload.first() == Some(&etf::VERSION));
     let term = version + etf::length(payload.get(version..)?)?;
-    // between both the number of a message may stand
+    // the number of a message may be between them
     let number = payload.get(term..behind)?;
     (number.len() == numbered::length(number)).then(|| payload.split_at(behind))
 }
@@ -195,7 +196,7 @@ fn split_marked(payload: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Bytes of the length and the mark.
 const TAIL: usize = 4 + MARK.len();
 
-/// Bytes of the list that ends these.
+/// The length of the list that ends these bytes.
 fn list_length(behind: &[u8]) -> Option<usize> {
     let (_, length) = behind.strip_suffix(&MARK)?.split_last_chunk::<4>()?;
     Some(u32::from_be_bytes(*length) as usize)
@@ -207,7 +208,7 @@ fn list(behind: &[u8]) -> Option<&[u8]> {
     (list_length(behind)? == list.len()).then_some(list)
 }
 
-/// The items behind a term, those that are known here.
+/// The known items after a term.
 #[must_use]
 pub fn items(behind: &[u8]) -> Vec<Item> {
     match list(behind).map(etf::decode) {
@@ -216,7 +217,7 @@ pub fn items(behind: &[u8]) -> Vec<Item> {
     }
 }
 
-/// Items that no record has yet, and how many.
+/// Items for the next record, and their count.
 #[derive(Debug, Default)]
 pub(crate) struct Heads(Vec<u8>, u32);
 
@@ -231,7 +232,7 @@ impl Heads {
         self.1 > 0
     }
 
-    /// Adds them to the record of a term that begins at `begin` and is the last one.
+    /// Appends the items to the last record, whose term begins at `begin`.
     #[cold]
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, begin: usize) {
         const LIST: u8 = 108;
@@ -266,7 +267,7 @@ mod tests {
         Item::Thread { id: 4 * n, os_tid: 5000 + n, name: format!("worker {n}") }
     }
 
-    /// The items of each record of a file.
+    /// The items of each record in a file.
     fn read(path: &std::path::Path) -> Vec<Vec<Item>> {
         let (mut reader, mut all) = (Reader::open(path).unwrap(), Vec::new());
         while let Some(event) = reader.read().unwrap() {
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn items_stand_behind_the_next_term_in_both_forms() {
+    fn items_follow_the_next_term_in_both_forms() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         for form in [Form::Erlang, Form::Blocks] {
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_read_as_it_was_written() {
+    fn an_item_is_read_back() {
         let function = |is_c, source: (&str, u32)| {
             let (module, name) = ("shop".into(), "Shop.order".into());
             Item::Function(Function { module, name, arity: 2, is_c, source: (source.0.into(), source.1) })
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_it_is_somebodys_text() {
+    fn a_text_that_looks_like_items_is_a_text() {
         let text = [&b"text"[..], &MARK].concat();
         let payload = etf::encode_versioned(&Term::Bytes(text.into()));
         assert!(payload.ends_with(&MARK));

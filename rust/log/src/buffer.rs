@@ -1,10 +1,10 @@
-//! A file that gets whole records only.
+//! A file that is written in whole records.
 
 use crate::{
     about::{Heads, Item},
     blocks::{self, Packer},
-    file::{Form, Options},
     frame,
+    options::{Form, Options},
     own::Own,
 };
 use std::{
@@ -13,23 +13,23 @@ use std::{
     path::Path,
 };
 
-/// Records that wait, and the file that they go to.
+/// Pending records and their file.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     file: Own<File>,
     waiting: Vec<u8>,
-    /// Terms in `waiting`, and what its drop records count.
+    /// Messages in `waiting`: its terms and those that its drop records count.
     messages: u64,
     /// Terms in `waiting`.
     terms: u64,
     room: usize,
-    /// Bytes that were written to the file. It has others where somebody empties it or writes to it as well.
+    /// Bytes written to the file. The file has other bytes if another program empties or writes it.
     written: u64,
-    /// Messages that could not be written and that no drop record tells of yet.
+    /// Messages that could not be written and are not in a drop record yet.
     lost: u64,
-    /// Messages that could not be written.
+    /// Messages that could not be written, ever.
     lost_ever: u64,
-    /// Bytes of all files that are whole records.
+    /// Bytes of whole records in all files.
     written_ever: u64,
     packer: Option<Packer>,
     block: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Empties the file or makes it, or only makes it, for its owner only.
+    /// Creates or empties the file; with `new` only creates it. Only its owner may read it.
     pub(crate) fn create(path: &Path, options: Options) -> io::Result<Buffer> {
         let Options { form, room, new } = options;
         let file = Own::new(private(path, new)?)?;
@@ -67,18 +67,18 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Bytes of the file, with those that wait.
+    /// Bytes of the file and the pending records.
     pub(crate) fn length(&self) -> u64 {
         self.written + self.waiting.len() as u64
     }
 
-    /// Bytes that the system has taken, and messages that it has not.
+    /// Bytes that the system accepted, and messages that it did not.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.written_ever, self.lost_ever)
     }
 
-    /// Messages that were lost, here or before, and that no drop record tells of.
-    pub(crate) fn untold(&self) -> u64 {
+    /// Messages that were lost, here or before, and are not in a drop record.
+    pub(crate) fn unreported(&self) -> u64 {
         self.lost
     }
 
@@ -86,7 +86,7 @@ impl Buffer {
         if self.packer.is_some() && term.len() > blocks::LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));
         }
-        let flushed = self.make_room(frame::HEADER + 1 + term.len());
+        let flushed = self.flush_unless_fits(frame::HEADER + 1 + term.len());
         let begin = self.waiting.len();
         frame::put_term(&mut self.waiting, term)?;
         if self.about.are_any() {
@@ -97,19 +97,19 @@ impl Buffer {
         flushed
     }
 
-    /// An item that stands behind the next term.
+    /// Adds an item to the next term.
     pub(crate) fn about(&mut self, item: &Item) {
         self.about.add(item);
     }
 
     pub(crate) fn dropped(&mut self, n: u64) -> io::Result<()> {
-        let flushed = self.make_room(frame::HEADER);
+        let flushed = self.flush_unless_fits(frame::HEADER);
         frame::put_dropped(&mut self.waiting, n);
         self.messages = self.messages.saturating_add(n);
         flushed
     }
 
-    /// A record as it was read.
+    /// Adds a record of another log unchanged.
     #[inline]
     pub(crate) fn copy(&mut self, record: frame::Record<'_>) -> io::Result<()> {
         let term = match record {
@@ -117,36 +117,36 @@ impl Buffer {
             frame::Record::Dropped(n) => return self.drop_record(n),
         };
         let full = self.waiting.len() + frame::HEADER + term.len() > self.room;
-        let flushed = if full || self.lost > 0 { self.make_room(frame::HEADER + term.len()) } else { Ok(()) };
+        let flushed = if full || self.lost > 0 { self.flush_unless_fits(frame::HEADER + term.len()) } else { Ok(()) };
         frame::put(&mut self.waiting, record);
         self.messages += 1;
         self.terms += 1;
         flushed
     }
 
-    /// A drop record, whatever it says.
+    /// Adds a drop record of any count.
     pub(crate) fn drop_record(&mut self, n: u32) -> io::Result<()> {
-        let flushed = self.make_room(frame::HEADER);
+        let flushed = self.flush_unless_fits(frame::HEADER);
         frame::put(&mut self.waiting, frame::Record::Dropped(n));
         self.messages = self.messages.saturating_add(n.into());
         flushed
     }
 
-    /// Goes on in a new file. What waits goes there too.
-    pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
+    /// Continues in a new file. Pending records go there, too.
+    pub(crate) fn next_file(&mut self, path: &Path) -> io::Result<()> {
         self.file = Own::new(private(path, false)?)?;
         self.written = 0;
         Ok(())
     }
 
-    /// All that waits, in one call of the system if that takes it.
+    /// Writes all pending records, in one system call if the system takes them all.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.put_lost();
+        self.add_drop_record();
         if self.waiting.is_empty() {
             return Ok(());
         }
         if let Err(error) = self.file.check() {
-            self.lose();
+            self.count_lost();
             return Err(error);
         }
         let bytes = match &mut self.packer {
@@ -158,8 +158,8 @@ impl Buffer {
             }
         };
         if let Err((part, error)) = write(&mut self.file, bytes) {
-            self.take_back(part);
-            self.lose();
+            self.truncate_tail(part);
+            self.count_lost();
             return Err(error);
         }
         self.written += bytes.len() as u64;
@@ -168,9 +168,9 @@ impl Buffer {
         Ok(())
     }
 
-    /// What waits is lost.
+    /// Counts the pending records as lost.
     #[cold]
-    fn lose(&mut self) {
+    fn count_lost(&mut self) {
         self.lost = self.lost.saturating_add(self.messages);
         self.lost_ever = self.lost_ever.saturating_add(self.terms);
         self.clear();
@@ -181,24 +181,24 @@ impl Buffer {
         (self.messages, self.terms) = (0, 0);
     }
 
-    /// A record of so many bytes makes the buffer longer than the room only where it is alone in it.
-    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+    /// Flushes if a record of this size does not fit. A longer record is alone in the buffer.
+    fn flush_unless_fits(&mut self, bytes: usize) -> io::Result<()> {
         let full = self.waiting.len() + bytes > self.room;
         let flushed = if full { self.flush() } else { Ok(()) };
-        self.put_lost();
+        self.add_drop_record();
         flushed
     }
 
-    /// A drop record at the place of what could not be written: something is lost only when nothing waits.
-    fn put_lost(&mut self) {
+    /// Adds a drop record at the place of the lost messages. At a loss nothing is pending, so the place is right.
+    fn add_drop_record(&mut self) {
         self.messages = self.messages.saturating_add(self.lost);
         frame::put_dropped(&mut self.waiting, std::mem::take(&mut self.lost));
     }
 
-    /// Takes back so many bytes that were written last and end in the middle of a record, where they are the file's last. Where
-    /// that fails, or somebody wrote behind them, a reader finds a record cut off.
+    /// Truncates the last written bytes, which end in the middle of a record, if they are the last of the file. If that fails, or
+    /// another program wrote after them, a reader finds a record cut off.
     #[cold]
-    fn take_back(&mut self, bytes: u64) {
+    fn truncate_tail(&mut self, bytes: u64) {
         let (Ok(end), Ok(file)) = (self.file.stream_position(), self.file.metadata()) else { return };
         let begin = end.saturating_sub(bytes);
         if bytes > 0 && file.len() == end && self.file.set_len(begin).is_ok() {
@@ -207,11 +207,11 @@ impl Buffer {
     }
 }
 
-/// The file, empty, that only its owner may read, also if it was there before, unless it has to be new. Each write goes to its
-/// end, wherever that is then: others may empty it, or write to it as well.
+/// Opens a file for its owner only and empties it. With `new`, only creates it. Each write appends to the present end of the
+/// file: other programs may empty it or write to it.
 ///
 /// # Errors
-/// It can't be opened, or `new` and it is there.
+/// The file can't be opened, or `new` and it exists.
 #[cfg(unix)]
 pub fn private(path: &Path, new: bool) -> io::Result<File> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -223,17 +223,17 @@ pub fn private(path: &Path, new: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file, empty.
+/// Opens a file and empties it.
 ///
 /// # Errors
-/// The same.
+/// As above.
 #[cfg(not(unix))]
 pub fn private(path: &Path, new: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).create_new(new).open(path)
 }
 
-/// All of the bytes, in one call of the system if that takes it. Where it fails, how many of them stand together where the file
-/// is at.
+/// Writes all bytes, in one system call if the system takes them all. An error has the number of bytes that were written in one
+/// piece at the file's present place.
 fn write(file: &mut File, bytes: &[u8]) -> Result<(), (u64, io::Error)> {
     let (mut rest, mut together, mut end) = (bytes, 0, None);
     while !rest.is_empty() {
@@ -260,27 +260,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_written_last_is_taken_back() {
+    fn only_the_last_write_is_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let there = || std::fs::read(&path).unwrap();
         let mut buffer = Buffer::create(&path, Options { form: Form::Erlang, room: 100, new: false }).unwrap();
         buffer.file.write_all(b"whole, part").unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         assert_eq!(there(), b"whole, ");
-        buffer.take_back(0);
+        buffer.truncate_tail(0);
         buffer.file.write_all(b"part").unwrap();
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
         other.write_all(b"another's").unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         assert_eq!(there(), b"whole, partanother's");
         other.set_len(0).unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         buffer.file.write_all(b"end").unwrap();
         assert_eq!(there(), b"end");
     }
 
-    /// A buffer, and what its file has.
+    /// A buffer, and a function that reads its file.
     fn buffer(room: usize) -> (tempfile::TempDir, Buffer, impl Fn() -> Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_before_what_comes_next() {
+    fn lost_messages_are_reported_before_the_next_one() {
         let lost = [1, 0, 0, 0, 3];
         let (_folder, mut buffer, there) = buffer(100);
         buffer.lost = 3;
@@ -316,25 +316,25 @@ mod tests {
         buffer.lost = 3;
         buffer.term(&NIL).unwrap();
         buffer.lost = 3;
-        assert_eq!(buffer.untold(), 3);
+        assert_eq!(buffer.unreported(), 3);
         buffer.dropped(4).unwrap();
         buffer.lost = 3;
         buffer.flush().unwrap();
         let nil = [0, 0, 0, 0, 2, 131, 106];
         assert_eq!(there(), [&lost[..], &nil, &lost, &nil, &lost, &[1, 0, 0, 0, 4], &lost].concat());
-        assert_eq!((buffer.untold(), buffer.counts().1), (0, 0));
+        assert_eq!((buffer.unreported(), buffer.counts().1), (0, 0));
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted() {
+    fn messages_that_cannot_be_written_are_counted() {
         let (_folder, mut buffer, _) = buffer(100);
         buffer.term(&NIL).unwrap();
         buffer.dropped(4).unwrap();
         buffer.copy(frame::Record::Term(&NIL)).unwrap();
         buffer.drop_record(5).unwrap();
-        buffer.lose();
-        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (11, (0, 2), 0));
+        buffer.count_lost();
+        assert_eq!((buffer.unreported(), buffer.counts(), buffer.length()), (11, (0, 2), 0));
         buffer.flush().unwrap();
-        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (0, (5, 2), 5));
+        assert_eq!((buffer.unreported(), buffer.counts(), buffer.length()), (0, (5, 2), 5));
     }
 }

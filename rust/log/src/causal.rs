@@ -1,17 +1,17 @@
-//! Which messages went from one log to another, so that none is received before it was sent.
+//! Matches messages between logs, so that a merge has each receipt after its sending.
 //!
-//! The token messages of sequential tracing say so: a sending and a receipt belong together that have the same label, serial and
-//! sender. A serial can come again, as after a reset; then the n-th receipt in a log belongs to the n-th sending. Where a log has more
-//! receipts than there are sendings, some of those were lost, and it is not known which: as many receipts as are too many may
-//! belong to them, and the n-th belongs to the n-th or a later one but for these. What several logs sent, whose nodes have neither
-//! names nor creations to be told apart by, belongs nowhere.
+//! The token messages of sequential tracing are matched. A sending and a receipt belong together if they have the same label,
+//! serial and sender. A serial can repeat, for example after a reset. Then the n-th receipt in a log belongs to the n-th sending.
+//! A log with more receipts than sendings shows that some sendings were lost. Which ones is unknown: each of the surplus receipts
+//! may belong to a lost sending. So the n-th receipt then follows only the first n sendings less the surplus. Sendings of one
+//! serial in several logs match nothing: their nodes have neither names nor creations and can't be distinguished.
 
 use crate::{frame::Record, reader::Event, source::Source};
 use inviso_term::{etf, record::Kind, term::Term};
 use rustc_hash::FxHashMap;
 use std::io;
 
-/// The messages that went between logs.
+/// The messages between logs.
 ///
 /// ```
 /// use inviso_log::{causal::Passages, frame, merge::Merge, source::Source};
@@ -47,92 +47,92 @@ pub struct Passages {
     all: Vec<Passage>,
 }
 
-/// The sendings of one serial, and their receipts in other logs.
+/// The sendings of one serial and their receipts in other logs.
 #[derive(Debug)]
 struct Passage {
     from: usize,
     sent: usize,
-    /// Whether several logs have sendings: of nodes that can't be told apart.
+    /// Whether several logs have sendings: their nodes can't be distinguished.
     is_ambiguous: bool,
-    /// How many were received in each log.
-    taken: FxHashMap<usize, usize>,
+    /// The number of receipts in each log.
+    receipts: FxHashMap<usize, usize>,
 }
 
-/// An end of a passage.
+/// One end of a message between logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The sendings of this passage.
+    /// A sending of this passage.
     Sent(usize),
-    /// The receipt of this passage that follows so many of its sendings.
-    Taken(usize, usize),
+    /// A receipt of this passage. The second number is the count of sendings that it follows.
+    Received(usize, usize),
 }
 
-/// Which receipts of a log were moved behind their sendings.
+/// The receipts of a log that were moved after their sendings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// How many.
+    /// Their number.
     pub receipts: u64,
-    /// The farthest, in nanoseconds.
+    /// The longest move, in nanoseconds.
     pub most: i128,
-    /// When by the merge's clock, and by how many nanoseconds: the first thousand.
+    /// The times by the merge's clock and the lengths of the moves, in nanoseconds: the first thousand.
     pub first: Vec<(i128, i128)>,
 }
 
-/// Receipts that [`Moved::first`] has.
-const TOLD: usize = 1000;
+/// The largest length of [`Moved::first`].
+const LISTED: usize = 1000;
 
 impl Moved {
     pub(crate) fn add(&mut self, when: i128, by: i128) {
         self.receipts += 1;
         self.most = self.most.max(by);
-        if self.first.len() < TOLD {
+        if self.first.len() < LISTED {
             self.first.push((when, by));
         }
     }
 }
 
 impl Passages {
-    /// Reads logs whole, in the order in which they will be merged.
+    /// Reads whole logs, in the order of the later merge.
     ///
     /// # Errors
-    /// What reading a log says.
+    /// The error of a log's reader.
     pub fn of(sources: Vec<Source>) -> io::Result<Passages> {
         let mut found = Passages::default();
-        // sendings first: of most serials nothing was received elsewhere
-        let mut taken: FxHashMap<Box<[u8]>, FxHashMap<usize, usize>> = FxHashMap::default();
+        // sendings first: most serials have no receipt in another log
+        let mut receipts: FxHashMap<Box<[u8]>, FxHashMap<usize, usize>> = FxHashMap::default();
         for (log, mut source) in sources.into_iter().enumerate() {
             while let Some(event) = source.read()? {
                 let Event::Record { record: Record::Term(payload), .. } = event else { continue };
                 match event_of(payload) {
-                    Some((true, key)) => found.sent(log, key),
-                    Some((false, key)) => *taken.entry(key).or_default().entry(log).or_default() += 1,
+                    Some((true, key)) => found.add_sending(log, key),
+                    Some((false, key)) => *receipts.entry(key).or_default().entry(log).or_default() += 1,
                     None => {}
                 }
             }
         }
-        for (key, logs) in taken {
+        for (key, logs) in receipts {
             if let Some(passage) = found.by_key.get(&key).and_then(|at| found.all.get_mut(*at)) {
                 if !passage.is_ambiguous {
-                    passage.taken = logs;
-                    passage.taken.remove(&passage.from);
+                    passage.receipts = logs;
+                    passage.receipts.remove(&passage.from);
                 }
             }
         }
         let all = &found.all;
-        found.by_key.retain(|_, at| all.get(*at).is_some_and(|passage| !passage.taken.is_empty()));
+        found.by_key.retain(|_, at| all.get(*at).is_some_and(|passage| !passage.receipts.is_empty()));
         Ok(found)
     }
 
-    fn sent(&mut self, log: usize, key: Box<[u8]>) {
+    fn add_sending(&mut self, log: usize, key: Box<[u8]>) {
         let at = *self.by_key.entry(key).or_insert(self.all.len());
         match self.all.get_mut(at) {
             Some(passage) if passage.from == log => passage.sent += 1,
             Some(passage) => passage.is_ambiguous = true,
-            None => self.all.push(Passage { from: log, sent: 1, is_ambiguous: false, taken: FxHashMap::default() }),
+            None => self.all.push(Passage { from: log, sent: 1, is_ambiguous: false, receipts: FxHashMap::default() }),
         }
     }
 
-    /// Which end of a passage the next message of a log is, that has to be asked for each of its messages in their order.
+    /// The end that the next message of a log is. Call it once for each message of the log, in order.
     pub(crate) fn end(&self, log: usize, payload: &[u8], seen: &mut FxHashMap<usize, usize>) -> Option<End> {
         if self.by_key.is_empty() {
             return None;
@@ -143,30 +143,30 @@ impl Passages {
         if is_sending {
             return (passage.from == log).then_some(End::Sent(at));
         }
-        let taken = *passage.taken.get(&log)?;
+        let receipts = *passage.receipts.get(&log)?;
         let number = seen.entry(at).or_default();
         *number += 1;
-        let behind = number.saturating_sub(taken.saturating_sub(passage.sent));
-        (behind > 0).then_some(End::Taken(at, behind.min(passage.sent)))
+        let after = number.saturating_sub(receipts.saturating_sub(passage.sent));
+        (after > 0).then_some(End::Received(at, after.min(passage.sent)))
     }
 
-    /// How many passages there are.
+    /// The number of passages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether nothing went from log to log.
+    /// Whether no message went from log to log.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 }
 
-/// Whether a message tells of a sending or of a receipt, and of which: its label, serial and sender.
+/// Whether a message is a sending (true) or a receipt, and its label, serial and sender.
 fn event_of(payload: &[u8]) -> Option<(bool, Box<[u8]>)> {
     const HEAD: &[u8] = Kind::Seq.tag().as_bytes();
-    // what is compressed, or written in another way, is none that a token's tracer writes
+    // compressed messages and other encodings are never written by a token's tracer
     let [etf::VERSION, 104, 3 | 4, _, 9, rest @ ..] = payload else { return None };
     if !rest.starts_with(HEAD) {
         return None;

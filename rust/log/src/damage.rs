@@ -1,9 +1,9 @@
-//! What can be wrong with a log. None of it is an error of the reader: it is told as part of what was read.
+//! The damage that a log can have. It is no error of the reader: it is reported among the records.
 
 use inviso_term::etf::DecodeError;
 use thiserror::Error;
 
-/// Something that could not be read.
+/// A part of a log that could not be read.
 ///
 /// ```
 /// use inviso_log::{damage::What, reader::{Event, Reader}};
@@ -15,49 +15,49 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("at byte {at}: {what}")]
 pub struct Damage {
-    /// Where it begins, in bytes from the start of the file or stream.
+    /// The offset of its beginning in the file or stream.
     pub at: u64,
-    /// What it is.
+    /// The kind.
     pub what: What,
 }
 
-/// What could not be read.
+/// The kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum What {
-    /// The bytes end in the middle of a record; so many of it are there.
+    /// The bytes end in the middle of a record. This many of its bytes are there.
     #[error("the last record is cut off after {0} bytes")]
     Cut(u64),
-    /// No record begins with this byte. Nothing tells where the next one is, so this ends the file.
+    /// No record begins with this byte. The next record can't be found, so the file ends here.
     #[error("no record begins with {0}")]
     Op(u8),
-    /// A record claims to have more bytes than the reader takes, which ends the file; or a block, and the next one is read.
+    /// A record claims more bytes than the reader accepts. The file ends here. After a too long block, the next block is read.
     #[error("a record of {0} bytes")]
     Long(u64),
-    /// The payload doesn't begin as terms do. The records behind it are read.
+    /// The payload doesn't begin like a term. The following records are read.
     #[error("a record without a term")]
     NoTerm,
-    /// So many zeros stand where a record should be. What follows them is read, where a whole record with a whole term is found right
-    /// behind them; otherwise as if they were records without a term, five by five.
+    /// This many zeros are in the place of a record. Reading goes on with the first whole record with a whole term after them. If
+    /// there is none, each five zeros count as a record without a term.
     #[error("a hole of {0} zero bytes")]
     Hole(u64),
-    /// The payload begins as terms do and is none. The records behind it are read.
+    /// The payload begins like a term but is not a valid one. The following records are read.
     #[error("{0}")]
     Term(DecodeError),
-    /// A compressed block is damaged. The blocks behind it are read.
+    /// A compressed block is damaged. The following blocks are read.
     #[error("a damaged block")]
     Block,
-    /// The writer of a wrap set came round and deleted the file that was being read, and perhaps others behind it. It goes on with
-    /// the oldest one.
+    /// The writer of a wrap set has deleted the file that was being read, and perhaps later ones. Reading goes on with the oldest
+    /// file.
     #[error("the writer came round")]
     Overtaken,
-    /// A file that is followed, also one of a wrap set, is shorter than what was read of it, or begins or goes on otherwise: somebody emptied it and began
-    /// anew. It is read from its beginning.
+    /// A followed file is shorter than what was read of it, or has other contents: another program emptied and restarted it. The
+    /// file may be one of a wrap set. It is read from its beginning.
     #[error("the file was begun anew")]
     Anew,
 }
 
 impl What {
-    /// One word for it.
+    /// Its name in one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -8,40 +8,13 @@ use crate::{
 };
 use std::{io, path::Path};
 
-/// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Its form.
-    pub form: Form,
-    /// Bytes that wait at most until they are written. A record that is longer is written alone. Of blocks, 16 MiB
-    /// at most.
-    pub room: usize,
-    /// It is an error where there is a file already; else that is emptied.
-    pub new: bool,
-}
+pub use crate::options::{Form, Options};
 
-impl Default for Options {
-    /// Erlang's form, 64 KiB, a file that may be there.
-    fn default() -> Self {
-        Options { form: Form::Erlang, room: 64 << 10, new: false }
-    }
-}
-
-/// The form of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
-    /// As Erlang's trace ports write it.
-    #[default]
-    Erlang,
-    /// Compressed, for the readers of this crate only ([`crate::blocks`]).
-    Blocks,
-}
-
-/// A log in one file, which only its owner may read.
+/// A log in one file, readable by its owner only.
 ///
-/// Records wait in the process until there are [`Options::room`] bytes of them, or [`Sink::flush`]. Then all are written with
-/// one call of the system, so that a process that is killed leaves whole records: all that were flushed, and of the one write
-/// under way what the system had taken.
+/// Records wait in the process until there are [`Options::room`] bytes of them, or [`Sink::flush`]. One system call then writes
+/// them all. So a killed process leaves whole records: all flushed ones, and of a write in progress the ones that the system had
+/// accepted.
 ///
 /// ```
 /// use inviso_log::{file::{FileLog, Form, Options}, sink::Sink};
@@ -54,25 +27,32 @@ pub enum Form {
 /// log.flush()?;
 /// assert_eq!(std::fs::read(&path)?, [0, 0, 0, 0, 3, 131, 97, 7]);
 ///
-/// // a smaller one, for the readers of this crate
+/// // a compact one, for the readers of this crate
 /// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
 /// log.term(&[131, 97, 7])?;
 /// log.close()
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct FileLog(Option<Buffer>, (u64, u64), u64);
+pub struct FileLog {
+    /// `None` after the end.
+    buffer: Option<Buffer>,
+    /// [`Buffer::counts`] at the end.
+    counts: (u64, u64),
+    /// [`Buffer::unreported`] at the end.
+    unreported: u64,
+}
 
 impl FileLog {
-    /// Empties the file or makes it.
+    /// Empties or creates the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
-        Buffer::create(path, options).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
+        Buffer::create(path, options).map(|buffer| FileLog { buffer: Some(buffer), counts: (0, 0), unreported: 0 })
     }
 
-    /// A record of another log as it is, also one that tells of no lost messages. Of a term nothing is looked at.
+    /// Adds a record of another log unchanged, also a drop record of 0. The bytes of a term are not checked.
     ///
     /// # Errors
     /// As [`Sink::term`].
@@ -81,7 +61,7 @@ impl FileLog {
         self.open()?.copy(record)
     }
 
-    /// A record of another log, also one that tells of no lost messages.
+    /// Adds a record of another log, also a drop record of 0.
     ///
     /// # Errors
     /// As [`Sink::term`].
@@ -92,14 +72,14 @@ impl FileLog {
         }
     }
 
-    /// Messages that were lost, here or before, and that the file doesn't tell of: those that the last write could not write.
+    /// Messages that were lost, here or before, and that no drop record in the file counts: those of the last failed write.
     #[must_use]
-    pub fn untold(&self) -> u64 {
-        self.0.as_ref().map_or(self.2, Buffer::untold)
+    pub fn unreported(&self) -> u64 {
+        self.buffer.as_ref().map_or(self.unreported, Buffer::unreported)
     }
 
     fn open(&mut self) -> io::Result<&mut Buffer> {
-        self.0.as_mut().ok_or_else(closed)
+        self.buffer.as_mut().ok_or_else(closed)
     }
 }
 
@@ -113,7 +93,7 @@ impl Sink for FileLog {
     }
 
     fn about(&mut self, item: &Item) {
-        if let Some(buffer) = &mut self.0 {
+        if let Some(buffer) = &mut self.buffer {
             buffer.about(item);
         }
     }
@@ -123,22 +103,22 @@ impl Sink for FileLog {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let Some(mut buffer) = self.0.take() else { return Ok(()) };
+        let Some(mut buffer) = self.buffer.take() else { return Ok(()) };
         let flushed = buffer.flush();
-        (self.1, self.2) = (buffer.counts(), buffer.untold());
+        (self.counts, self.unreported) = (buffer.counts(), buffer.unreported());
         flushed
     }
 
     fn abandon(&mut self) {
-        self.0 = None;
+        self.buffer = None;
     }
 
     fn bytes(&self) -> u64 {
-        self.0.as_ref().map_or(self.1 .0, |buffer| buffer.counts().0)
+        self.buffer.as_ref().map_or(self.counts.0, |buffer| buffer.counts().0)
     }
 
     fn lost(&self) -> u64 {
-        self.0.as_ref().map_or(self.1 .1, |buffer| buffer.counts().1)
+        self.buffer.as_ref().map_or(self.counts.1, |buffer| buffer.counts().1)
     }
 }
 
@@ -156,7 +136,7 @@ mod tests {
     const NIL: [u8; 2] = [131, 106];
 
     #[test]
-    fn what_is_dropped_is_written_and_what_is_abandoned_is_not() {
+    fn a_dropped_log_is_written_and_an_abandoned_one_is_not() {
         for (abandons, length) in [(false, 7), (true, 0)] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("trace");
@@ -171,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_another_log_are_the_same_records() {
+    fn records_of_another_log_stay_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let mut log = FileLog::create(&path, Options::default()).unwrap();

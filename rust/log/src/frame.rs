@@ -1,4 +1,5 @@
-//! The records of a trace port: an operation (1 byte), a number (4 bytes, high end first), and for a term so many bytes of it.
+//! The records of a trace port: an operation (1 byte), a number (4 bytes, big-endian), and for a term as many bytes as the
+//! number.
 //!
 //! ```
 //! use inviso_log::frame::{self, Next, Record};
@@ -25,16 +26,16 @@ pub(crate) const DROP: u8 = 1;
 /// A record, without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A message in the external term format. A reader gives only payloads that begin with its version byte; it doesn't look
-    /// further.
+    /// A message in the external term format. A reader returns only payloads that begin with the version byte. It does not check
+    /// the rest.
     Term(&'a [u8]),
-    /// Here so many messages were lost.
+    /// This many messages were lost here.
     Dropped(u32),
 }
 
 impl Record<'_> {
-    /// Whether the message can be read: its term is walked over, and nothing made of it. Erlang reads terms of any depth, so of one that
-    /// is nested deeper than ours the lengths of its parts have to be right. Bytes behind the term are nothing.
+    /// Whether the message can be read. The term is walked but not built. Erlang reads terms of any depth. Of a term that is
+    /// nested too deep for this crate, only the lengths of the parts are checked. Bytes after the term are ignored.
     ///
     /// ```
     /// use inviso_log::frame::Record;
@@ -43,7 +44,7 @@ impl Record<'_> {
     /// ```
     ///
     /// # Errors
-    /// The payload is no term.
+    /// The payload is not a term.
     pub fn check(self) -> Result<(), DecodeError> {
         let Record::Term(payload) = self else { return Ok(()) };
         let term = payload.strip_prefix(&[etf::VERSION]).unwrap_or(payload);
@@ -56,7 +57,8 @@ impl Record<'_> {
         }
     }
 
-    /// The message, as `dbg:trace_client/3` gives it to its handler: `{drop, N}` for lost ones. Bytes behind the term are nothing.
+    /// The message as the handler of `dbg:trace_client/3` gets it: `{drop, N}` for lost messages. Bytes after the term are
+    /// ignored.
     ///
     /// ```
     /// use inviso_log::frame::Record;
@@ -65,7 +67,7 @@ impl Record<'_> {
     /// ```
     ///
     /// # Errors
-    /// The payload is no term.
+    /// The payload is not a term.
     pub fn message(self) -> Result<Term, DecodeError> {
         match self {
             Record::Term(payload) => Decoder::new(payload, Limits::default())?.term(),
@@ -74,18 +76,18 @@ impl Record<'_> {
     }
 }
 
-/// What bytes begin with.
+/// The beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// A record, and how many bytes it takes with its header. The payload can be anything.
+    /// A record and its length with the header. The payload is not checked.
     Record(Record<'a>, usize),
-    /// The beginning of a record, or nothing: it takes so many bytes, as far as that can be said yet.
+    /// The beginning of a record, or no bytes. The record has this many bytes, as far as is known yet.
     Partial(u64),
-    /// A byte that no record begins with.
+    /// A byte that begins no record.
     Op(u8),
 }
 
-/// The record that bytes begin with.
+/// The first record of `bytes`.
 #[inline]
 #[must_use]
 pub fn next(bytes: &[u8]) -> Next<'_> {
@@ -106,11 +108,11 @@ pub fn next(bytes: &[u8]) -> Next<'_> {
     }
 }
 
-/// Adds the record of a term, as Erlang reads it: with its version byte, if it came without, and without what Erlang would
-/// refuse ([`etf::portable`]).
+/// Appends the record of a term as Erlang reads it: with a version byte, and without parts that Erlang would refuse
+/// ([`etf::portable`]).
 ///
 /// # Errors
-/// `InvalidInput` if it has 4 GiB or more; then nothing was added.
+/// `InvalidInput` if it has 4 GiB or more. Then nothing was appended.
 pub fn put_term(out: &mut Vec<u8>, term: &[u8]) -> io::Result<()> {
     let term = etf::portable(term);
     let version: &[u8] = if term.first() == Some(&etf::VERSION) { &[] } else { &[etf::VERSION] };
@@ -123,7 +125,7 @@ pub fn put_term(out: &mut Vec<u8>, term: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds a record as it was read.
+/// Appends a record unchanged.
 pub(crate) fn put(out: &mut Vec<u8>, record: Record<'_>) {
     let (op, n, payload) = match record {
         Record::Term(payload) => (TERM, payload.len() as u32, payload),
@@ -134,8 +136,8 @@ pub(crate) fn put(out: &mut Vec<u8>, record: Record<'_>) {
     out.extend_from_slice(payload);
 }
 
-/// Adds a drop record; more than one for what 32 bits can't hold, none for nothing. More than 68 billion messages are told as
-/// so many.
+/// Appends a drop record. It appends several for more than 32 bits hold, and no record for 0. A count above 68 billion is cut to
+/// that.
 pub fn put_dropped(out: &mut Vec<u8>, n: u64) {
     let mut n = n.min(16 * u64::from(u32::MAX));
     while n > 0 {
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_taken_as_far_as_they_are_there() {
+    fn records_are_parsed_as_far_as_they_are_whole() {
         let bytes = [0, 0, 0, 0, 2, 131, 106, 1];
         for length in 0..5 {
             assert_eq!(next(&bytes[..length]), Next::Partial(5));
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_what_erlang_reads() {
+    fn erlang_reads_the_appended_records() {
         let mut bytes = Vec::new();
         put_term(&mut bytes, &[106]).unwrap();
         assert_eq!(bytes, [0, 0, 0, 0, 2, 131, 106]);

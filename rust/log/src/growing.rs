@@ -1,4 +1,4 @@
-//! A file that is followed, and that somebody may empty.
+//! A followed file, which other programs may empty.
 
 use crate::{
     damage::{Damage, What},
@@ -9,19 +9,19 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-/// Bytes at a file's beginning, and at the place where it is read, that are looked at again.
-const SEEN: usize = 512;
+/// How many bytes at the file's beginning and before the read position are compared again.
+const COMPARED: usize = 512;
 
 /// A file that may be written while it is read.
 #[derive(Debug)]
 pub(crate) struct Growing {
     pub(crate) file: File,
-    /// What was read of it, if it is followed. What is no regular file can't be looked at again.
-    seen: Option<Seen>,
+    /// The bytes to compare, if the file is followed and regular. Other files can't be read twice.
+    fingerprint: Option<Fingerprint>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Fingerprint {
     at: u64,
     first: Vec<u8>,
     last: Vec<u8>,
@@ -30,13 +30,13 @@ struct Seen {
 impl Growing {
     /// Reads a file from its beginning.
     pub(crate) fn reader(file: File, follow: bool) -> io::Result<Reader<Growing>> {
-        let seen = (follow && file.metadata()?.is_file()).then(Seen::default);
-        Ok(Reader::new(Growing { file, seen }).follow(follow))
+        let fingerprint = (follow && file.metadata()?.is_file()).then(Fingerprint::default);
+        Ok(Reader::new(Growing { file, fingerprint }).follow(follow))
     }
 
-    /// Where there is nothing more for now: reads it from its beginning, if it was begun anew.
-    pub(crate) fn anew(reader: &mut Reader<Growing>) -> io::Result<Option<Found>> {
-        if !reader.get_ref().is_anew()? {
+    /// At the end for now: starts from the beginning if the file was restarted.
+    pub(crate) fn restarted(reader: &mut Reader<Growing>) -> io::Result<Option<Found>> {
+        if !reader.get_ref().is_restarted()? {
             return Ok(None);
         }
         let damage = Damage { at: reader.at(), what: What::Anew };
@@ -44,47 +44,47 @@ impl Growing {
         Ok(Some(Found::Damage(damage)))
     }
 
-    /// Whether it is not the file any more that was read.
-    fn is_anew(&self) -> io::Result<bool> {
-        match &self.seen {
-            Some(seen) => Ok(!seen.is_there(&self.file)?),
+    /// Whether the file was restarted.
+    fn is_restarted(&self) -> io::Result<bool> {
+        match &self.fingerprint {
+            Some(fingerprint) => Ok(!fingerprint.has_compared(&self.file)?),
             None => Ok(false),
         }
     }
 }
 
 impl Read for Growing {
-    /// Nothing of a file that was begun anew.
+    /// Reads no bytes of a restarted file.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(seen) = &mut self.seen else { return self.file.read(buffer) };
-        self.file.seek(SeekFrom::Start(seen.at))?;
+        let Some(fingerprint) = &mut self.fingerprint else { return self.file.read(buffer) };
+        self.file.seek(SeekFrom::Start(fingerprint.at))?;
         let read = self.file.read(buffer)?;
-        // behind reading: what was there then may have been another file's
-        if read == 0 || !seen.is_there(&self.file)? {
+        // compared after the read: the bytes read before may be a restarted file's
+        if read == 0 || !fingerprint.has_compared(&self.file)? {
             return Ok(0);
         }
-        seen.add(buffer.get(..read).unwrap_or_default());
+        fingerprint.add(buffer.get(..read).unwrap_or_default());
         Ok(read)
     }
 }
 
-impl Seen {
+impl Fingerprint {
     fn add(&mut self, bytes: &[u8]) {
-        let more = SEEN.saturating_sub(self.first.len()).min(bytes.len());
+        let more = COMPARED.saturating_sub(self.first.len()).min(bytes.len());
         self.first.extend_from_slice(bytes.get(..more).unwrap_or_default());
-        self.last.extend_from_slice(bytes.get(bytes.len().saturating_sub(SEEN)..).unwrap_or_default());
-        self.last.drain(..self.last.len().saturating_sub(SEEN));
+        self.last.extend_from_slice(bytes.get(bytes.len().saturating_sub(COMPARED)..).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(COMPARED));
         self.at += bytes.len() as u64;
     }
 
-    /// Whether a file still has the bytes that were read, as far as they are looked at.
-    fn is_there(&self, mut file: &File) -> io::Result<bool> {
-        let mut there = [0; SEEN];
+    /// Whether the file still has the compared bytes.
+    fn has_compared(&self, mut file: &File) -> io::Result<bool> {
+        let mut present = [0; COMPARED];
         let mut has = |at: u64, bytes: &[u8]| {
-            let there = there.get_mut(..bytes.len()).unwrap_or_default();
+            let present = present.get_mut(..bytes.len()).unwrap_or_default();
             file.seek(SeekFrom::Start(at))?;
-            match file.read_exact(there) {
-                Ok(()) => Ok(there == bytes),
+            match file.read_exact(present) {
+                Ok(()) => Ok(present == bytes),
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
                 Err(e) => Err(e),
             }

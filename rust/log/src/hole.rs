@@ -1,8 +1,8 @@
-//! Holes: zeros where a record should be.
+//! Holes: zeros in the place of a record.
 //!
-//! A file has them where somebody emptied it and its writer went on at its old place, or where the system was switched off before
-//! it wrote. To the format five zeros are a record without a term; but a hole has any length, so that what stands behind it
-//! need not be in step with that.
+//! A hole arises when another program empties the file and the writer continues at its old offset, or when the system is switched
+//! off before it writes. In the format five zeros are a record without a term. But a hole has any length, so the record after it
+//! need not be aligned to five.
 
 use crate::frame::{self, Next, Record, HEADER};
 use inviso_term::etf::{self, DecodeError, Decoder, Limits};
@@ -10,19 +10,19 @@ use inviso_term::etf::{self, DecodeError, Decoder, Limits};
 /// The tag of a compressed term.
 const COMPRESSED: u8 = 80;
 
-/// How many zeros bytes begin with.
+/// How many zeros `bytes` begins with.
 pub(crate) fn zeros(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())
 }
 
-/// How many bytes a hole takes of those that begin with its last zeros, five or more; it has so many of them in all. None
-/// where more bytes have to be seen, which there are if these are not the `last`. A record's header may begin with up to
-/// four zeros itself, so behind the hole is the first place where
+/// The end of a hole in `bytes`, which begins with the hole's last zeros (five or more); `all` is the number of all its zeros.
+/// `None` if more bytes are needed and these are not the `last`. A record's header may itself begin with up to four zeros. So the
+/// hole ends at the first place where
 ///
 /// 1. a record begins that has exactly one whole term, or
-/// 2. behind all zeros a drop record, and behind that such a record.
+/// 2. after all zeros a drop record comes, and after that such a record.
 ///
-/// Where none does, nothing is guessed: the zeros are taken as records without a term, five by five.
+/// Without such a place nothing is guessed: each five zeros count as a record without a term.
 pub(crate) fn end(bytes: &[u8], all: u64, limit: usize, last: bool) -> Option<usize> {
     let zeros = zeros(bytes);
     if zeros == bytes.len() {
@@ -43,19 +43,19 @@ pub(crate) fn end(bytes: &[u8], all: u64, limit: usize, last: bool) -> Option<us
     Some(zeros - (all % HEADER as u64) as usize)
 }
 
-/// Whether bytes begin with a record that has exactly one whole term; None if that can't be said yet.
+/// Whether `bytes` begins with a record of exactly one whole term; `None` if more bytes are needed.
 fn has_term(bytes: &[u8], limit: usize) -> Option<bool> {
     match frame::next(bytes) {
         Next::Record(Record::Term(payload), _) => is_term(payload).or(Some(false)),
         Next::Partial(length) if length <= (limit as u64).saturating_add(HEADER as u64) => {
-            // what is here may be enough to say that it is none
+            // these bytes may be enough to see that it is not a term
             is_term(bytes.get(HEADER..).unwrap_or_default()).and(Some(false))
         }
         _ => Some(false),
     }
 }
 
-/// Whether bytes are exactly one whole term; None if they end in the middle of one.
+/// Whether `bytes` is exactly one whole term; `None` if it ends in the middle of one.
 fn is_term(bytes: &[u8]) -> Option<bool> {
     match bytes {
         [] | [etf::VERSION] => return None,
@@ -67,7 +67,7 @@ fn is_term(bytes: &[u8]) -> Option<bool> {
         Ok(()) => Some(decoder.rest().is_empty()),
         Err(DecodeError::Deep) => bytes.get(1..).is_some_and(etf::is_whole).then_some(true),
         Err(DecodeError::Short) => None,
-        // what is compressed and cut off is no other than what is damaged
+        // a compressed term that is cut off looks like a damaged one
         Err(_) => (bytes.get(1) != Some(&COMPRESSED)).then_some(false),
     }
 }
@@ -76,7 +76,7 @@ fn is_term(bytes: &[u8]) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Two records of each of a header's lengths, and what else may stand behind a hole.
+    /// Two records for each length of a header, and records that may follow a hole.
     fn records() -> Vec<Vec<u8>> {
         let binary = |length: usize| {
             let mut record = Vec::new();
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_term_is_not_guessed() {
-        // a term with a byte behind it, no term, a drop record before nothing, a record that is too long
+    fn zeros_before_other_bytes_are_records_without_a_term() {
+        // a byte after the term, not a term, a drop record before the end, a record that is too long
         for rest in [&[4, 131, 97, 1, 0][..], &[2, 131, 255], &[1, 0, 0, 0, 5], &[2, 7, 7], &[3, 0, 0, 131, 97]] {
             for length in 5..10 {
                 let bytes = [&vec![0; length][..], rest].concat();

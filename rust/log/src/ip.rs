@@ -1,13 +1,29 @@
-//! A TCP port that one client reads messages from, and that client.
+//! A TCP port that sends messages to one client, and that client.
 //!
 //! # Roles
 //!
-//! The *producer* owns the [`IpPort`] and adds messages to a queue. The *sender* is a thread of the port's own: it waits for a
-//! client, sends it what is in the queue, and waits for the next client when that one has gone. The lock of the queue is
-//! held only while records are moved or a client is looked for; nothing is sent or waited for under it.
+//! The *producer* owns the [`IpPort`] and adds messages to a queue. The *sender* is a thread of the port: it waits for a client,
+//! sends it the queue, and waits for the next client when that one has gone. The lock of the queue is held only to move records
+//! or to look for a client. Nobody sends or waits for a client under it.
 //!
-//! Messages come in bursts, and a queue is soon full that the sender has not yet seen. So a producer that finds it full lets the
-//! sender try the socket, for [`PATIENCE`] in all until the queue is empty again, before it drops.
+//! Messages come in bursts and may fill the queue before the sender has seen it. So a producer at a full queue waits for the
+//! sender before it drops messages: [`PATIENCE`] in all until the queue is empty again.
+//!
+//! # States
+//!
+//! | `Sending` | the sender |
+//! | --- | --- |
+//! | `Running` | is a thread |
+//! | `Paused` | is kept by the producer, with its client and batch |
+//! | `Over` | has ended; the port is closed |
+//!
+//! # Orderings
+//!
+//! None of its own: everything shared is under the lock of [`Shared`]. `changed` wakes the sender, `sent` wakes the producer.
+//!
+//! # Checked by
+//!
+//! `tests/ip.rs`, `tests/signals.rs`.
 
 use crate::{
     own::Own,
@@ -23,31 +39,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages that wait for a client at most, as in Erlang.
+/// The default length of the queue in messages, as in Erlang.
 pub const QUEUE: usize = 200;
 
-/// How long the producer waits for room, all in all, between two times that the client has everything.
+/// How long the producer waits for space, in all, between two times that the queue is empty.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long the sender waits until it looks for something else: a client, whether that has gone, the end.
+/// How often the sender looks for a new client, a client that has gone, or the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The name of the thread.
 const THREAD: &str = "inviso-ip";
 
-/// Bytes that are sent at a time.
+/// Bytes in one call to send.
 const BATCH: usize = 64 << 10;
 
 /// A port that serves one client at a time.
 ///
-/// What the system doesn't take for the client waits, `queue` messages at most; those that come after are counted, in one drop record
-/// behind the ones that wait. So a client that is too slow, or late, gets the oldest messages, then a drop record, then what came
-/// when there was room again. The producer doesn't wait for a client that isn't there, and a fifth of a second at most for one that
+/// Messages that the system doesn't accept for the client wait in the queue, `queue` messages at most. Later ones are counted in
+/// one drop record after the queue. So a slow or late client gets the oldest messages, then a drop record, then the messages from
+/// when there was space again. The producer doesn't wait for a missing client, and waits a fifth of a second at most for one that
 /// doesn't read.
 ///
-/// Another client is not served before the first has gone; what that one hadn't been sent when it went is counted as lost; what
-/// the system had taken for it is not. What is sent
-/// is not encrypted and whoever connects may read it: listen on other interfaces than loopback only where that is no harm.
+/// Another client is served only after the first has gone. Messages in the queue that were not sent to the first client count as
+/// lost. Messages that the system had accepted for it do not. The connection is not encrypted, and any client may connect: listen
+/// on other interfaces than loopback only where that does no harm.
 ///
 /// ```
 /// use inviso_log::{frame::Record, ip::{self, IpPort}, reader::Event, sink::Sink};
@@ -74,44 +90,44 @@ pub struct IpPort {
     sending: Sending,
 }
 
-/// Where the sender is.
+/// The state of the sender.
 #[derive(Debug)]
 enum Sending {
-    /// It gives back the sender, if it was given one.
-    Runs(JoinHandle<Option<Box<Sender>>>),
-    Rests(Box<Sender>),
-    IsOver,
+    /// The thread. It returns the sender, if it was given one.
+    Running(JoinHandle<Option<Box<Sender>>>),
+    Paused(Box<Sender>),
+    Over,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was added, or the end is near.
+    /// Notified when a record was added or the end is near.
     changed: Condvar,
-    /// There may be room in the queue, or nobody to make it.
+    /// Notified when there may be space in the queue, or no client.
     sent: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     queue: Queue,
-    /// There was no client when the sender looked, and what is in the queue was there then.
-    alone: bool,
+    /// Whether there was no client at the sender's last look, and the present queue was there then.
+    no_client: bool,
     /// How long the producer may still wait.
     patience: Duration,
-    /// Until when the client may take what is left.
+    /// The deadline for the client to take the rest.
     closing: Option<Instant>,
-    /// Whether the sender is asked to rest.
+    /// Whether the sender has to pause.
     pausing: bool,
-    /// Bytes that the system has taken.
+    /// Bytes that the system accepted.
     bytes: u64,
 }
 
 impl IpPort {
-    /// Listens on loopback; port 0 is any that is free.
+    /// Listens on loopback; port 0 is any free port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn local(port: u16, queue: usize) -> io::Result<IpPort> {
         IpPort::listen((Ipv4Addr::LOCALHOST, port).into(), queue)
     }
@@ -119,40 +135,40 @@ impl IpPort {
     /// Listens on an address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn listen(address: SocketAddr, queue: usize) -> io::Result<IpPort> {
         let listener = Own::new(TcpListener::bind(address)?)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let queue = Queue::new(queue);
-        let state = State { queue, alone: false, patience: PATIENCE, closing: None, pausing: false, bytes: 0 };
+        let state = State { queue, no_client: false, patience: PATIENCE, closing: None, pausing: false, bytes: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), sent: Condvar::new() });
         let sender = Sender { shared: Arc::clone(&shared), listener, client: None, batch: Batch::default(), sent: 0 };
-        let mut port = IpPort { shared, address, sending: Sending::Rests(Box::new(sender)) };
+        let mut port = IpPort { shared, address, sending: Sending::Paused(Box::new(sender)) };
         port.resume()?;
         Ok(port)
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many messages wait for the client, or are being sent to it.
+    /// How many messages wait for the client or are being sent.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.lock().queue.terms()
     }
 
-    /// Gives the client so long to take what is left, joins the thread, and says how many messages the client didn't get: they
-    /// and what was lost before that no drop record told of. A second time it says 0.
+    /// Gives the client this long to take the rest and joins the thread. Answers how many messages the client didn't get: the
+    /// rest, and earlier losses that no drop record counts. A second call answers 0.
     ///
     /// # Errors
     /// The sender has panicked.
     pub fn close_within(&mut self, time: Duration) -> io::Result<u64> {
         self.resume()?;
-        let Sending::Runs(sender) = std::mem::replace(&mut self.sending, Sending::IsOver) else { return Ok(0) };
+        let Sending::Running(sender) = std::mem::replace(&mut self.sending, Sending::Over) else { return Ok(0) };
         self.shared.lock().closing = Some(end_of(time));
         self.shared.changed.notify_all();
         sender.join().map_err(|_| panicked())?;
@@ -163,13 +179,13 @@ impl IpPort {
 
     fn add(&self, waits: bool, add: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
         let mut state = match self.sending {
-            Sending::IsOver => return Err(closed()),
-            Sending::Runs(_) if waits => self.with_room(),
+            Sending::Over => return Err(closed()),
+            Sending::Running(_) if waits => self.with_room(),
             _ => self.shared.lock(),
         };
         let was_empty = state.queue.is_empty();
         let added = add(&mut state.queue);
-        state.alone &= !was_empty;
+        state.no_client &= !was_empty;
         drop(state);
         if was_empty {
             self.shared.changed.notify_one();
@@ -177,10 +193,10 @@ impl IpPort {
         added
     }
 
-    /// The state, with room in the queue if that can be had by waiting a while.
+    /// The locked state, after a wait for space in the queue if there is none.
     fn with_room(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
-        while state.queue.is_full() && !state.alone && !state.patience.is_zero() {
+        while state.queue.is_full() && !state.no_client && !state.patience.is_zero() {
             let (begun, patience) = (Instant::now(), state.patience);
             state = self.shared.sent.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
             state.patience = state.patience.saturating_sub(begun.elapsed());
@@ -201,24 +217,24 @@ impl Sink for IpPort {
         })
     }
 
-    /// Everything goes at once as it is; this doesn't wait for the client.
+    /// The sender sends at once, so this doesn't wait for the client.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Gives a client that is there a second ([`IpPort::close_within`]).
+    /// Gives a present client one second ([`IpPort::close_within`]).
     fn close(&mut self) -> io::Result<()> {
         self.close_within(Duration::from_secs(1)).map(drop)
     }
 
-    /// The client's connection, and its place in the queue, are kept.
+    /// The client's connection and its place in the queue are kept.
     fn pause(&mut self) {
-        match std::mem::replace(&mut self.sending, Sending::IsOver) {
-            Sending::Runs(sender) => {
+        match std::mem::replace(&mut self.sending, Sending::Over) {
+            Sending::Running(sender) => {
                 self.shared.lock().pausing = true;
                 self.shared.changed.notify_all();
                 if let Ok(Some(sender)) = sender.join() {
-                    self.sending = Sending::Rests(sender);
+                    self.sending = Sending::Paused(sender);
                 }
             }
             other => self.sending = other,
@@ -226,32 +242,32 @@ impl Sink for IpPort {
     }
 
     fn resume(&mut self) -> io::Result<()> {
-        let sender = match std::mem::replace(&mut self.sending, Sending::IsOver) {
-            Sending::Rests(sender) => sender,
+        let sender = match std::mem::replace(&mut self.sending, Sending::Over) {
+            Sending::Paused(sender) => sender,
             other => {
                 self.sending = other;
                 return Ok(());
             }
         };
         self.shared.lock().pausing = false;
-        // a thread that can't be made takes with it what it was to be given: so it is given that when it is there
+        // a thread that can't start drops its closure. So it gets the sender only after it has started
         let (give, take) = std::sync::mpsc::sync_channel::<Box<Sender>>(1);
         let thread = thread::Builder::new().name(THREAD.into());
         match thread.spawn(move || take.recv().ok().map(|sender| Box::new(sender.run()))) {
             Ok(thread) => {
                 let _ = give.send(sender);
-                self.sending = Sending::Runs(thread);
+                self.sending = Sending::Running(thread);
                 Ok(())
             }
             Err(e) => {
-                self.sending = Sending::Rests(sender);
+                self.sending = Sending::Paused(sender);
                 Err(e)
             }
         }
     }
 
     fn abandon(&mut self) {
-        if let Sending::Runs(sender) = std::mem::replace(&mut self.sending, Sending::IsOver) {
+        if let Sending::Running(sender) = std::mem::replace(&mut self.sending, Sending::Over) {
             std::mem::forget(sender);
         }
     }
@@ -276,11 +292,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a client, or that one has gone.
-    fn serves(&self, how: bool) {
+    /// A client has come (true) or gone.
+    fn set_client(&self, has_client: bool) {
         let mut state = self.lock();
-        state.queue.serves(how);
-        state.alone = false;
+        state.queue.set_client(has_client);
+        state.no_client = false;
         drop(state);
         self.sent.notify_all();
     }
@@ -290,7 +306,7 @@ impl Shared {
     }
 }
 
-/// What the thread of a port has.
+/// The state of the sender's thread.
 #[derive(Debug)]
 struct Sender {
     shared: Arc<Shared>,
@@ -301,17 +317,17 @@ struct Sender {
     sent: usize,
 }
 
-/// How serving a client ends.
+/// How serving a client ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Served {
-    /// All is said, or it has gone.
+    /// Everything was sent, or the client has gone.
     Done,
-    /// Not yet: the sender is asked to rest.
+    /// The sender has to pause first.
     Later,
 }
 
 impl Sender {
-    /// Until the port is closed, or the sender is asked to rest.
+    /// Running until the port is closed or the sender has to pause.
     fn run(mut self) -> Sender {
         loop {
             let state = self.shared.lock();
@@ -321,23 +337,23 @@ impl Sender {
             }
             drop(state);
             if let Some(client) = self.client.take() {
-                self.shared.serves(true);
+                self.shared.set_client(true);
                 if self.serve(&client).unwrap_or(Served::Done) == Served::Later {
                     self.client = Some(client);
                 } else {
-                    self.shared.serves(false);
+                    self.shared.set_client(false);
                 }
                 continue;
             }
-            // also while it closes: who connected before that gets what there is
+            // also during the end: a client that connected before gets the queue
             let mut state = self.shared.lock();
             if let Ok((client, _)) = self.listener.check().and_then(|()| self.listener.accept()) {
                 drop(state);
                 self.client = prepare(client).ok();
                 continue;
             }
-            // under the lock: what is added from here on wakes it
-            state.alone = true;
+            // under the lock: a record that is added later wakes the sender
+            state.no_client = true;
             self.shared.sent.notify_all();
             if state.closing.is_some() {
                 drop(state);
@@ -365,11 +381,11 @@ impl Sender {
                 } else {
                     drop(state);
                 }
-                // what is sent to one that has gone is lost
+                // messages to a client that has gone are lost
                 if is_gone(client)? {
                     return Ok(Served::Done);
                 }
-                shared.lock().queue.take(BATCH, &mut self.batch);
+                shared.lock().queue.move_to(BATCH, &mut self.batch);
                 self.sent = 0;
             }
             let gone = match self.send(client) {
@@ -392,7 +408,7 @@ impl Sender {
         }
     }
 
-    /// Sends the rest of the batch; whether the client is gone, `None` if the sender is asked to rest before.
+    /// Sends the rest of the batch. Answers whether the client has gone; `None` if the sender has to pause first.
     fn send(&mut self, client: &Own<TcpStream>) -> Option<bool> {
         while let Some(rest @ [_, ..]) = self.batch.bytes.get(self.sent..) {
             match client.check().and_then(|()| (&**client).write(rest)) {
@@ -416,13 +432,13 @@ impl Sender {
 }
 
 impl State {
-    /// Whether the time to close in has passed.
+    /// Whether the deadline of the end has passed.
     fn is_over(&self) -> bool {
         self.closing.is_some_and(|end| end <= Instant::now())
     }
 }
 
-/// When a time that begins now is over; one without an end is a long one.
+/// The end of a time that begins now. A time that overflows the clock is cut to a long one.
 fn end_of(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(1 << 30))
@@ -440,7 +456,7 @@ fn panicked() -> io::Error {
     io::Error::other("the sender has panicked")
 }
 
-/// Whether a client has closed its end. What it says is not for us.
+/// Whether a client has closed its end. Its bytes are ignored.
 fn is_gone(client: &Own<TcpStream>) -> io::Result<bool> {
     client.check()?;
     client.set_nonblocking(true)?;
@@ -456,10 +472,10 @@ fn is_timeout(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// A client of an IP port, of this system or of a real node. It ends when the port is closed.
+/// Connects to an IP port, of this crate or of an Erlang node. The reader ends when the port is closed.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn connect(address: impl ToSocketAddrs) -> io::Result<Reader<TcpStream>> {
     TcpStream::connect(address).map(Reader::new)
 }
@@ -469,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_without_an_end_is_a_long_one() {
+    fn a_time_that_overflows_is_cut_to_a_long_one() {
         let years = Instant::now() + Duration::from_secs(1 << 29);
         assert!(end_of(Duration::MAX) > years);
         assert!(end_of(Duration::from_secs(1 << 28)) < years && end_of(Duration::ZERO) <= Instant::now());

@@ -1,30 +1,30 @@
-//! Trace logs, byte for byte as Erlang's trace ports write them, but for what stands behind terms ([`about`]): files, wrap sets,
-//! and a port that one client listens to; and
-//! a reader for what they, or a real node, wrote.
+//! Trace logs as Erlang's trace ports write them, byte for byte, except the bytes after terms ([`about`]): files, wrap sets, a
+//! port for one client, and a reader of all of them.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`sink`] | where messages go: the one thing that all writers are |
+//! | [`sink`] | the trait of all writers |
 //! | [`file`](mod@file) | one file |
-//! | [`wrap`] | a set of files that is written round and round |
-//! | [`ip`] | a TCP port that one client reads from, and that client |
-//! | [`frame`] | the records that all of them are made of |
+//! | [`wrap`] | a set of files that is written in a ring |
+//! | [`ip`] | a TCP port for one client, and that client |
+//! | [`frame`] | the records of all forms |
 //! | [`records`] | the records of bytes in memory |
-//! | [`reader`] | the records of a file or a stream, also while it is being written |
-//! | [`set`] | the records of a wrap set, also while it is being written |
-//! | [`names`] | which files are a wrap set, and in what order they are read |
-//! | [`source`] | any of these readers, as one |
-//! | [`stamp`] | the time stamp of a message |
-//! | [`merge`] | several logs as one, by time stamps |
-//! | [`nodes`] | which node a log's pids are of |
+//! | [`reader`] | the records of a file or a stream, also of a growing one |
+//! | [`set`] | the records of a wrap set, also of a growing one |
+//! | [`names`] | the files of a wrap set and their order |
+//! | [`source`] | one type for all these readers |
+//! | [`stamp`] | the timestamp of a message |
+//! | [`merge`] | several logs as one, by timestamps |
+//! | [`nodes`] | the node of a log's pids |
 //! | [`ti`] | trace information files: names of processes |
-//! | [`about`] | which program wrote a log, behind its first term |
-//! | [`blocks`] | a smaller form of a file, for this reader only, and back to Erlang's |
-//! | [`damage`] | what can be wrong with a log |
+//! | [`about`] | the program, its threads and functions, after terms |
+//! | [`blocks`] | a compact form of a file, for this reader only, and the writer of its blocks |
+//! | [`convert`] | converts a log to Erlang's form |
+//! | [`damage`] | the kinds of damage of a log |
 //!
-//! A message is a term in the external format ([`inviso_term::etf`]); nothing here takes it apart. What can't be written is
-//! counted, and a drop record stands at its place. What can't be read is told, with its place, and never costs what stands
-//! before it.
+//! A message is a term in the external format ([`inviso_term::etf`]). Writers do not decode it. Messages that can't be written
+//! are counted, and a drop record is at their place. Damage is reported with its place, and the records before it are always
+//! read.
 //!
 //! ```
 //! use inviso_log::{file::{FileLog, Options}, frame::Record, reader::{Event, Reader}, sink::Sink};
@@ -54,6 +54,7 @@ pub mod about;
 pub mod blocks;
 mod buffer;
 pub mod causal;
+pub mod convert;
 pub mod damage;
 pub mod file;
 pub mod frame;
@@ -63,6 +64,7 @@ pub mod ip;
 pub mod merge;
 pub mod names;
 pub mod nodes;
+mod options;
 mod own;
 mod queue;
 pub mod reader;

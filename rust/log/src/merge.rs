@@ -1,14 +1,14 @@
-//! Several logs as one, in the order of their time stamps.
+//! Merges several logs by their timestamps.
 //!
-//! The order of a log stays as it is: the log whose next record is the oldest gives the next one, of equals the first log.
-//! What has no time stamp (messages without one, drop records, damage) comes right behind what it followed in its log; before
-//! the first time stamp of its log it comes first. A log that goes back in time is taken as if that time were the latest it
-//! had before. Stamps of another clock than the first one that was seen count as none, and how many is told
-//! ([`Merge::other_clock`]). Of each log no more is held than its reader holds: one record.
+//! The order within a log is kept. The log whose next record is the oldest gives the next one; of equal ones, the first log does.
+//! A record without a timestamp (a message without one, a drop record, damage) directly follows its predecessor in its log.
+//! Before the first timestamp of its log it comes first. If time goes back within a log, the latest time so far counts.
+//! Timestamps of another clock than the first one are ignored and counted ([`Merge::other_clock`]). Each log is held in memory
+//! only as far as its reader holds it: one record.
 //!
-//! In causal order ([`Merge::causal`]) the receipt of a message counts as if it had the time of its sending, where its own is before
-//! that; so does what follows it in its log until the log's own time is later. That is the least by which times can be changed so that
-//! nothing is received before it was sent.
+//! In causal order ([`Merge::causal`]) a receipt that is earlier than its sending counts as having the sending's time. So do the
+//! records after it in its log, until the log's own time is later. These are the smallest changes of times that put no receipt
+//! before its sending.
 
 use crate::{
     causal::{End, Moved, Passages},
@@ -27,7 +27,7 @@ use std::{
     path::PathBuf,
 };
 
-/// The records of several logs, one after the other.
+/// The records of several logs in one order.
 ///
 /// ```
 /// use inviso_log::{merge::Merge, reader::Event, source::Source};
@@ -59,37 +59,37 @@ pub struct Merge {
     order: Order,
     /// The logs that have a record, by its time.
     queue: BinaryHeap<Reverse<(Key, usize)>>,
-    /// The logs of which nothing was read yet.
+    /// The logs that were not read yet.
     fresh: Vec<usize>,
-    /// Whether the first log of the queue gave its record.
+    /// Whether the record of the queue's first log was returned.
     given: bool,
     clock: Option<Clock>,
     other_clock: u64,
     causal: Option<Box<Causal>>,
 }
 
-/// What is known of the messages between logs.
+/// The state of the messages between logs.
 #[derive(Debug, Default)]
 struct Causal {
     passages: Passages,
-    /// Of each log, how many receipts of a passage there were.
+    /// Of each log, the number of receipts of a passage.
     seen: Vec<FxHashMap<usize, usize>>,
     /// The times of the sendings so far, by passage.
     sent: FxHashMap<usize, Vec<Key>>,
-    /// The logs whose next record is the receipt that follows so many sendings of a passage.
+    /// The logs whose next record is a receipt of the passage, each with the number of sendings that it follows.
     waiting: FxHashMap<usize, Vec<(usize, usize)>>,
     moved: Vec<Moved>,
     unordered: u64,
 }
 
-/// Where records without a time stamp go, and which have one.
+/// The place of records without a timestamp, and which records have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Right behind what they followed in their log. All messages have a stamp that [`stamp::stamp`] finds.
+    /// Directly after their predecessor in their log. [`stamp::stamp`] finds the timestamp of all messages.
     #[default]
     Follow,
-    /// As in Inviso: before everything else, as soon as they are the next of their log. So do all messages whose stamp Inviso does
-    /// not look for ([`stamp::Shapes::Inviso`]).
+    /// As in Inviso: before everything else, as soon as they are next in their log. That also holds for messages whose timestamp
+    /// Inviso does not look for ([`stamp::Shapes::Inviso`]).
     Inviso,
 }
 
@@ -97,17 +97,17 @@ pub enum Order {
 struct Head {
     source: Source,
     found: Option<Found>,
-    /// The stamp of the record that was found, shifted.
+    /// The shifted timestamp of the present record.
     stamp: Option<Stamp>,
     shift: Shift,
     /// The latest time so far.
     latest: Key,
-    /// What the record that was found is of a message between logs.
+    /// The end of a message between logs that the present record is.
     end: Option<End>,
 }
 
-/// A time stamp of the merge's clock, or none, which is less than all, as one number. What 64 bits can't hold, which is before 1677 or
-/// after 2262, is as far as they go.
+/// A timestamp of the merge's clock as one number. A missing one is less than all others. Times outside 64 bits (before 1677 or
+/// after 2262) are cut to that range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u128);
 
@@ -121,20 +121,20 @@ impl Key {
         })
     }
 
-    /// By how many nanoseconds it is after another one.
+    /// The nanoseconds from another one to this one.
     fn since(self, other: Key) -> i128 {
         (self.0 >> 64) as i128 - (other.0 >> 64) as i128
     }
 }
 
 impl Merge {
-    /// All of the logs from their beginning.
+    /// Merges logs from their beginning.
     #[must_use]
     pub fn new(sources: Vec<Source>) -> Merge {
         Merge::ordered(sources, Order::Follow)
     }
 
-    /// The same in an order.
+    /// Merges logs in an order of this kind.
     #[must_use]
     pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
         let heads: Vec<_> = sources
@@ -145,7 +145,7 @@ impl Merge {
         Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0, causal: None }
     }
 
-    /// The same with the wall clocks of the logs, in their order, shifted so that they are one clock.
+    /// Shifts the wall clock of each log, in the order of the logs, so that they become one clock.
     #[must_use]
     pub fn shifted(mut self, shifts: impl IntoIterator<Item = Shift>) -> Merge {
         for (head, shift) in self.heads.iter_mut().zip(shifts) {
@@ -154,8 +154,8 @@ impl Merge {
         self
     }
 
-    /// The same in causal order, by the messages that went from log to log ([`Passages::of`] the same logs). An order in which all
-    /// messages have a time stamp.
+    /// Merges in causal order, by the messages between the logs ([`Passages::of`] the same logs). Requires an order in which all
+    /// messages have a timestamp.
     #[must_use]
     pub fn causal(mut self, passages: Passages) -> Merge {
         let logs = self.heads.len();
@@ -164,22 +164,22 @@ impl Merge {
         self
     }
 
-    /// Which receipts of each log were moved so far; nothing unless the order is causal.
+    /// The receipts that were moved so far, for each log; empty unless the order is causal.
     #[must_use]
     pub fn moved(&self) -> &[Moved] {
         self.causal.as_ref().map_or(&[], |causal| &causal.moved)
     }
 
-    /// How many receipts so far stand before their sendings all the same: logs that wait for each other contradict each other.
+    /// How many receipts so far are before their sendings all the same: logs that wait for each other in a circle.
     #[must_use]
     pub fn unordered(&self) -> u64 {
         self.causal.as_ref().map_or(0, |causal| causal.unordered)
     }
 
-    /// The next record or damage, with the number of its log. A record that holds no term is damage ([`What::Term`]).
+    /// The next record or damage, with the number of its log. A record without a valid term is damage ([`What::Term`]).
     ///
     /// # Errors
-    /// What reading a log says. It can be tried again.
+    /// The error of a log's reader. The call can be repeated.
     #[inline]
     pub fn read(&mut self) -> io::Result<Option<(usize, Event<'_>)>> {
         let Some(at) = self.step()? else { return Ok(None) };
@@ -187,7 +187,7 @@ impl Merge {
         Ok(head.and_then(|head| Some((at, head.source.event(head.found?)))))
     }
 
-    /// The same with the record's time stamp, if it has one of the merge's clock; shifted as the log is.
+    /// As [`Merge::read`], with the record's timestamp if it is of the merge's clock; shifted as its log is.
     ///
     /// # Errors
     /// As [`Merge::read`].
@@ -198,17 +198,17 @@ impl Merge {
         Ok(head.and_then(|head| Some((at, head.source.event(head.found?), head.stamp))))
     }
 
-    /// On to the next record; the number of its log.
+    /// Moves to the next record. Answers the number of its log.
     fn step(&mut self) -> io::Result<Option<usize>> {
         while let Some(at) = self.fresh.last().copied() {
-            if let Some(key) = self.advance(at)? {
+            if let Some(key) = self.advance_log(at)? {
                 self.queue.push(Reverse((key, at)));
             }
             self.fresh.pop();
         }
         if let Some(at) = self.last() {
             let left = self.heads.get(at).and_then(|head| Some((head.end?, head.latest)));
-            let next = self.advance(at)?;
+            let next = self.advance_log(at)?;
             self.given = false;
             if let Some(mut first) = self.queue.peek_mut() {
                 match next {
@@ -217,33 +217,33 @@ impl Merge {
                 }
             }
             if let Some((End::Sent(passage), time)) = left {
-                self.sent(passage, time);
+                self.add_sending(passage, time);
             }
         }
         if self.queue.is_empty() {
-            self.give_up();
+            self.release_oldest();
         }
         let first = self.queue.peek().map(|Reverse((_, at))| *at);
         self.given = first.is_some();
         Ok(first)
     }
 
-    /// A message was sent: the logs go on that waited for that.
-    fn sent(&mut self, passage: usize, time: Key) {
+    /// Records a sending and queues the logs that waited for it.
+    fn add_sending(&mut self, passage: usize, time: Key) {
         let Some(causal) = &mut self.causal else { return };
         let sent = causal.sent.entry(passage).or_default();
         sent.push(time);
         let Some(waiting) = causal.waiting.get_mut(&passage) else { return };
-        for (_, log) in waiting.extract_if(.., |(behind, _)| *behind <= sent.len()) {
+        for (_, log) in waiting.extract_if(.., |(after, _)| *after <= sent.len()) {
             let Some(head) = self.heads.get_mut(log) else { continue };
-            head.receive(causal.moved.get_mut(log), time);
+            head.apply_receipt(causal.moved.get_mut(log), time);
             self.queue.push(Reverse((head.latest, log)));
         }
     }
 
-    /// All logs wait for each other: the one goes on whose record is the oldest.
+    /// All logs wait for each other: queues the one whose record is the oldest.
     #[cold]
-    fn give_up(&mut self) {
+    fn release_oldest(&mut self) {
         let Some(causal) = &mut self.causal else { return };
         let time = |log: usize| self.heads.get(log).map(|head| head.latest);
         let all = causal.waiting.iter().flat_map(|(passage, logs)| logs.iter().map(|(_, log)| (*passage, *log)));
@@ -261,7 +261,7 @@ impl Merge {
         self.queue.peek().filter(|_| self.given).map(|Reverse((_, at))| *at)
     }
 
-    /// The file of the log of this number that the last record was in.
+    /// The file of a log that its last record was in.
     #[must_use]
     pub fn path(&self, log: usize) -> Option<PathBuf> {
         self.heads.get(log).and_then(|head| head.source.path())
@@ -273,15 +273,16 @@ impl Merge {
         self.heads.get(log).and_then(|head| head.source.number())
     }
 
-    /// How many time stamps so far were of another clock than the first, and counted as none.
+    /// How many timestamps so far were of another clock than the first, and were ignored.
     #[must_use]
     pub fn other_clock(&self) -> u64 {
         self.other_clock
     }
 
-    /// On to the next record of a log; its place among the others, unless there is none, or it has to wait.
+    /// Moves a log to its next record. Answers its place among the others; `None` at the end, or while the record waits for its
+    /// sending.
     #[inline]
-    fn advance(&mut self, at: usize) -> io::Result<Option<Key>> {
+    fn advance_log(&mut self, at: usize) -> io::Result<Option<Key>> {
         let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
         head.stamp = None;
         head.found = head.source.find()?;
@@ -309,12 +310,12 @@ impl Merge {
         if key > head.latest {
             head.latest = key;
         }
-        if let (Some(causal), Some(End::Taken(passage, behind))) = (&mut self.causal, head.end) {
-            let sent = causal.sent.get(&passage).and_then(|sent| sent.get(behind.checked_sub(1)?));
+        if let (Some(causal), Some(End::Received(passage, after))) = (&mut self.causal, head.end) {
+            let sent = causal.sent.get(&passage).and_then(|sent| sent.get(after.checked_sub(1)?));
             match sent {
-                Some(time) => head.receive(causal.moved.get_mut(at), *time),
+                Some(time) => head.apply_receipt(causal.moved.get_mut(at), *time),
                 None => {
-                    causal.waiting.entry(passage).or_default().push((behind, at));
+                    causal.waiting.entry(passage).or_default().push((after, at));
                     return Ok(None);
                 }
             }
@@ -324,8 +325,8 @@ impl Merge {
 }
 
 impl Head {
-    /// What was found was sent at this time.
-    fn receive(&mut self, moved: Option<&mut Moved>, sent: Key) {
+    /// The present record is the receipt of a message that was sent at this time.
+    fn apply_receipt(&mut self, moved: Option<&mut Moved>, sent: Key) {
         let own = Key::of(self.stamp.as_ref());
         if let (Some(stamp), Some(moved), true) = (self.stamp, moved, sent > own) {
             moved.add(stamp.ns, sent.since(own));
@@ -339,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_in_the_order_of_time_and_what_has_none_is_first() {
+    fn keys_are_in_the_order_of_time_and_a_missing_one_is_first() {
         let key = |ns: i128, unique| Key::of(Some(&Stamp { clock: Clock::Monotonic, ns, unique }));
         let keys = [
             Key::of(None),

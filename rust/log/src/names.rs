@@ -1,7 +1,7 @@
-//! Which files are a wrap set, and in what order they are read.
+//! The files of a wrap set, and their order.
 //!
-//! A set's files are named by a number between a name and a suffix. The numbers go up to a largest one and begin at 0 again, and
-//! one of them is always missing: the hole. The oldest file is the one behind it.
+//! A set's files are named by a number between a name and a suffix. The numbers go up to a largest one and begin at 0 again. One
+//! of them is always missing: the gap. The oldest file is the one after it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The names of a wrap set.
+/// The file names of a wrap set.
 ///
 /// ```
 /// use inviso_log::names::Names;
@@ -25,7 +25,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Files `<name><number><suffix>`. As Erlang's, the suffix must not be empty.
+    /// Files `<name><number><suffix>`. The suffix must not be empty, as in Erlang.
     ///
     /// # Errors
     /// `InvalidInput`.
@@ -42,7 +42,7 @@ impl Names {
         Ok(Names { folder: folder.into(), name: base.into(), suffix: suffix.into() })
     }
 
-    /// The file of a number.
+    /// The file with this number.
     #[must_use]
     pub fn path(&self, number: u64) -> PathBuf {
         let mut name = self.name.clone();
@@ -54,10 +54,10 @@ impl Names {
         self.folder.join(name)
     }
 
-    /// The numbers of the files that there are, in the order in which they are read.
+    /// The numbers of the existing files, oldest first.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn present(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         self.each(|name, number| {
@@ -69,12 +69,12 @@ impl Names {
         Ok(oldest_first(numbers))
     }
 
-    /// Deletes all of them, also those whose number has zeroes in front.
+    /// Deletes all files of the set, also those whose number has leading zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn delete(&self) -> io::Result<()> {
-        self.each(|name, _| gone(fs::remove_file(self.folder.join(name))))
+        self.each(|name, _| ignore_missing(fs::remove_file(self.folder.join(name))))
     }
 
     fn each(&self, mut take: impl FnMut(&OsStr, u64) -> io::Result<()>) -> io::Result<()> {
@@ -97,15 +97,15 @@ impl Names {
     }
 }
 
-/// A file that is not there is deleted.
-pub(crate) fn gone(deleted: io::Result<()>) -> io::Result<()> {
+/// Ignores the error of deleting a missing file.
+pub(crate) fn ignore_missing(deleted: io::Result<()>) -> io::Result<()> {
     match deleted {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-/// Numbers in the order of reading: those behind the first hole come first.
+/// Sorts numbers from the oldest file to the newest: those after the first gap come first.
 fn oldest_first(mut numbers: Vec<u64>) -> Vec<u64> {
     numbers.sort_unstable();
     let hole = numbers.windows(2).position(|two| matches!(two, [a, b] if a + 1 != *b));
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_behind_the_hole_is_the_oldest() {
+    fn the_file_after_the_gap_is_the_oldest() {
         for (there, order) in [
             (&[][..], &[][..]),
             (&[0], &[0]),
@@ -126,7 +126,7 @@ mod tests {
             (&[1, 2, 3], &[1, 2, 3]),
             (&[0, 1, 3, 4], &[3, 4, 0, 1]),
             (&[0, 2, 3, 4], &[2, 3, 4, 0]),
-            // a writer that was killed between deleting the oldest file and making the newest
+            // a writer that was killed after deleting the oldest file and before creating the newest
             (&[0, 1, 4], &[4, 0, 1]),
             (&[10, 9, 11, 0], &[9, 10, 11, 0]),
         ] {

@@ -1,24 +1,24 @@
-//! Which node the pids of a log are of, where the log doesn't say so.
+//! The node of a log's pids, if the log doesn't name it.
 //!
-//! A node without a name writes `nonode@nohost` into all of its pids, ports and references, and its creation (Erlang: 0). So logs of
-//! several such nodes can't stand in one. [`Nodes`] gives each log's the name of the log: by the creation of the log's own
-//! tracees, so that a pid that came from another of the logs gets that one's name, wherever it stands.
+//! A node without a name writes `nonode@nohost` and its creation (Erlang: 0) into all its pids, ports and references. So logs of
+//! several such nodes can't be merged unchanged. [`Nodes`] renames each log's pids to the log's name. It finds the log by the
+//! creation of the log's own tracees. So a pid from another of the logs gets that log's name, wherever it is written.
 
 use crate::about;
 use inviso_term::etf::{self, NodeName};
 use rustc_hash::FxHashMap;
 
-/// A node as pids have it.
+/// The node of a pid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// Its name.
     pub node: Box<str>,
-    /// Which start of it.
+    /// The creation: one start of the node.
     pub creation: u32,
 }
 
 impl Origin {
-    /// Whether it has no name.
+    /// Whether the node has no name.
     #[must_use]
     pub fn is_nameless(&self) -> bool {
         &*self.node == NAMELESS
@@ -47,20 +47,20 @@ pub(crate) const NAMELESS: &str = "nonode@nohost";
 #[derive(Debug, Default)]
 pub struct Nodes {
     logs: Vec<Log>,
-    /// The logs by the creations that are their own.
+    /// The logs by the creations of their own nodes.
     by_creation: FxHashMap<u32, usize>,
 }
 
 #[derive(Debug)]
 struct Log {
     name: Box<str>,
-    /// Where its tracees are, once one of them was seen.
+    /// The node of its tracees, after the first one was seen.
     own: Option<Origin>,
     named: NodeName,
 }
 
 impl Nodes {
-    /// The nodes of logs, by name, in the order of the logs.
+    /// The nodes of logs, by the logs' names, in the order of the logs.
     #[must_use]
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Nodes {
         let log = |name: &str| Log { name: name.into(), own: None, named: NodeName::new(name, 0) };
@@ -73,13 +73,13 @@ impl Nodes {
         self.logs.get(log).map_or("", |log| &log.name)
     }
 
-    /// Where a log's tracees are, once one of them was seen.
+    /// The node of a log's tracees, after the first one was seen.
     #[must_use]
     pub fn own(&self, log: usize) -> Option<&Origin> {
         self.logs.get(log)?.own.as_ref()
     }
 
-    /// Looks at a message, unless the log's node is known.
+    /// Learns a log's node from a message, unless it is known.
     #[inline]
     pub fn learn(&mut self, log: usize, payload: &[u8]) {
         if self.logs.get(log).is_some_and(|log| log.own.is_none()) {
@@ -99,8 +99,8 @@ impl Nodes {
         log.own = Some(own);
     }
 
-    /// The log whose tracees are of this node, by the name in the log or by what they are called in what was merged; and where they
-    /// are in the log itself.
+    /// The log whose tracees are of this node, and their node in the log itself. The name is the one in the log or in the merged
+    /// log.
     #[must_use]
     pub fn of(&self, node: &str, creation: u32) -> Option<(usize, &Origin)> {
         let own = |at: usize| {
@@ -114,7 +114,7 @@ impl Nodes {
         }
     }
 
-    /// What a pid of a log is called in what was merged.
+    /// The node of a log's pid in the merged log.
     #[must_use]
     pub fn named(&self, log: usize, of: &Origin) -> Origin {
         if !of.is_nameless() {
@@ -137,7 +137,7 @@ impl Nodes {
         }
     }
 
-    /// Adds a message of a log, with the names of nodes in its pids, ports and references.
+    /// Appends a message of a log, with the nodes' names in its pids, ports and references.
     pub fn put(&self, log: usize, payload: &[u8], out: &mut Vec<u8>) {
         let Some(own) = self.logs.get(log) else { return out.extend_from_slice(payload) };
         let (payload, behind) = about::split(payload);
@@ -177,7 +177,7 @@ mod tag {
     pub const V4_PORT: u8 = 120;
 }
 
-/// Whether nodes stand in it in the form that is written today: a node writes all of them in one.
+/// Whether the payload uses today's encoding of identifiers. A node uses one encoding for all of them.
 fn is_of_today(payload: &[u8]) -> bool {
     let is_compressed = matches!(payload, [etf::VERSION, tag::COMPRESSED, ..]);
     let is_old = |tracee: &[u8]| {
@@ -186,7 +186,7 @@ fn is_of_today(payload: &[u8]) -> bool {
     !is_compressed && !tracee(payload).is_some_and(is_old)
 }
 
-/// The bytes from the tracee of a message on.
+/// The bytes of a message from its tracee on.
 #[inline]
 #[must_use]
 pub fn tracee(payload: &[u8]) -> Option<&[u8]> {
@@ -195,7 +195,7 @@ pub fn tracee(payload: &[u8]) -> Option<&[u8]> {
     (*n > 2 && matches!(name, b"trace" | b"trace_ts")).then_some(rest)
 }
 
-/// The name of the atom that bytes begin with, and what follows it.
+/// The name of the first atom in `bytes`, and the bytes after it.
 #[inline]
 fn atom(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     match *bytes {
@@ -205,13 +205,13 @@ fn atom(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The node of the pid or port that bytes begin with.
+/// The node of the first pid or port in `bytes`.
 #[must_use]
 pub fn origin(bytes: &[u8]) -> Option<Origin> {
     pid(bytes).map(|(node, creation, _)| Origin { node: node.into(), creation })
 }
 
-/// The node, creation and number of the pid or port that bytes begin with.
+/// The node, creation and number of the first pid or port in `bytes`.
 #[inline]
 #[must_use]
 pub fn pid(bytes: &[u8]) -> Option<(&str, u32, u64)> {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_found_by_its_node_in_the_log_and_in_what_was_merged() {
+    fn a_log_is_found_by_its_node_in_the_log_and_in_the_merged_log() {
         let mut nodes = Nodes::new(["a@h", "b@h", "c@h"]);
         nodes.learn(0, &message(&Identifier::new(1, "nonode@nohost", 7), vec![]));
         nodes.learn(1, &message(&Identifier::new(1, "real@h", 3), vec![]));
@@ -287,7 +287,7 @@ mod tests {
         let one = message(&of(1, 7), vec![Term::Ref(of(2, 8)), Term::Port(of(3, 9)), Term::Pid(Identifier::own(4))]);
         nodes.learn(0, &one);
         nodes.learn(1, &message(&of(1, 8), vec![]));
-        nodes.learn(1, &message(&of(1, 9), vec![])); // it is known already
+        nodes.learn(1, &message(&of(1, 9), vec![])); // the node is known already
         let named = |id, node, creation| Identifier::new(id, node, creation);
         let parts = vec![Term::Ref(named(2, "b@h", 8)), Term::Port(of(3, 9)), Term::Pid(named(4, "a@h", 7))];
         assert_eq!(put(&nodes, 0, &one), message(&named(1, "a@h", 7), parts));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_old_nodes_are_known() {
+    fn encodings_of_old_nodes_are_read() {
         let name = [&[100, 0, 13][..], b"nonode@nohost"].concat();
         let old = [&[103][..], &name, &[0, 0, 0, 5, 0, 0, 0, 0, 0]].concat();
         let payload = [&[131, 104, 3, 100, 0, 5][..], b"trace", &old, &[100, 0, 1, b'x']].concat();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_identifier_says_whose_it_is() {
+    fn every_encoding_of_an_identifier_has_its_node() {
         let names =
             [&[tag::SMALL_ATOM_UTF8, 3][..], &[tag::SMALL_ATOM, 3], &[tag::ATOM_UTF8, 0, 3], &[tag::ATOM, 0, 3]];
         let (word, long) = ([1, 2, 3, 4], [0, 0, 0, 9, 1, 2, 3, 4]);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_term_stay() {
+    fn bytes_that_are_not_a_term_stay() {
         let nodes = Nodes::new(["a@h"]);
         for bytes in [&[][..], &[131], &[131, 88, 119], &[7, 7, 7], &[131, 80, 1, 2]] {
             assert_eq!(put(&nodes, 0, bytes), bytes);

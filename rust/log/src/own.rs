@@ -1,4 +1,4 @@
-//! Files and sockets of ours in the process of a program that may close all it finds.
+//! Files and sockets of this crate, in a program that may close any descriptor.
 
 use std::{
     fmt::Debug,
@@ -8,32 +8,33 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// What has a descriptor, and something that tells it from whatever may have that later.
-pub(crate) trait Told: Sized + Debug {
-    /// What tells it.
+/// An open file or socket with an identity that distinguishes it from others with the same descriptor later.
+pub(crate) trait Identified: Sized + Debug {
+    /// The identity.
     type Identity: PartialEq + Debug;
 
     fn identity(&self) -> io::Result<Self::Identity>;
 
-    /// Lets go of the descriptor, and does not close it.
-    fn leave(self);
+    /// Releases the descriptor without closing it.
+    fn release(self);
 }
 
-/// A file or socket that is told from another one that got its descriptor: such a one is left alone, and not closed either.
+/// A file or socket that notices when the program has closed its descriptor. If another file has the descriptor now, that file is
+/// neither used nor closed.
 #[derive(Debug)]
-pub(crate) struct Own<T: Told> {
-    /// Some until it is dropped.
+pub(crate) struct Own<T: Identified> {
+    /// `Some` until the drop.
     own: Option<T>,
     identity: T::Identity,
 }
 
-impl<T: Told> Own<T> {
+impl<T: Identified> Own<T> {
     pub(crate) fn new(own: T) -> io::Result<Own<T>> {
         let identity = own.identity()?;
         Ok(Own { own: Some(own), identity })
     }
 
-    /// Fails where the descriptor was closed, whether or not something else has it now.
+    /// Fails if the descriptor was closed, whether or not another file has it now.
     pub(crate) fn check(&self) -> io::Result<()> {
         match self.identity() {
             Ok(identity) if identity == self.identity => Ok(()),
@@ -42,7 +43,7 @@ impl<T: Told> Own<T> {
     }
 }
 
-impl<T: Told> Deref for Own<T> {
+impl<T: Identified> Deref for Own<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -50,24 +51,24 @@ impl<T: Told> Deref for Own<T> {
     }
 }
 
-impl<T: Told> DerefMut for Own<T> {
+impl<T: Identified> DerefMut for Own<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.own.as_mut().unwrap_or_else(|| unreachable!("it is dropped"))
     }
 }
 
-impl<T: Told> Drop for Own<T> {
+impl<T: Identified> Drop for Own<T> {
     fn drop(&mut self) {
         let is_gone = self.check().is_err();
         if let Some(own) = self.own.take().filter(|_| is_gone) {
-            own.leave();
+            own.release();
         }
     }
 }
 
-/// By device and number.
+/// By device and inode.
 #[cfg(unix)]
-impl Told for File {
+impl Identified for File {
     type Identity = (u64, u64);
 
     fn identity(&self) -> io::Result<(u64, u64)> {
@@ -75,53 +76,53 @@ impl Told for File {
         self.metadata().map(|status| (status.dev(), status.ino()))
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
-/// By the address that it listens on, which no other socket of the process has.
-impl Told for TcpListener {
+/// By the local address: no other socket of the process listens on it.
+impl Identified for TcpListener {
     type Identity = SocketAddr;
 
     fn identity(&self) -> io::Result<SocketAddr> {
         self.local_addr()
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
-/// By the address that it was accepted at. The other end's is not asked for: it is gone with that.
-impl Told for TcpStream {
+/// By the local address. The peer's address is not used: the system forgets it when the peer has gone.
+impl Identified for TcpStream {
     type Identity = SocketAddr;
 
     fn identity(&self) -> io::Result<SocketAddr> {
         self.local_addr()
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
 #[cfg(unix)]
-fn leave(own: impl std::os::fd::IntoRawFd) {
+fn release(own: impl std::os::fd::IntoRawFd) {
     let _ = own.into_raw_fd();
 }
 
-// handles can't be closed by who doesn't know them
+// other code can't close a handle that it doesn't know
 #[cfg(not(unix))]
-impl Told for File {
+impl Identified for File {
     type Identity = ();
 
     fn identity(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn leave(self) {}
+    fn release(self) {}
 }
 
 #[cfg(not(unix))]
-fn leave<T>(_: T) {}
+fn release<T>(_: T) {}

@@ -1,18 +1,18 @@
-//! What waits for the client of an IP port.
+//! The records that wait for the client of an IP port.
 
 use crate::frame;
 use std::{collections::VecDeque, io};
 
-/// Records, of which at most `limit` are terms; what comes after those is counted behind them. While there is a client one may be on
-/// its way whatever the limit.
+/// Records, at most `limit` of them terms. Later terms are counted after them. While there is a client, one term may be in the
+/// queue whatever the limit.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Terms in `waiting`, and those that are being sent.
     terms: usize,
     limit: usize,
-    served: bool,
-    /// Terms that were not taken, or not sent.
+    has_client: bool,
+    /// Terms that were refused or not sent.
     lost: u64,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Queue {
 enum Waiting {
     /// A whole record.
     Term(Vec<u8>),
-    /// So many messages were lost here.
+    /// This many messages were lost here.
     Dropped(u64),
 }
 
@@ -28,14 +28,14 @@ enum Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where each record ends in `bytes`, and how many messages were lost there; none are a term.
+    /// The end of each record in `bytes`, and the number of messages that a drop record counts (`None` for a term).
     ends: Vec<(usize, Option<u64>)>,
     terms: usize,
 }
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Queue {
-        Queue { waiting: VecDeque::new(), terms: 0, limit, served: false, lost: 0 }
+        Queue { waiting: VecDeque::new(), terms: 0, limit, has_client: false, lost: 0 }
     }
 
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
@@ -59,13 +59,13 @@ impl Queue {
         }
     }
 
-    /// There is a client, or none.
-    pub(crate) fn serves(&mut self, how: bool) {
-        self.served = how;
+    /// Whether there is a client now.
+    pub(crate) fn set_client(&mut self, has_client: bool) {
+        self.has_client = has_client;
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.terms >= self.limit.max(usize::from(self.served))
+        self.terms >= self.limit.max(usize::from(self.has_client))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,8 +76,8 @@ impl Queue {
         self.terms
     }
 
-    /// The first records, of about so many bytes. They keep their place until [`Queue::sent`].
-    pub(crate) fn take(&mut self, bytes: usize, batch: &mut Batch) {
+    /// Moves the first records, of about this many bytes, to the batch. They keep their place until [`Queue::sent`].
+    pub(crate) fn move_to(&mut self, bytes: usize, batch: &mut Batch) {
         batch.bytes.clear();
         batch.ends.clear();
         batch.terms = 0;
@@ -98,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Of the batch so many bytes were sent; it will not be sent again. The messages of the rest are lost.
+    /// Ends a batch of which this many bytes were sent. The messages of the rest are lost.
     pub(crate) fn sent(&mut self, batch: &Batch, bytes: usize) {
         self.terms -= batch.terms;
         let rest = batch.ends.iter().filter(|(end, _)| *end > bytes);
@@ -114,17 +114,17 @@ impl Queue {
         }
     }
 
-    /// What waits will not be sent.
+    /// Counts the waiting records as lost.
     pub(crate) fn give_up(&mut self) {
         self.lost += self.waiting.iter().filter(|waiting| matches!(waiting, Waiting::Term(_))).count() as u64;
     }
 
-    /// Terms that came and were not sent, nor will be.
+    /// Terms that were refused or not sent.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many messages wait or were lost and not told of.
+    /// How many messages wait, or were lost and not reported.
     pub(crate) fn messages(&self) -> u64 {
         self.waiting.iter().fold(0, |sum: u64, waiting| match waiting {
             Waiting::Term(_) => sum.saturating_add(1),
@@ -139,7 +139,7 @@ mod tests {
 
     fn all(queue: &mut Queue) -> Vec<u8> {
         let mut batch = Batch::default();
-        queue.take(usize::MAX, &mut batch);
+        queue.move_to(usize::MAX, &mut batch);
         queue.sent(&batch, batch.bytes.len());
         batch.bytes
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_kept_and_the_rest_is_counted_behind_them() {
+    fn the_oldest_are_kept_and_the_rest_is_counted_after_them() {
         let mut queue = Queue::new(2);
         (0..5).for_each(|n| queue.term(&[97, n]).unwrap());
         assert_eq!(queue.messages(), 5);
@@ -160,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_takes_its_place_until_it_is() {
+    fn records_being_sent_keep_their_place_until_they_are_sent() {
         let mut queue = Queue::new(2);
         (0..2).for_each(|n| queue.term(&[97, n]).unwrap());
         let mut batch = Batch::default();
-        queue.take(1, &mut batch);
+        queue.move_to(1, &mut batch);
         assert_eq!(batch.bytes, term(0));
         queue.term(&[97, 2]).unwrap();
         queue.sent(&batch, batch.bytes.len());
@@ -174,18 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_in_part_is_lost_and_told_of_first() {
+    fn a_partly_sent_record_is_lost_and_reported_first() {
         let mut queue = Queue::new(9);
         queue.dropped(5);
         (0..3).for_each(|n| queue.term(&[97, n]).unwrap());
         let mut batch = Batch::default();
-        queue.take(16, &mut batch);
+        queue.move_to(16, &mut batch);
         assert_eq!(batch.bytes.len(), 21);
         queue.sent(&batch, 20);
         assert_eq!(queue.lost(), 1);
         assert_eq!(all(&mut queue), [vec![1, 0, 0, 0, 1], term(2)].concat());
         queue.dropped(4);
-        queue.take(16, &mut batch);
+        queue.move_to(16, &mut batch);
         queue.dropped(1);
         queue.sent(&batch, 0);
         assert_eq!(queue.messages(), 5);
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_nothing_drops_everything() {
+    fn a_queue_without_places_drops_everything() {
         let mut queue = Queue::new(0);
         queue.term(&[106]).unwrap();
         queue.dropped(0);
         assert_eq!(all(&mut queue), [1, 0, 0, 0, 1]);
         queue.dropped(0);
         assert!(queue.is_empty());
-        queue.serves(true);
+        queue.set_client(true);
         (1..3).for_each(|n| queue.term(&[97, n]).unwrap());
         assert_eq!(all(&mut queue), [term(1), vec![1, 0, 0, 0, 1]].concat());
     }

@@ -13,28 +13,28 @@ use std::{
     path::Path,
 };
 
-/// Bytes that are asked for at a time.
+/// Bytes in one read.
 const STEP: usize = 64 << 10;
 
-/// A record, or what could not be read where one should be.
+/// A record, or the damage in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A record.
     Record {
-        /// Where its header begins, in bytes of Erlang's form from the start.
+        /// The offset of its header, in bytes of Erlang's form.
         at: u64,
-        /// What it is.
+        /// The record.
         record: Record<'a>,
     },
     /// Damage.
     Damage(Damage),
 }
 
-/// Reads a log in either form, record by record, from anything that gives bytes.
+/// Reads a log of either form, record by record, from any stream of bytes.
 ///
-/// It holds the record that it gives and what came with it, no more than [`Reader::limit`] says. Where there are no more bytes it
-/// ends, and tells of a record that is cut off. With [`Reader::follow`] it never does: it answers None as often as
-/// there is no whole record, and goes on when there is one.
+/// It holds the present record and the rest of its read, at most [`Reader::limit`] bytes. At the end of the bytes it ends, and
+/// reports a record that is cut off. With [`Reader::follow`] it never ends: it returns None while there is no whole record, and
+/// continues when there is one.
 ///
 /// ```
 /// use inviso_log::{damage::{Damage, What}, frame::Record, reader::{Event, Reader}};
@@ -49,36 +49,36 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
-    form: Form,
+    form: InputForm,
     limit: usize,
     follow: bool,
     ended: bool,
-    /// Where the hole begins that is being read. While there is one, its last zeros are left.
+    /// The offset of the hole that is being read. Meanwhile the hole's last zeros stay in the window.
     hole: Option<u64>,
     records: Window,
     blocks: Window,
 }
 
-/// How the bytes are to be taken.
+/// The form of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum InputForm {
     /// Nothing was read yet.
     Unknown,
     Erlang,
-    /// Compressed. While `lost`, the block behind damage that was told is looked for.
+    /// Compressed. While `lost`, the next block after reported damage is searched.
     Blocks {
         lost: bool,
     },
 }
 
-/// Bytes that were read, of which some were taken.
+/// A buffer of read bytes. The first of them were taken.
 #[derive(Debug, Default)]
 struct Window {
-    /// What is behind `filled` is room.
+    /// The bytes after `filled` are free space.
     bytes: Vec<u8>,
     taken: usize,
     filled: usize,
-    /// How many were taken before the first of `bytes`.
+    /// How many bytes were taken before the first of `bytes`.
     before: u64,
 }
 
@@ -86,64 +86,73 @@ impl Reader<File> {
     /// Opens a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open(path: &Path) -> io::Result<Reader<File>> {
         File::open(path).map(Reader::new)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Records and blocks of up to 256 MiB.
+    /// Creates a reader with a limit of 256 MiB.
     pub fn new(from: R) -> Reader<R> {
         let (records, blocks) = (Window::default(), Window::default());
-        Reader { from, form: Form::Unknown, limit: 256 << 20, follow: false, ended: false, hole: None, records, blocks }
+        Reader {
+            from,
+            form: InputForm::Unknown,
+            limit: 256 << 20,
+            follow: false,
+            ended: false,
+            hole: None,
+            records,
+            blocks,
+        }
     }
 
-    /// No record and no block may have more bytes than this.
+    /// Sets the longest record or block, in bytes.
     #[must_use]
     pub fn limit(self, limit: usize) -> Reader<R> {
         Reader { limit, ..self }
     }
 
-    /// Whether more bytes may come where there are none, as in a file that is still written.
+    /// Whether more bytes may come after the end, as in a growing file.
     #[must_use]
     pub fn follow(mut self, follow: bool) -> Reader<R> {
         self.set_follow(follow);
         self
     }
 
-    /// As [`Reader::follow`]. Set to false it tells at the end what is cut off.
+    /// As [`Reader::follow`]. After false, a cut record is reported at the end.
     pub fn set_follow(&mut self, follow: bool) {
         self.follow = follow;
     }
 
-    /// Whether a whole record is here already, so that [`Reader::read`] gives it without asking for more bytes.
+    /// Whether a whole record is in memory, so that [`Reader::read`] returns it without a read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(frame::next(self.records.left()), Next::Record(..))
     }
 
-    /// Where it is: behind the last record, in bytes of Erlang's form.
+    /// The end of the last record, in bytes of Erlang's form.
     pub(crate) fn at(&self) -> u64 {
         self.records.at()
     }
 
-    /// What it reads from.
+    /// The stream that it reads.
     pub fn get_ref(&self) -> &R {
         &self.from
     }
 
-    /// The next record, or damage; None at the end. When following, None is for now.
+    /// The next record or damage; None at the end. When following, None means that there is none for now.
     ///
     /// # Errors
-    /// What reading says. It can be tried again then, and nothing is left out.
+    /// The error of the stream. The call can be repeated, and no record is lost.
     #[inline]
     pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
         let found = self.find()?;
         Ok(found.map(|found| self.event(found)))
     }
 
-    /// As [`Reader::read`]; what it is, is [`Reader::event`]'s to say, until the next call.
+    /// As [`Reader::read`]. [`Reader::event`] has the result until the next call.
     #[inline]
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         loop {
@@ -163,7 +172,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Over a record of so many bytes that has no term; over all of a hole.
+    /// Skips a record of this length without a term, or a whole hole.
     #[cold]
     fn no_term(&mut self, length: usize) -> io::Result<Option<Found>> {
         let at = self.records.at();
@@ -173,7 +182,7 @@ impl<R: Read> Reader<R> {
         }
         let at = *self.hole.get_or_insert(at);
         // a block has whole records
-        let mut last = self.form != Form::Erlang;
+        let mut last = self.form != InputForm::Erlang;
         loop {
             let zeros = hole::zeros(self.records.left());
             self.records.take(zeros.saturating_sub(frame::HEADER));
@@ -204,16 +213,16 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// More bytes of records, where those that are left begin with no whole one.
+    /// Reads more bytes: those in memory begin with no whole record.
     #[cold]
     fn more(&mut self) -> io::Result<More> {
         if self.ended {
             return Ok(More::None);
         }
         match (frame::next(self.records.left()), self.form) {
-            (Next::Op(op), Form::Erlang) => return Ok(self.end(self.records.at(), What::Op(op))),
-            // what was compressed was no log
-            (Next::Op(op), Form::Blocks { .. }) => {
+            (Next::Op(op), InputForm::Erlang) => return Ok(self.end(self.records.at(), What::Op(op))),
+            // the decompressed bytes were not a log
+            (Next::Op(op), InputForm::Blocks { .. }) => {
                 let damage = Damage { at: self.records.at(), what: What::Op(op) };
                 self.records.take(self.records.left().len());
                 return Ok(More::Damage(damage));
@@ -223,32 +232,32 @@ impl<R: Read> Reader<R> {
             }
             _ => {}
         }
-        if let Form::Blocks { lost } = self.form {
+        if let InputForm::Blocks { lost } = self.form {
             return self.block(lost);
         }
         let read = self.records.fill(&mut self.from)?;
-        if self.form == Form::Unknown {
+        if self.form == InputForm::Unknown {
             let bytes = self.records.left();
             let same = |with: &[u8]| bytes.iter().zip(with).take_while(|(a, b)| a == b).count();
             let (magic, mark) = (same(&blocks::MAGIC), same(&blocks::MARK));
             if magic == blocks::MAGIC.len() || mark == blocks::MARK.len() {
                 std::mem::swap(&mut self.blocks, &mut self.records);
                 self.blocks.take(if magic > mark { magic } else { 0 });
-                self.form = Form::Blocks { lost: false };
+                self.form = InputForm::Blocks { lost: false };
             } else if magic.max(mark) < bytes.len() {
-                self.form = Form::Erlang;
+                self.form = InputForm::Erlang;
             }
         }
         Ok(if read > 0 { More::Bytes } else { self.no_more() })
     }
 
-    /// There are no more bytes, for now or for ever.
+    /// There are no more bytes, for now or at all.
     fn no_more(&mut self) -> More {
         if self.follow {
             return More::None;
         }
         // the last bytes of a damaged block can look like the first of another
-        if self.form == (Form::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
+        if self.form == (InputForm::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
             return More::None;
         }
         let from = if self.blocks.left().is_empty() { &self.records } else { &self.blocks };
@@ -258,66 +267,66 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Nothing is read any more.
+    /// Ends the reading.
     fn end(&mut self, at: u64, what: What) -> More {
         self.ended = true;
         More::Damage(Damage { at, what })
     }
 
-    /// The next block, whose records follow those that are left.
+    /// Reads the next block and appends its records to the window.
     fn block(&mut self, lost: bool) -> io::Result<More> {
         loop {
             let at = self.blocks.at();
             let (limit, left) = (self.limit, self.blocks.left());
-            let what = match self.records.extend(|records| blocks::next(left, limit, records)) {
-                blocks::Next::Block(length) => {
+            let what = match self.records.extend(|records| blocks::next_block(left, limit, records)) {
+                blocks::NextBlock::Block(length) => {
                     self.blocks.take(length);
-                    self.form = Form::Blocks { lost: false };
+                    self.form = InputForm::Blocks { lost: false };
                     return Ok(More::Bytes);
                 }
-                blocks::Next::Partial(_) => match self.blocks.fill(&mut self.from)? {
-                    // a length that is damaged may hide whole blocks
+                blocks::NextBlock::Partial(_) => match self.blocks.fill(&mut self.from)? {
+                    // a damaged length may hide whole blocks
                     0 if !self.follow && self.next_mark().is_some() => What::Block,
                     0 => return Ok(self.no_more()),
                     _ => continue,
                 },
-                blocks::Next::Long(length) => What::Long(length),
-                blocks::Next::Damaged => What::Block,
+                blocks::NextBlock::Long(length) => What::Long(length),
+                blocks::NextBlock::Damaged => What::Block,
             };
             self.seek();
             if !lost {
-                self.form = Form::Blocks { lost: true };
+                self.form = InputForm::Blocks { lost: true };
                 return Ok(More::Damage(Damage { at, what }));
             }
         }
     }
 
-    /// How far the next mark of a block is.
+    /// The distance of the next block's mark.
     fn next_mark(&self) -> Option<usize> {
         let rest = self.blocks.left().get(1..)?;
         rest.windows(blocks::MARK.len()).position(|four| four == blocks::MARK).map(|at| at + 1)
     }
 
-    /// On to what may be the next block.
+    /// Skips to the next possible block.
     fn seek(&mut self) {
-        // the end of what is here may be the beginning of a mark
+        // the end of the window may be the beginning of a mark
         let all = self.blocks.left().len().saturating_sub(blocks::MARK.len() - 1).max(1);
         let skip = self.next_mark().unwrap_or(all);
         self.blocks.take(skip);
     }
 }
 
-/// What [`Reader::more`] found.
+/// The result of [`Reader::more`].
 enum More {
     Bytes,
     Damage(Damage),
     None,
 }
 
-/// What [`Reader::find`] found.
+/// The result of [`Reader::find`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// The record that was taken last, of so many bytes.
+    /// The record that was taken last, of this length.
     Record {
         at: u64,
         length: usize,
@@ -331,7 +340,7 @@ impl Window {
         self.bytes.get(self.taken..self.filled).unwrap_or_default()
     }
 
-    /// Where [`Window::left`] begins.
+    /// The offset of [`Window::left`].
     #[inline]
     fn at(&self) -> u64 {
         self.before + self.taken as u64
@@ -342,13 +351,13 @@ impl Window {
         self.taken = (self.taken + n).min(self.filled);
     }
 
-    /// The bytes that were taken last.
+    /// The last `n` taken bytes.
     #[inline]
     fn last(&self, n: usize) -> &[u8] {
         self.bytes.get(self.taken.saturating_sub(n)..self.taken).unwrap_or_default()
     }
 
-    /// Makes room where bytes were taken, if that is most of it.
+    /// Removes the taken bytes if they are most of the buffer.
     fn forget(&mut self) {
         if self.taken > 0 && self.taken >= self.left().len() {
             self.bytes.copy_within(self.taken..self.filled, 0);
@@ -358,7 +367,8 @@ impl Window {
         }
     }
 
-    /// As many bytes as there are room for; how many. There is room for as much as is left, so that it doubles.
+    /// Reads as many bytes as there is space for. Answers how many. The space is at least the length of the bytes that are left,
+    /// so the buffer doubles.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<usize> {
         self.forget();
         let most = self.filled + STEP.max(self.left().len());
@@ -377,7 +387,7 @@ impl Window {
         }
     }
 
-    /// Adds what is added to the bytes.
+    /// Appends to the buffer.
     fn extend<T>(&mut self, add: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.forget();
         self.bytes.truncate(self.filled);
@@ -396,7 +406,7 @@ mod tests {
     const NIL: [u8; 7] = [0, 0, 0, 0, 2, 131, 106];
 
     #[test]
-    fn a_block_of_something_else_costs_only_itself() {
+    fn a_block_of_other_bytes_costs_only_itself() {
         let mut bytes = blocks::MAGIC.to_vec();
         for records in [&NIL[..], &[9, 1, 2], &NIL] {
             Packer::default().put(&mut bytes, records);

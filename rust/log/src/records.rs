@@ -1,4 +1,4 @@
-//! The records of bytes in memory, where they are: nothing is copied.
+//! The records of bytes in memory, borrowed from them.
 
 use crate::{
     damage::{Damage, What},
@@ -7,7 +7,7 @@ use crate::{
 };
 use inviso_term::etf;
 
-/// The records of bytes in Erlang's form, each with its offset, and what could not be read.
+/// The records of bytes in Erlang's form, each with its offset, and the damage between them.
 ///
 /// ```
 /// use inviso_log::{damage::{Damage, What}, frame::Record, records::Records};
@@ -25,13 +25,13 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// From the start of the bytes.
+    /// Reads from the start of the bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Records<'a> {
         Records { bytes, at: 0 }
     }
 
-    /// The end of what was read.
+    /// The end of the part that was read.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
@@ -74,13 +74,13 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Whether a payload has a version byte and something behind it.
+/// Whether a payload has a version byte and more bytes.
 #[inline]
 pub(crate) fn begins_as_term(record: Record<'_>) -> bool {
     matches!(record, Record::Dropped(_) | Record::Term([etf::VERSION, _, ..]))
 }
 
-/// What so many zeros are.
+/// The damage that this many zeros are.
 pub(crate) fn no_term(zeros: u64) -> What {
     match zeros {
         5 => What::NoTerm,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_ends_where_the_next_begins() {
+    fn a_record_ends_where_the_next_begins() {
         let nil = [0, 0, 0, 0, 2, 131, 106];
         let bytes = [&nil[..], &[1, 0, 0, 0, 3], &[0, 0, 0, 0, 1, 9], &[0; 7], &nil, &[1, 0]].concat();
         let mut records = Records::new(&bytes);

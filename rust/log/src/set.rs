@@ -13,13 +13,12 @@ use std::{
     path::PathBuf,
 };
 
-/// Reads the files of a wrap set, the oldest first.
+/// Reads the files of a wrap set, oldest first.
 ///
-/// A set that is still being written is read with `follow`: None is for now, and what comes later is read when it is there,
-/// file after file; of a file that somebody has emptied it tells ([`What::Anew`]). A reader that is so slow that the writer
-/// comes round and deletes the file that it is in is told so ([`What::Overtaken`]) when it has read that, and goes on with the
-/// oldest file; in between some may be missing. Without `follow` the files are read that there were at the beginning;
-/// of those that the writer deletes meanwhile, none is missed without that damage.
+/// With `follow` it reads a growing set, file after file: None means that there is nothing for now. It reports a file that
+/// another program has emptied ([`What::Anew`]). If the reader is so slow that the writer deletes the file it reads, it reports
+/// that ([`What::Overtaken`]) at the file's end and continues with the oldest file; files in between may be missing. Without
+/// `follow` it reads the files that exist at the beginning, and reports each of them that the writer deletes meanwhile.
 ///
 /// ```
 /// use inviso_log::{frame::Record, names::Names, reader::Event, set::SetReader};
@@ -43,7 +42,7 @@ use std::{
 pub struct SetReader {
     names: Names,
     follow: bool,
-    /// The files that come next, when not following.
+    /// The next files, when not following.
     rest: VecDeque<u64>,
     current: Option<Current>,
 }
@@ -53,47 +52,48 @@ pub struct SetReader {
 struct Current {
     number: u64,
     reader: Reader<Growing>,
-    /// The writer has begun the next one: what is in this one now is all of it.
+    /// Whether the writer has begun the next file, so that this one is complete.
     is_whole: bool,
 }
 
 impl SetReader {
-    /// Begins with the oldest file. A set without files is empty; when following it is waited for.
+    /// Begins with the oldest file. A set without files is empty; when following, the reader waits for the first file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open(names: Names, follow: bool) -> io::Result<SetReader> {
         let mut reader = SetReader { names, follow, rest: VecDeque::new(), current: None };
         if follow {
-            reader.oldest()?;
+            reader.open_oldest()?;
         } else {
             reader.rest = reader.names.present()?.into();
         }
         Ok(reader)
     }
 
-    /// The number of the file that the last record or damage was in; places are counted from its beginning.
+    /// The number of the file of the last record or damage. Offsets are counted from its beginning.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         self.current.as_ref().map(|current| current.number)
     }
 
-    /// That file.
+    /// The path of that file.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         self.number().map(|number| self.names.path(number))
     }
 
-    /// The next record, or damage; None at the end. When following, None is for now.
+    /// The next record or damage; None at the end. When following, None means that there is none for now.
     ///
     /// # Errors
-    /// What the system says. It can be tried again; where a file could not be opened that goes on with the oldest.
+    /// The error of the system. The call can be repeated. If a file could not be opened, the next call continues with the oldest
+    /// file.
     pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
         let found = self.find()?;
         Ok(found.map(|found| self.event(found)))
     }
 
-    /// Whether a whole record is here already.
+    /// Whether a whole record is in memory.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.reader.is_ready())
@@ -105,12 +105,12 @@ impl SetReader {
                 if let Some(found) = current.reader.find()? {
                     return Ok(Some(found));
                 }
-                if let Some(anew) = Growing::anew(&mut current.reader)? {
+                if let Some(anew) = Growing::restarted(&mut current.reader)? {
                     current.reader.set_follow(!current.is_whole);
                     return Ok(Some(anew));
                 }
             }
-            match if self.follow { self.forward()? } else { self.onward()? } {
+            match if self.follow { self.open_next_written()? } else { self.open_next_listed()? } {
                 Step::Next => {}
                 Step::None => return Ok(None),
                 Step::Overtaken => return Ok(Some(Found::Damage(Damage { at: 0, what: What::Overtaken }))),
@@ -126,20 +126,20 @@ impl SetReader {
         }
     }
 
-    /// The next of the files that there were.
-    fn onward(&mut self) -> io::Result<Step> {
+    /// Opens the next of the files that existed at the beginning.
+    fn open_next_listed(&mut self) -> io::Result<Step> {
         let Some(number) = self.rest.pop_front() else { return Ok(Step::None) };
-        Ok(if self.start(number)? { Step::Next } else { Step::Overtaken })
+        Ok(if self.open_file(number)? { Step::Next } else { Step::Overtaken })
     }
 
-    /// The file behind the current one, if the writer has begun it; but first what is left of that.
-    fn forward(&mut self) -> io::Result<Step> {
+    /// Opens the file after the current one if the writer has begun it, after the rest of the current one.
+    fn open_next_written(&mut self) -> io::Result<Step> {
         let Some(current) = &self.current else {
-            return Ok(if self.oldest()? { Step::Next } else { Step::None });
+            return Ok(if self.open_oldest()? { Step::Next } else { Step::None });
         };
         let number = current.number;
         let there = is_there(&self.names, current)?;
-        let after = if there { self.after(number)? } else { None };
+        let after = if there { self.present_after(number)? } else { None };
         if there && after.is_none() {
             return Ok(Step::None);
         }
@@ -150,36 +150,36 @@ impl SetReader {
             }
             return Ok(Step::Next);
         };
-        // as long as this file is there no newer one is gone, so the one that was opened is the one behind it
-        let begun = match after {
-            Some(after) => self.start(after)? && is_there(&self.names, &current)?,
+        // while this file exists, no newer one was deleted. So the opened file is the next one
+        let opened = match after {
+            Some(after) => self.open_file(after)? && is_there(&self.names, &current)?,
             None => false,
         };
-        if begun {
+        if opened {
             return Ok(Step::Next);
         }
-        self.oldest()?;
+        self.open_oldest()?;
         Ok(Step::Overtaken)
     }
 
-    fn after(&self, number: u64) -> io::Result<Option<u64>> {
+    fn present_after(&self, number: u64) -> io::Result<Option<u64>> {
         let present = self.names.present()?;
         let next = present.iter().position(|other| *other == number).map(|at| at + 1);
         Ok(next.and_then(|next| present.get(next).copied()))
     }
 
-    fn oldest(&mut self) -> io::Result<bool> {
+    fn open_oldest(&mut self) -> io::Result<bool> {
         self.current = None;
         while let Some(number) = self.names.present()?.first().copied() {
-            if self.start(number)? {
+            if self.open_file(number)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether the file is there.
-    fn start(&mut self, number: u64) -> io::Result<bool> {
+    /// Opens a file. Answers whether it exists.
+    fn open_file(&mut self, number: u64) -> io::Result<bool> {
         match File::open(self.names.path(number)) {
             Ok(file) => {
                 let reader = Growing::reader(file, self.follow)?;
@@ -192,14 +192,14 @@ impl SetReader {
     }
 }
 
-/// Where the reading of a set goes on.
+/// How a set continues.
 enum Step {
     Next,
     None,
     Overtaken,
 }
 
-/// Whether the file is still the one of that name.
+/// Whether the file still has this name.
 fn is_there(names: &Names, current: &Current) -> io::Result<bool> {
     match names.path(current.number).metadata() {
         Ok(there) => Ok(is_same(&there, &current.reader.get_ref().file.metadata()?)),
@@ -232,7 +232,7 @@ mod tests {
         [0, 0, 0, 0, 3, 131, 97, term]
     }
 
-    /// The next of a reader: its number, or what is damaged.
+    /// The next event of a reader: its number, or the kind of damage.
     fn next(reader: &mut SetReader) -> Option<Result<u8, What>> {
         reader.read().unwrap().map(|event| match event {
             Event::Record { record: Record::Term(&[131, 97, n]), .. } => Ok(n),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_begun_anew_is_followed_until_there_is_a_next_one() {
+    fn a_restarted_file_is_followed_until_there_is_a_next_one() {
         let folder = tempfile::tempdir().unwrap();
         let names = Names::new(&folder.path().join("trace"), ".log").unwrap();
         let path = names.path(0);

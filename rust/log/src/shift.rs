@@ -1,6 +1,6 @@
-//! What is added to a host's wall clock, so that it is another host's: measured now and then, and in between taken to change evenly.
+//! The correction of a host's wall clock to another host's: measured at some times, and interpolated between them.
 
-/// Measured offsets in the order of time.
+/// Measured offsets, sorted by time.
 ///
 /// ```
 /// use inviso_log::shift::Shift;
@@ -11,12 +11,12 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shift {
-    /// When, by the clock that is shifted, in nanoseconds, and by how many nanoseconds.
+    /// Points: the time by the shifted clock and the offset, in nanoseconds.
     points: Vec<(i128, i128)>,
 }
 
 impl Shift {
-    /// Of points in any order: when by the clock that is shifted, and by how much. Without any nothing is shifted.
+    /// Creates a shift from points in any order: the time by the shifted clock and the offset. Without points nothing is shifted.
     #[must_use]
     pub fn new(mut points: Vec<(i128, i128)>) -> Shift {
         points.sort_unstable();
@@ -24,7 +24,7 @@ impl Shift {
         Shift { points }
     }
 
-    /// By how much a moment is shifted. Before the first measurement and after the last one it is as much as there.
+    /// The offset at a time. Before the first point and after the last one it is that point's.
     #[must_use]
     pub fn of(&self, ns: i128) -> i128 {
         let after = self.points.partition_point(|point| point.0 <= ns);

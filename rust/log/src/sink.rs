@@ -1,18 +1,18 @@
-//! Where messages go.
+//! The trait of all writers.
 
 use crate::about::Item;
 use std::{io, time::Instant};
 
 /// A writer of trace messages: a file, a wrap set, an IP port.
 ///
-/// An error never costs the order: what could not be written is counted, and where writing works again a drop record stands
-/// at its place. So whoever gets one may go on, or close.
+/// An error never changes the order. Messages that could not be written are counted. When writing works again, a drop record is
+/// at their place. So after an error the caller may continue or close.
 ///
 /// ```
 /// use inviso_log::sink::Sink;
 /// use std::{io, time::Instant};
 ///
-/// /// Empties a source of messages into any sink.
+/// /// Writes messages to any sink.
 /// fn drain(messages: &[&[u8]], lost: u64, sink: &mut dyn Sink) -> io::Result<()> {
 ///     messages.iter().try_for_each(|message| sink.term(message))?;
 ///     sink.dropped(lost)?;
@@ -25,40 +25,40 @@ use std::{io, time::Instant};
 /// # assert_eq!(std::fs::read(folder.path().join("t")).unwrap(), [0, 0, 0, 0, 2, 131, 106, 1, 0, 0, 0, 2]);
 /// ```
 pub trait Sink {
-    /// One message in the external term format, with its version byte or without.
+    /// Adds one message in the external term format, with or without its version byte.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for a term of 4 GiB or more; `NotConnected` after [`Sink::close`].
+    /// The error of the system; `InvalidInput` for a term of 4 GiB or more; `NotConnected` after [`Sink::close`].
     fn term(&mut self, term: &[u8]) -> io::Result<()>;
 
-    /// So many messages were lost here, before they came.
+    /// Counts messages that were lost here before they reached the sink.
     ///
     /// # Errors
     /// As [`Sink::term`].
     fn dropped(&mut self, n: u64) -> io::Result<()>;
 
-    /// What a reader of ours is to know of the program: an item of [`crate::about`], which stands behind the next term. A sink that has no
-    /// place for it forgets it.
+    /// Adds an item of [`crate::about`] after the next term, for the readers of this crate. A sink without a place for it ignores
+    /// it.
     fn about(&mut self, _item: &Item) {}
 
-    /// How many files of a set were begun before the one that gets the next term. Each is to be readable alone: what [`Sink::about`] said
-    /// in another one is to be said again.
+    /// How many files of a set were begun before the file of the next term. Each file has to be readable alone, so the items of
+    /// [`Sink::about`] have to be repeated in each.
     fn file(&self) -> u64 {
         0
     }
 
-    /// Hands to the system what was given so far.
+    /// Hands everything so far to the system.
     ///
     /// # Errors
     /// As [`Sink::term`].
     fn flush(&mut self) -> io::Result<()>;
 
-    /// When [`Sink::tick`] wants to be called next.
+    /// When [`Sink::tick`] has to be called next.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due at a time.
+    /// Does the work that is due at a time.
     ///
     /// # Errors
     /// As [`Sink::term`].
@@ -66,31 +66,31 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Flushes, and takes nothing more. A second time does nothing.
+    /// Flushes and ends. A second call does nothing.
     ///
     /// # Errors
     /// As [`Sink::term`].
     fn close(&mut self) -> io::Result<()>;
 
-    /// Lets go of everything at once: what waits is not written. In a process that was forked, so that it leaves its parent's log
-    /// alone; [`Sink::pause`] comes before the fork.
+    /// Releases everything at once without writing the pending messages. A forked child calls it to leave its parent's log alone;
+    /// [`Sink::pause`] comes before the fork.
     fn abandon(&mut self);
 
-    /// Ends its threads until [`Sink::resume`]; what comes meanwhile waits. So a fork finds none.
+    /// Ends its threads until [`Sink::resume`], for a fork. Messages meanwhile wait.
     fn pause(&mut self) {}
 
     /// Starts its threads again.
     ///
     /// # Errors
-    /// What the system says; what waits goes on waiting.
+    /// The error of the system. The pending messages then stay pending.
     fn resume(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Bytes that the system has taken so far.
+    /// Bytes that the system accepted so far.
     fn bytes(&self) -> u64;
 
-    /// Messages that came and could not be written, or sent, so far; drop records tell of them.
+    /// Messages that could not be written or sent so far. Drop records count them.
     fn lost(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! A log to read, whatever it is.
+//! One type for all kinds of logs to read.
 
 use crate::{
     growing::Growing,
@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file, a wrap set, or what an IP port sends.
+/// A file, a wrap set, or the stream of an IP port.
 ///
 /// ```
 /// use inviso_log::{frame::Record, reader::Event, source::Source};
@@ -40,37 +40,37 @@ enum Kind {
     Stream(Reader<TcpStream>),
 }
 
-/// Files that are one log, read one after the other.
+/// Files of one log, read one after the other.
 #[derive(Debug)]
 struct Files {
     current: (Reader<Growing>, PathBuf),
     rest: VecDeque<PathBuf>,
-    /// How many came before.
+    /// How many files came before.
     number: u64,
 }
 
 impl Source {
-    /// A file; with `follow` also what is still written to it ([`Reader::follow`]), and what is written to it when it has been
+    /// Opens a file. With `follow` it also reads later writes ([`Reader::follow`]), and the file's new contents after it was
     /// emptied ([`What::Anew`](crate::damage::What::Anew)).
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open(path: &Path, follow: bool) -> io::Result<Source> {
         Ok(Source(Kind::File(Growing::reader(File::open(path)?, follow)?, path.to_owned())))
     }
 
-    /// A wrap set ([`SetReader`]).
+    /// Opens a wrap set ([`SetReader`]).
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open_set(names: Names, follow: bool) -> io::Result<Source> {
         SetReader::open(names, follow).map(|reader| Source(Kind::Set(reader)))
     }
 
-    /// Files that are one log, in this order. Each is opened when it is its turn, the first one now.
+    /// Opens several files as one log, in this order. The first is opened now, each other one at its turn.
     ///
     /// # Errors
-    /// What the system says of the first one; `InvalidInput` where there is none.
+    /// The error of the system for the first file; `InvalidInput` without a file.
     pub fn files(paths: Vec<PathBuf>) -> io::Result<Source> {
         let mut rest = VecDeque::from(paths);
         let Some(path) = rest.pop_front() else {
@@ -80,22 +80,22 @@ impl Source {
         Ok(Source(Kind::Files(Files { current: (reader, path), rest, number: 0 })))
     }
 
-    /// What comes from an IP port ([`ip::connect`](crate::ip::connect)).
+    /// Reads from an IP port ([`ip::connect`](crate::ip::connect)).
     #[must_use]
     pub fn stream(stream: TcpStream) -> Source {
         Source(Kind::Stream(Reader::new(stream)))
     }
 
-    /// The next record, or damage; None at the end, or for now where more may come.
+    /// The next record or damage; None at the end, or for now if more may come.
     ///
     /// # Errors
-    /// What the system says; it can be tried again. That a stream has nothing within its time-out is one, too.
+    /// The error of the system. The call can be repeated. A stream's time-out is an error, too.
     pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
         let found = self.find()?;
         Ok(found.map(|found| self.event(found)))
     }
 
-    /// Whether a whole record is here already, so that reading it asks nobody.
+    /// Whether a whole record is in memory, so that reading it does not wait.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.0 {
@@ -106,13 +106,13 @@ impl Source {
         }
     }
 
-    /// Whether it is a stream, for which reading may wait.
+    /// Whether it is a stream. Reading one may wait.
     #[must_use]
     pub fn is_stream(&self) -> bool {
         matches!(self.0, Kind::Stream(_))
     }
 
-    /// The file that the last record or damage was in; a stream has none.
+    /// The file of the last record or damage; a stream has none.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         match &self.0 {
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// The number of that file in a wrap set, or among the files that are one log.
+    /// The number of that file in the wrap set or among the log's files.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match &self.0 {
@@ -137,7 +137,7 @@ impl Source {
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         match &mut self.0 {
             Kind::File(reader, _) => match reader.find()? {
-                None => Growing::anew(reader),
+                None => Growing::restarted(reader),
                 found => Ok(found),
             },
             Kind::Set(reader) => reader.find(),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_nowhere() {
+    fn a_stream_has_no_file() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.accept().unwrap().0.write_all(&record(7)).unwrap();

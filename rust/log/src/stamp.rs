@@ -1,4 +1,4 @@
-//! The time stamp of a message: the last element of a `trace_ts` tuple, and of a `seq_trace` tuple that has four.
+//! The timestamp of a message: the last element of a `trace_ts` tuple, and of a `seq_trace` tuple of four elements.
 
 use crate::frame::Record;
 use inviso_term::{
@@ -23,27 +23,27 @@ mod tag {
     pub const SMALL_ATOM_UTF8: u8 = 119;
 }
 
-/// When a message was made.
+/// The timestamp of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Which clock says so. Stamps of two clocks say nothing about each other.
+    /// Its clock. Timestamps of two clocks can't be compared.
     pub clock: Clock,
-    /// Nanoseconds since an instant of the clock's own; Erlang's monotonic time may be negative.
+    /// Nanoseconds since an instant of the clock. Erlang's monotonic time may be negative.
     pub ns: i128,
-    /// Which one it is of those of one instant, of strict monotonic stamps.
+    /// The number among strict monotonic timestamps of one instant.
     pub unique: i64,
 }
 
-/// A clock of time stamps.
+/// A clock of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clock {
     /// `{MegaSecs, Secs, MicroSecs}`, of `timestamp` and `cpu_timestamp`.
     Wall,
-    /// Nanoseconds, of `monotonic_timestamp`; and with a number, of `strict_monotonic_timestamp`.
+    /// Nanoseconds, of `monotonic_timestamp`; with a number, of `strict_monotonic_timestamp`.
     Monotonic,
 }
 
-/// The time stamp of a message; None if it has none, or is no term.
+/// The timestamp of a message; None without one, or if the message is not a term.
 ///
 /// ```
 /// use inviso_log::stamp::{stamp, Clock, Stamp};
@@ -57,13 +57,13 @@ pub enum Clock {
 /// ```
 #[must_use]
 pub fn stamp(payload: &[u8]) -> Option<Stamp> {
-    match plain(payload, Shapes::All) {
+    match usual(payload, Shapes::All) {
         Some(stamp) => stamp,
-        None => walked(payload),
+        None => decoded(payload),
     }
 }
 
-/// The time stamp that a term is.
+/// A term as a timestamp.
 #[must_use]
 pub fn of_term(term: &Term) -> Option<Stamp> {
     let int = |term: &Term| match term {
@@ -80,7 +80,7 @@ pub fn of_term(term: &Term) -> Option<Stamp> {
     }
 }
 
-/// A time stamp as a term. Of the wall clock no more than microseconds.
+/// A timestamp as a term. The wall clock is cut to microseconds.
 ///
 /// ```
 /// use inviso_log::stamp::{of_term, to_term, Clock, Stamp};
@@ -103,31 +103,31 @@ pub fn to_term(stamp: Stamp) -> Term {
     }
 }
 
-/// Which messages have a time stamp.
+/// The messages that have a timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shapes {
-    /// Every `trace_ts` tuple, whatever was added to it, and `seq_trace` tuples of four.
+    /// All `trace_ts` tuples of any length, and `seq_trace` tuples of four elements.
     #[default]
     All,
-    /// `trace_ts` tuples of five or six elements alone, as in Inviso.
+    /// Only `trace_ts` tuples of five or six elements, as in Inviso.
     Inviso,
 }
 
-/// The time stamp of a message, where all of it can be read.
+/// The timestamp of a message whose whole term was checked.
 ///
 /// # Errors
 /// As [`Record::check`].
 #[inline(always)]
 pub fn checked(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
-    match plain(payload, shapes) {
+    match usual(payload, shapes) {
         Some(stamp) => Ok(stamp),
-        None => strange(payload, shapes),
+        None => unusual(payload, shapes),
     }
 }
 
-/// The stamp of a message that is made of other things than most are.
+/// The timestamp of a message with unusual parts.
 #[cold]
-fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
+fn unusual(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
     Record::Term(payload).check()?;
     let inflated = match payload {
         [etf::VERSION, 80, ..] => Some(etf::encode_versioned(&Record::Term(payload).message()?)),
@@ -137,16 +137,16 @@ fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError>
         (Shapes::Inviso, [etf::VERSION, tag::SMALL_TUPLE, 5 | 6, tag::SMALL_ATOM_UTF8, 8, rest @ ..])
             if rest.starts_with(TRACE_TS.as_bytes()) =>
         {
-            walked(payload)
+            decoded(payload)
         }
         (Shapes::Inviso, _) => None,
-        (Shapes::All, _) => walked(payload),
+        (Shapes::All, _) => decoded(payload),
     })
 }
 
-/// The stamp of a message that is made of what messages are made of; all of it is looked at once.
+/// The timestamp of a message with the usual parts. The whole message is checked in one pass.
 #[inline(always)]
-fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
+fn usual(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
     let term = payload.strip_prefix(&[etf::VERSION])?;
     let &[tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, length, ref rest @ ..] = term else {
         return etf::is_plain(term).then_some(None);
@@ -170,7 +170,7 @@ fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
     }
 }
 
-/// The time stamp that bytes begin with.
+/// The timestamp at the beginning of `bytes`.
 #[inline(always)]
 #[must_use]
 pub fn begins(bytes: &[u8]) -> Option<Stamp> {
@@ -189,7 +189,7 @@ pub fn begins(bytes: &[u8]) -> Option<Stamp> {
 
 #[inline(always)]
 fn wall(megas: i64, secs: i64, micros: i64) -> Stamp {
-    // what is in the range of today's needs no 128 bits
+    // today's times need no 128 bits
     let all =
         megas.checked_mul(1_000_000).and_then(|s| s.checked_add(secs)?.checked_mul(1_000_000)?.checked_add(micros));
     let ns = match all.and_then(|all| all.checked_mul(1000)) {
@@ -199,7 +199,7 @@ fn wall(megas: i64, secs: i64, micros: i64) -> Stamp {
     Stamp { clock: Clock::Wall, ns, unique: 0 }
 }
 
-/// The integer of 64 bits that bytes begin with, and what follows it.
+/// The 64-bit integer at the beginning of `bytes`, and the bytes after it.
 #[inline(always)]
 fn int(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
@@ -224,21 +224,21 @@ fn int(bytes: &[u8]) -> Option<(i64, &[u8])> {
     }
 }
 
-/// The stamp of any message that the decoder can read.
+/// The timestamp of any message that the decoder can read.
 #[cold]
-fn walked(payload: &[u8]) -> Option<Stamp> {
-    let seen = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.read(&mut Look));
-    match seen {
-        Ok(Seen::Message(stamp)) => Some(stamp),
+fn decoded(payload: &[u8]) -> Option<Stamp> {
+    let part = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.read(&mut StampVisitor));
+    match part {
+        Ok(Part::Message(stamp)) => Some(stamp),
         _ => None,
     }
 }
 
-struct Look;
+struct StampVisitor;
 
-/// What a term may be a part of.
+/// A term, as far as timestamps need it.
 #[derive(Clone, Copy)]
-enum Seen {
+enum Part {
     Other,
     Int(i64),
     TraceTs,
@@ -248,46 +248,46 @@ enum Seen {
     Message(Stamp),
 }
 
-type Made = Result<Seen, DecodeError>;
+type VisitResult = Result<Part, DecodeError>;
 
-fn as_stamp(seen: Seen) -> Option<Stamp> {
-    match seen {
-        Seen::Int(ns) => Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 }),
-        Seen::Stamp(stamp) => Some(stamp),
+fn as_stamp(part: Part) -> Option<Stamp> {
+    match part {
+        Part::Int(ns) => Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 }),
+        Part::Stamp(stamp) => Some(stamp),
         _ => None,
     }
 }
 
-impl Visit for Look {
-    type Value = Seen;
+impl Visit for StampVisitor {
+    type Value = Part;
     type Error = DecodeError;
 
-    fn int(&mut self, n: i64) -> Made {
-        Ok(Seen::Int(n))
+    fn int(&mut self, n: i64) -> VisitResult {
+        Ok(Part::Int(n))
     }
 
-    fn atom(&mut self, name: &str) -> Made {
+    fn atom(&mut self, name: &str) -> VisitResult {
         Ok(match name {
-            TRACE_TS => Seen::TraceTs,
-            SEQ_TRACE => Seen::SeqTrace,
-            _ => Seen::Other,
+            TRACE_TS => Part::TraceTs,
+            SEQ_TRACE => Part::SeqTrace,
+            _ => Part::Other,
         })
     }
 
-    fn tuple(&mut self, elements: Vec<Seen>) -> Made {
-        let message = |last: &Seen| as_stamp(*last).map_or(Seen::Other, Seen::Message);
+    fn tuple(&mut self, elements: Vec<Part>) -> VisitResult {
+        let message = |last: &Part| as_stamp(*last).map_or(Part::Other, Part::Message);
         Ok(match &elements[..] {
-            [Seen::Int(megas), Seen::Int(secs), Seen::Int(micros)] => Seen::Stamp(wall(*megas, *secs, *micros)),
-            [Seen::Int(ns), Seen::Int(unique)] => {
-                Seen::Stamp(Stamp { clock: Clock::Monotonic, ns: (*ns).into(), unique: *unique })
+            [Part::Int(megas), Part::Int(secs), Part::Int(micros)] => Part::Stamp(wall(*megas, *secs, *micros)),
+            [Part::Int(ns), Part::Int(unique)] => {
+                Part::Stamp(Stamp { clock: Clock::Monotonic, ns: (*ns).into(), unique: *unique })
             }
-            [Seen::TraceTs, .., last] | [Seen::SeqTrace, _, _, last] => message(last),
-            _ => Seen::Other,
+            [Part::TraceTs, .., last] | [Part::SeqTrace, _, _, last] => message(last),
+            _ => Part::Other,
         })
     }
 
     inviso_term::alike! {
-        Ok(Seen::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
+        Ok(Part::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
     }
 }
 
@@ -324,20 +324,20 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_way_finds_what_the_long_one_does() {
+    fn the_fast_path_finds_what_the_decoder_finds() {
         for message in messages() {
             let bytes = etf::encode_versioned(&message);
-            assert_eq!(plain(&bytes, Shapes::All), Some(walked(&bytes)), "{message}");
+            assert_eq!(usual(&bytes, Shapes::All), Some(decoded(&bytes)), "{message}");
             for length in 0..bytes.len() {
                 let cut = &bytes[..length];
-                assert_eq!(plain(cut, Shapes::All), None, "{message}, {length} bytes");
+                assert_eq!(usual(cut, Shapes::All), None, "{message}, {length} bytes");
                 assert_eq!(checked(cut, Shapes::All).is_err(), Record::Term(cut).check().is_err());
             }
         }
     }
 
     #[test]
-    fn a_stamp_comes_back_from_its_term() {
+    fn a_stamp_is_read_back_from_its_term() {
         for ns in [0, 1000, -1000, 999_999_000, 1_700_000_000_000_005_000, -1_700_000_000_000_005_000] {
             let stamp = Stamp { clock: Clock::Wall, ns, unique: 0 };
             assert_eq!(of_term(&to_term(stamp)), Some(stamp));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_is_that_many_nanoseconds() {
+    fn a_wall_time_is_in_nanoseconds() {
         let some = [0, 1, -1, 7, 1_720, 999_999, 1 << 40, i64::MAX, i64::MIN];
         for (megas, secs, micros) in some.iter().flat_map(|a| some.iter().flat_map(|b| some.map(|c| (*a, *b, c)))) {
             let ns = [(megas, 10i128.pow(15)), (secs, 10i128.pow(9)), (micros, 1000)];
@@ -365,14 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn inviso_takes_five_or_six_elements_alone() {
+    fn inviso_accepts_only_five_or_six_elements() {
         for message in messages() {
             let Term::Tuple(elements) = &message else { continue };
             let bytes = etf::encode_versioned(&message);
             let is_one = elements.first() == Some(&Term::atom("trace_ts")) && matches!(elements.len(), 5 | 6);
-            let expected = if is_one { walked(&bytes) } else { None };
+            let expected = if is_one { decoded(&bytes) } else { None };
             assert_eq!(checked(&bytes, Shapes::Inviso), Ok(expected), "{message}");
-            assert_eq!(strange(&bytes, Shapes::Inviso), Ok(expected), "{message}");
+            assert_eq!(unusual(&bytes, Shapes::Inviso), Ok(expected), "{message}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Trace information files of Inviso: which names processes had, and when.
+//! Trace information files of Inviso: the names of processes over time.
 //!
-//! An entry is one byte that is 0 and not looked at, the length (4 bytes, high end first) and a term: `{Pid, Alias, alias, Stamp}` or
-//! `{Pid, Alias, unalias, Stamp}`, the latter also with an atom in place of the pid. There is no head and no end.
+//! An entry is one ignored byte (0), a length (4 bytes, big-endian) and a term: `{Pid, Alias, alias, Stamp}` or `{Pid, Alias,
+//! unalias, Stamp}`. An `unalias` may have an atom in place of the pid. The file has no header and no end mark.
 //!
-//! A process has an alias at a time if an entry gave it before that, and no entry took it away in between: one of the same alias and
-//! pid, or without a pid. "Before" is strict on both sides: at the very time of an entry things are as they were. A process can have
-//! several aliases, and the same one twice; they are told in the order of the file.
+//! A process has an alias at a time if an earlier entry gave it, and no entry between them removed it: an `unalias` of the same
+//! alias and pid, or without a pid. "Earlier" is strict on both sides: at the very time of an entry the old state holds. A
+//! process can have several aliases, also one alias twice. They are listed in the order of the file.
 
 use crate::{
     damage::{Damage, What},
@@ -19,13 +19,13 @@ use inviso_term::{
 };
 use rustc_hash::FxHashMap;
 
-/// A process: where it is, and its number there.
+/// A process: its node and its number.
 type Process = (Origin, u64);
 
-/// What one entry says.
+/// One entry.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// None of an `unalias` for any process.
+    /// `None`: an `unalias` for all processes.
     pid: Option<Process>,
     alias: u32,
     is_alias: bool,
@@ -53,14 +53,14 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Aliases {
     entries: Vec<Entry>,
-    /// Each alias that there is, once.
+    /// All aliases, each once.
     names: Vec<Term>,
     numbers: FxHashMap<Vec<u8>, u32>,
-    /// Where the log's own processes are; their pids may be written without that.
+    /// The node of the log's own processes. Their pids may be written without it.
     own: Option<Origin>,
-    /// Made when it is asked for.
+    /// Built at the first look-up.
     lanes: Option<FxHashMap<Process, Lane>>,
-    /// What could not be read.
+    /// The damage of the files.
     pub damage: Vec<Damage>,
 }
 
@@ -68,13 +68,13 @@ pub struct Aliases {
 #[derive(Debug, Default)]
 struct Lane {
     spans: Vec<Span>,
-    /// All times at which something begins or ends, in order.
+    /// All times at which an alias begins or ends, sorted.
     bounds: Vec<Stamp>,
-    /// The aliases behind so many bounds, which were asked for last.
+    /// The number of bounds before the last look-up's time, and the aliases there.
     cached: Option<(usize, Vec<u32>)>,
 }
 
-/// An alias, after `from` and up to `to`.
+/// An alias after `from` and up to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: Stamp,
@@ -83,7 +83,7 @@ struct Span {
 }
 
 impl Aliases {
-    /// Reads a whole file, behind what was read before. What can't be read is damage, and the next entry is read.
+    /// Reads a whole file, after those that were read before. A bad entry is damage, and the next one is read.
     pub fn read(&mut self, bytes: &[u8]) {
         self.lanes = None;
         let mut at = 0;
@@ -92,7 +92,7 @@ impl Aliases {
             let length = u32::from_be_bytes([a, b, c, d]) as usize;
             let Some(term) = rest.get(..length) else { break };
             let what = match etf::decode(term) {
-                Ok(term) if self.take(&term).is_some() => None,
+                Ok(term) if self.add_entry(&term).is_some() => None,
                 Ok(_) => Some(What::Term(DecodeError::Refused("no entry of a trace information file"))),
                 Err(e) => Some(What::Term(e)),
             };
@@ -104,7 +104,7 @@ impl Aliases {
         }
     }
 
-    fn take(&mut self, term: &Term) -> Option<()> {
+    fn add_entry(&mut self, term: &Term) -> Option<()> {
         let Term::Tuple(parts) = term else { return None };
         let [pid, alias, Term::Atom(what), at] = &parts[..] else { return None };
         let is_alias = match &**what {
@@ -128,25 +128,25 @@ impl Aliases {
         Some(())
     }
 
-    /// Whether there is none.
+    /// Whether there are no aliases.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// An alias by its number.
+    /// The alias with this number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<&Term> {
         self.names.get(number as usize)
     }
 
-    /// All aliases, by their numbers.
+    /// All aliases by their numbers.
     #[must_use]
     pub fn names(&self) -> &[Term] {
         &self.names
     }
 
-    /// Where the log's own processes are. A pid of a node without a name and creation is one of them, wherever it is written.
+    /// Sets the node of the log's own processes. A pid of a node without name and creation is one of them wherever it is written.
     pub fn set_own(&mut self, own: &Origin) {
         if self.own.as_ref() != Some(own) {
             self.own = Some(own.clone());
@@ -154,7 +154,7 @@ impl Aliases {
         }
     }
 
-    /// The aliases that a process has at a time, by their numbers, in the order of the file.
+    /// The aliases of a process at a time, by their numbers, in the order of the file.
     pub fn of(&mut self, node: &Origin, id: u64, at: Stamp) -> &[u32] {
         if self.entries.is_empty() {
             return &[];
@@ -176,9 +176,8 @@ impl Aliases {
         cached.as_ref().map_or(&[], |(_, aliases)| aliases)
     }
 
-    /// What the file says, each process by itself, with the names that [`Nodes`] gives the processes of a log: entries in the order of
-    /// time, each with its time, as they are written in a file. An `unalias` for any process stands there for each of them, so that it
-    /// ends nothing of other nodes.
+    /// The entries as bytes, each with its time, in the order of time, with one process each. [`Nodes`] gives the processes their
+    /// nodes' names. An `unalias` for all processes becomes one for each process, so that it ends nothing of other nodes.
     #[must_use]
     pub fn named(&self, nodes: &Nodes, log: usize) -> Vec<(Stamp, Vec<u8>)> {
         let own = nodes.own(log);
@@ -208,7 +207,7 @@ fn entry(pid: &Term, alias: &Term, what: &str, at: Stamp) -> Vec<u8> {
     [&[0][..], &(term.len() as u32).to_be_bytes(), &term].concat()
 }
 
-/// A log's own processes are one with those of no name and no creation.
+/// The log's own node is the same as the one without name and creation.
 fn canonical(of: &Origin, own: Option<&Origin>) -> Origin {
     match own {
         Some(own) if of.is_nameless() && of.creation == 0 => own.clone(),
@@ -218,7 +217,7 @@ fn canonical(of: &Origin, own: Option<&Origin>) -> Origin {
 
 /// Each process with all of its aliases.
 fn lanes(entries: &[Entry], own: Option<&Origin>) -> FxHashMap<Process, Lane> {
-    // where each alias is taken away: for all, and for one process
+    // the ends of each alias: for all processes, and for one
     let mut ends: FxHashMap<(u32, Option<Process>), Vec<Stamp>> = FxHashMap::default();
     let of = |pid: &Process| (canonical(&pid.0, own), pid.1);
     for entry in entries.iter().filter(|entry| !entry.is_alias) {
@@ -288,11 +287,11 @@ mod tests {
         let mut aliases = aliases(&[(Some(4), DB, "alias", 5), (Some(4), DB, "unalias", 9)]);
         let has = |second| !at(&mut aliases, 4, second).is_empty();
         assert_eq!([4, 5, 6, 9, 10].map(has), [false, false, true, true, false]);
-        assert!(at(&mut aliases, 5, 6).is_empty(), "another process's");
+        assert!(at(&mut aliases, 5, 6).is_empty(), "another process has none");
     }
 
     #[test]
-    fn an_end_without_a_pid_ends_it_for_all_and_one_with_a_pid_for_that_one() {
+    fn an_unalias_without_a_pid_is_for_all_and_one_with_a_pid_for_that_process() {
         let begun = [(Some(4), DB, "alias", 1), (Some(5), DB, "alias", 1), (Some(4), "web", "alias", 1)];
         let mut all = aliases(&[&begun[..], &[(None, DB, "unalias", 2)]].concat());
         assert_eq!((at(&mut all, 4, 3), at(&mut all, 5, 3)), (vec!["web".to_owned()], vec![]));
@@ -301,22 +300,22 @@ mod tests {
     }
 
     #[test]
-    fn an_end_at_the_time_of_the_beginning_or_before_ends_nothing() {
+    fn an_unalias_at_the_time_of_the_alias_or_before_ends_nothing() {
         let mut aliases = aliases(&[(None, DB, "unalias", 1), (Some(4), DB, "alias", 5), (None, DB, "unalias", 5)]);
         assert_eq!(at(&mut aliases, 4, 99), ["db"]);
     }
 
     #[test]
-    fn several_aliases_stand_in_the_order_of_the_file() {
+    fn several_aliases_are_in_the_order_of_the_file() {
         let mut aliases =
             aliases(&[(Some(4), "b", "alias", 3), (Some(4), "a", "alias", 1), (Some(4), "b", "alias", 2)]);
         assert_eq!(at(&mut aliases, 4, 4), ["b", "a", "b"]);
-        assert_eq!(at(&mut aliases, 4, 2), ["a"], "and times may go back");
+        assert_eq!(at(&mut aliases, 4, 2), ["a"], "times may go back");
         assert_eq!(at(&mut aliases, 4, 3), ["a", "b"]);
     }
 
     #[test]
-    fn an_alias_that_was_given_again_is_there_again() {
+    fn an_alias_can_be_given_again() {
         let again =
             [(Some(4), DB, "alias", 1), (None, DB, "unalias", 2), (Some(4), DB, "alias", 3), (None, DB, "unalias", 4)];
         let mut aliases = aliases(&again);
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_without_a_creation_is_one_of_the_log() {
+    fn a_pid_without_a_creation_belongs_to_the_log() {
         let mut aliases = aliases(&[(Some(4), DB, "alias", 1)]);
         let own = Origin { node: "nonode@nohost".into(), creation: 77 };
         assert!(aliases.of(&own, 4, stamp(2)).is_empty());
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_told_and_the_next_one_read() {
+    fn a_bad_entry_is_reported_and_the_next_one_read() {
         let raw = |term: &[u8]| [&[7][..], &(term.len() as u32).to_be_bytes(), term].concat();
         let good = written(&[(Some(4), DB, "alias", 1)]);
         let of = |parts: Vec<Term>| raw(&etf::encode_versioned(&Term::Tuple(parts)));
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_a_merge_ends_nothing_of_other_nodes() {
+    fn entries_of_a_merge_end_nothing_of_other_nodes() {
         let ti = aliases(&[
             (Some(4), DB, "alias", 1),
             (Some(4), DB, "alias", 2),

@@ -1,10 +1,10 @@
-//! A log in a set of files that is written round and round.
+//! A log in a ring of files.
 
 use crate::{
     about::Item,
     buffer::Buffer,
-    file::Options,
-    names::{gone, Names},
+    names::{ignore_missing, Names},
+    options::Options,
     sink::{closed, Sink},
 };
 use std::{
@@ -12,28 +12,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a file of the set is closed and the next one begun.
+/// When the set begins its next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// When it has so many bytes. Records are never split: the one that reaches the size is the file's last. 0 makes a file of
-    /// each record.
+    /// When the file has this many bytes. Records are never split: the one that reaches the size is the file's last. With 0 each
+    /// record has its own file.
     Bytes(u64),
-    /// When it was open so long, whatever is in it. The time is what [`Sink::tick`] says that it is.
+    /// When the file was open this long, whatever its size. The time is that of [`Sink::tick`].
     Time(Duration),
 }
 
 impl Default for Limit {
-    /// 128 KiB, as Erlang's.
+    /// 128 KiB, as in Erlang.
     fn default() -> Self {
         Limit::Bytes(128 << 10)
     }
 }
 
-/// A log in at most `files` files, the oldest of which goes when a new one is begun. No drop record tells of what was in it.
+/// A log in at most `files` files. The oldest is deleted when a new one begins. No drop record counts the deleted messages.
 ///
-/// Numbers, sizes and the order of deletion are Erlang's; files are for their owner only, as [`FileLog`](crate::file::FileLog)'s
-/// are, and written like those. The oldest file is deleted before the newest is made: whoever looks, and whenever the process is
-/// killed, there is a hole.
+/// Numbers, sizes and the order of deletion are Erlang's. The files are readable by their owner only and written like
+/// [`FileLog`](crate::file::FileLog)'s. The oldest file is deleted before the newest is created. So there is a gap at any time,
+/// also after the process was killed.
 ///
 /// ```
 /// use inviso_log::{names::Names, sink::Sink, wrap::{Limit, WrapLog}};
@@ -57,26 +57,35 @@ pub struct WrapLog {
     /// The number of the file that is written.
     number: u64,
     /// Files that were begun after the first.
-    begun: u64,
+    files_begun: u64,
     opened: Instant,
     buffer: Option<Buffer>,
-    /// What was counted until it was closed.
+    /// The counts of a closed log.
     counts: (u64, u64),
 }
 
 impl WrapLog {
-    /// Deletes what there is of the set and begins with number 0. `files` is how many there may be, 1 or more; Erlang's default
-    /// is 8.
+    /// Deletes the set's existing files and begins with number 0. `files` is the largest number of files, 1 or more; Erlang's
+    /// default is 8.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for no files.
+    /// The error of the system; `InvalidInput` for no files.
     pub fn create(names: Names, limit: Limit, files: u32, now: Instant) -> io::Result<WrapLog> {
         if files == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a wrap set of no files"));
         }
         names.delete()?;
         let buffer = Some(Buffer::create(&names.path(0), Options::default())?);
-        Ok(WrapLog { names, limit, files: files.into(), number: 0, begun: 0, opened: now, buffer, counts: (0, 0) })
+        Ok(WrapLog {
+            names,
+            limit,
+            files: files.into(),
+            number: 0,
+            files_begun: 0,
+            opened: now,
+            buffer,
+            counts: (0, 0),
+        })
     }
 
     /// The number of the file that is written now.
@@ -89,25 +98,25 @@ impl WrapLog {
         self.buffer.as_mut().ok_or_else(closed)
     }
 
-    fn added(&mut self, added: io::Result<()>) -> io::Result<()> {
+    fn next_file_if_full(&mut self, added: io::Result<()>) -> io::Result<()> {
         let length = self.open()?.length();
         match self.limit {
-            Limit::Bytes(size) if length >= size => self.next().and(added),
+            Limit::Bytes(size) if length >= size => self.next_file().and(added),
             _ => added,
         }
     }
 
-    /// Numbers go from 0 to `files`: one more than there are files.
-    fn next(&mut self) -> io::Result<()> {
+    /// Begins the next file. Numbers go from 0 to `files`: one more than there are files.
+    fn next_file(&mut self) -> io::Result<()> {
         let files = self.files;
         let after = |number| if number == files { 0 } else { number + 1 };
         let number = after(self.number);
         let flushed = self.open()?.flush();
-        gone(fs::remove_file(self.names.path(after(number))))?;
+        ignore_missing(fs::remove_file(self.names.path(after(number))))?;
         let path = self.names.path(number);
-        self.open()?.next(&path)?;
+        self.open()?.next_file(&path)?;
         self.number = number;
-        self.begun += 1;
+        self.files_begun += 1;
         flushed
     }
 }
@@ -115,12 +124,12 @@ impl WrapLog {
 impl Sink for WrapLog {
     fn term(&mut self, term: &[u8]) -> io::Result<()> {
         let added = self.open()?.term(term);
-        self.added(added)
+        self.next_file_if_full(added)
     }
 
     fn dropped(&mut self, n: u64) -> io::Result<()> {
         let added = self.open()?.dropped(n);
-        self.added(added)
+        self.next_file_if_full(added)
     }
 
     fn about(&mut self, item: &Item) {
@@ -130,7 +139,7 @@ impl Sink for WrapLog {
     }
 
     fn file(&self) -> u64 {
-        self.begun
+        self.files_begun
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -147,7 +156,7 @@ impl Sink for WrapLog {
     fn tick(&mut self, now: Instant) -> io::Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.opened = now;
-            return self.next();
+            return self.next_file();
         }
         Ok(())
     }
@@ -191,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_round_and_the_one_after_is_the_hole() {
+    fn numbers_wrap_and_the_next_one_is_the_gap() {
         let folder = tempfile::tempdir().unwrap();
         let (names, mut log) = log(&folder, Limit::Bytes(7));
         for (number, there) in [(1, [0, 1]), (2, [1, 2]), (0, [2, 0]), (1, [0, 1])] {
@@ -205,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_has_all_and_takes_nothing_more() {
+    fn a_closed_log_has_all_messages_and_accepts_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let (names, mut log) = log(&folder, Limit::default());
         log.term(&NIL).unwrap();
@@ -218,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_written_and_what_is_abandoned_is_not() {
+    fn a_dropped_log_is_written_and_an_abandoned_one_is_not() {
         for (abandons, length) in [(false, 7), (true, 0)] {
             let folder = tempfile::tempdir().unwrap();
             let (names, mut log) = log(&folder, Limit::default());

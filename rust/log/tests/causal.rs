@@ -1,4 +1,4 @@
-//! The causal order of a merge, against a slow model of it.
+//! The causal order of a merge, compared with a slow model.
 
 use inviso_log::{causal::Passages, frame, merge::Merge, reader::Event, source::Source};
 use inviso_term::{
@@ -8,7 +8,7 @@ use inviso_term::{
 use proptest::prelude::*;
 use std::{collections::HashMap, path::Path};
 
-/// A record of a log: what it does with a message of this number, when by the log's clock.
+/// A record of a log: the action on the message of this number, and its time by the log's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Sends(i64),
@@ -36,7 +36,7 @@ fn record(does: Does, time: i64, sender: usize, out: &mut Vec<u8>) {
     frame::put_term(out, &etf::encode(&term)).unwrap();
 }
 
-/// Opens logs. The sender of each message is the log that `senders` has for it.
+/// Opens logs. The sender of each message is the log in `senders`.
 fn opened(folder: &Path, logs: &[Log], senders: &HashMap<i64, usize>) -> Vec<Source> {
     let one = |(n, log): (usize, &Log)| {
         let mut bytes = Vec::new();
@@ -55,7 +55,7 @@ fn opened(folder: &Path, logs: &[Log], senders: &HashMap<i64, usize>) -> Vec<Sou
     logs.iter().enumerate().map(one).collect()
 }
 
-/// What came out: the records by log and number, and of each log its moved receipts, when and by how many microseconds.
+/// The result: the records by log and number, and the moved receipts of each log with time and move in microseconds.
 type Merged = (Vec<(usize, usize)>, Vec<Vec<(i64, i64)>>, u64);
 
 fn merged(logs: &[Log], senders: &HashMap<i64, usize>) -> Merged {
@@ -77,8 +77,8 @@ fn merged(logs: &[Log], senders: &HashMap<i64, usize>) -> Merged {
     (order, moved.collect(), merge.unordered())
 }
 
-/// The least times at which no receipt is before its sending and none before what it follows in its log, found by trying until they
-/// hold; then again and again the log whose next record may come and has the least time.
+/// The smallest times at which no receipt is before its sending and no record before its predecessor, found by repetition. Then
+/// the log whose next record is allowed and has the smallest time, again and again.
 fn model(logs: &[Log], senders: &HashMap<i64, usize>) -> Merged {
     let mut times: Vec<Vec<i64>> = logs.iter().map(|log| log.iter().map(|(_, time)| *time).collect()).collect();
     let place = |serial: i64| {
@@ -127,8 +127,8 @@ fn model(logs: &[Log], senders: &HashMap<i64, usize>) -> Merged {
     (order, moved, 0)
 }
 
-/// A program of several nodes that really ran: at each step a node does something, or takes a message that was sent. Then the clocks of
-/// the nodes are set wrong, and gain.
+/// A program of several nodes that could really run: at each step a node acts or takes a message that was sent. Then the nodes'
+/// clocks are set wrong, and run fast.
 fn programs() -> impl Strategy<Value = (Vec<Log>, HashMap<i64, usize>)> {
     let steps = proptest::collection::vec((0_usize..4, 0_u8..3, 0_usize..8, 1_i64..50), 1..120);
     let clocks = proptest::collection::vec((0_i64..2000, -20_i64..20), 4);
@@ -177,14 +177,14 @@ proptest! {
 use Does::{Nothing, Sends, Takes};
 
 #[test]
-fn a_serial_that_comes_again_is_another_message() {
+fn a_repeated_serial_is_another_message() {
     let senders = HashMap::from([(1, 0)]);
     let sender = vec![(Sends(1), 10), (Nothing, 20), (Sends(1), 30)];
     let taker = vec![(Takes(1), 1), (Takes(1), 2), (Nothing, 3)];
     let (order, moved, _) = merged(&[sender.clone(), taker], &senders);
     assert_eq!(order, [(0, 0), (1, 0), (0, 1), (0, 2), (1, 1), (1, 2)]);
     assert_eq!(moved, [vec![], vec![(1, 9), (2, 28)]]);
-    // one more receipt than sendings: the first one may be of what was lost
+    // one receipt more than sendings: the first one may be of a lost sending
     let (order, moved, _) = merged(&[sender, vec![(Takes(1), 1), (Takes(1), 2), (Takes(1), 3)]], &senders);
     assert_eq!(order, [(1, 0), (0, 0), (1, 1), (0, 1), (0, 2), (1, 2)]);
     assert_eq!(moved, [vec![], vec![(2, 8), (3, 27)]]);
@@ -200,7 +200,7 @@ fn a_message_may_have_several_receivers() {
 
 /// Erlang's nodes without a name have neither names nor creations.
 #[test]
-fn nodes_that_cannot_be_told_apart_are_left_alone() {
+fn nodes_that_cannot_be_distinguished_are_left_alone() {
     let senders = HashMap::from([(1, 0)]);
     let logs = [vec![(Sends(1), 10), (Takes(1), 11)], vec![(Sends(1), 2), (Takes(1), 3)]];
     let write = |n: usize, name: &Path| {

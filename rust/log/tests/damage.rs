@@ -1,7 +1,7 @@
-//! Whatever happens to the bytes: no panic, what stands before the damage is read, and the damage is told.
+//! Any bytes are read without a panic. Records before the damage are read, and the damage is reported.
 
 use inviso_log::{
-    blocks,
+    blocks, convert,
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::{self, Record},
@@ -49,7 +49,7 @@ fn put(sink: &mut dyn Sink, records: &[Made]) {
     }
 }
 
-/// The bytes of records, and where each begins.
+/// The bytes of records, and the offset of each.
 fn bytes_of(records: &[Made]) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut begins) = (Vec::new(), Vec::new());
     for record in records {
@@ -62,7 +62,7 @@ fn bytes_of(records: &[Made]) -> (Vec<u8>, Vec<usize>) {
     (bytes, begins)
 }
 
-/// Gives few bytes at a time, and refuses at times.
+/// Returns few bytes at a time, and sometimes an error.
 struct Slow<'a> {
     bytes: &'a [u8],
     step: usize,
@@ -107,7 +107,7 @@ fn walk_all(bytes: &[u8]) -> (Vec<(u64, Made)>, Vec<Damage>) {
     (records, damage)
 }
 
-/// A file in blocks, and which records each of its blocks has.
+/// A file in blocks, and the number of records in each block.
 fn blocks_of(records: &[Made], per_block: usize) -> (Vec<u8>, Vec<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
@@ -124,14 +124,14 @@ fn blocks_of(records: &[Made], per_block: usize) -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn what_is_no_term_is_not_written_in_the_other_form() {
+fn records_without_a_term_are_not_converted() {
     let records = |payloads: &[&[u8]]| {
         let framed = |payload: &&[u8]| [&[0][..], &(payload.len() as u32).to_be_bytes(), payload].concat();
         payloads.iter().map(framed).collect::<Vec<_>>().concat()
     };
     let bytes = [records(&[&[131, 97, 1], &[131, 255], &[131, 97]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])];
     let mut erlang = Vec::new();
-    let done = blocks::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
+    let done = convert::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
     assert_eq!(erlang, [records(&[&[131, 97, 1]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])].concat());
     assert_eq!(done.records, 3);
     let told: Vec<_> =
@@ -142,7 +142,7 @@ fn what_is_no_term_is_not_written_in_the_other_form() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(records in vec(record(), 0..30), room in 0usize..5000, step in 1usize..100) {
+    fn written_records_are_read_back(records in vec(record(), 0..30), room in 0usize..5000, step in 1usize..100) {
         let folder = tempfile::tempdir().unwrap();
         for form in [Form::Erlang, Form::Blocks] {
             let path = folder.path().join("trace");
@@ -156,13 +156,13 @@ proptest! {
             let begins: Vec<_> = found.iter().map(|(at, _)| *at as usize).collect();
             prop_assert_eq!(begins, bytes_of(&records).1);
             let mut erlang = Vec::new();
-            let done = blocks::to_erlang(&bytes[..], &mut erlang).unwrap();
+            let done = convert::to_erlang(&bytes[..], &mut erlang).unwrap();
             prop_assert_eq!((erlang, done.records), (bytes_of(&records).0, records.len() as u64));
         }
     }
 
     #[test]
-    fn a_cut_costs_what_it_cuts(records in vec(record(), 1..20), cut in any::<sample::Index>()) {
+    fn a_cut_costs_only_the_cut_record(records in vec(record(), 1..20), cut in any::<sample::Index>()) {
         let (bytes, begins) = bytes_of(&records);
         let length = cut.index(bytes.len());
         let whole = begins.iter().filter(|begin| **begin <= length).count() - 1;
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_in_blocks_costs_the_last_one(records in vec(record(), 1..20), cut in any::<sample::Index>()) {
+    fn a_cut_in_blocks_costs_only_the_last_block(records in vec(record(), 1..20), cut in any::<sample::Index>()) {
         let (bytes, ends) = blocks_of(&records, 3);
         let length = cut.index(bytes.len());
         let whole = ends.iter().filter(|end| **end <= length).count().saturating_sub(1);
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hole_is_told_once_and_costs_nothing(
+    fn a_hole_is_reported_once_and_costs_no_record(
         before in vec(record(), 0..5), after in vec(record(), 1..5), term in vec(any::<u8>(), 0..300),
         length in prop_oneof![5usize..30, 60_000usize..200_000], step in 1usize..100_000, drop: bool,
     ) {
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn a_follower_reads_what_was_flushed(records in vec((record(), any::<bool>()), 1..30), blocks: bool) {
+    fn a_follower_reads_flushed_records(records in vec((record(), any::<bool>()), 1..30), blocks: bool) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let form = if blocks { Form::Blocks } else { Form::Erlang };
@@ -272,7 +272,7 @@ proptest! {
 
 /// Its last bytes may be the first of a mark.
 #[test]
-fn a_damaged_last_block_is_told_once() {
+fn a_damaged_last_block_is_reported_once() {
     for length in 0..blocks::MARK.len() {
         let (mut bytes, ends) = blocks_of(&[Made::Dropped(1), Made::Dropped(2)], 1);
         let end = bytes.len();
@@ -298,7 +298,7 @@ fn damage_text() -> String {
 }
 
 #[test]
-fn what_is_cut_is_told_when_following_ends() {
+fn a_cut_record_is_reported_when_following_ends() {
     let mut reader = Reader::new(&[0, 0, 0][..]).follow(true);
     assert_eq!(reader.read().unwrap(), None);
     assert_eq!(reader.read().unwrap(), None);
@@ -308,7 +308,7 @@ fn what_is_cut_is_told_when_following_ends() {
 }
 
 #[test]
-fn a_record_without_a_term_is_told_and_the_next_is_read() {
+fn a_record_without_a_term_is_reported_and_the_next_is_read() {
     for payload in [&[][..], &[131], &[106, 106]] {
         let bytes = [&[0, 0, 0, 0, payload.len() as u8], payload, &[1, 0, 0, 0, 5]].concat();
         let found = read_all(Reader::new(&bytes[..]));
@@ -318,7 +318,7 @@ fn a_record_without_a_term_is_told_and_the_next_is_read() {
     }
 }
 
-/// What comes behind the zeros is not known yet, and nothing is told twice.
+/// The bytes after the zeros are not known yet, and no damage is reported twice.
 #[test]
 fn a_hole_is_waited_for_until_it_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,7 +344,7 @@ fn a_hole_is_waited_for_until_it_ends() {
     assert_eq!(hole.to_string(), "at byte 0: a hole of 100007 zero bytes");
 }
 
-/// Its first bytes are gone.
+/// The first bytes of the file are gone.
 #[test]
 fn blocks_are_read_from_the_first_one_that_there_is() {
     let (bytes, ends) = blocks_of(&[Made::Dropped(1), Made::Dropped(2)], 1);

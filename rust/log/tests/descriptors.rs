@@ -1,4 +1,4 @@
-//! Descriptors that the program has closed, and given to something of its own.
+//! Descriptors that the program has closed and reused for a file of its own.
 #![cfg(target_os = "linux")]
 
 use inviso_log::{
@@ -27,43 +27,45 @@ fn descriptors() -> impl Iterator<Item = RawFd> {
     fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
 }
 
-/// The descriptor of the file that this process has open in a folder.
+/// The descriptor of this process's open file in a folder.
 fn open_in(folder: &Path) -> RawFd {
     let is_there =
         |number: &RawFd| fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|at| at.starts_with(folder));
     descriptors().find(is_there).unwrap()
 }
 
-/// The descriptor of the socket that has these ends.
+/// The descriptor of the socket with these two addresses.
 fn socket(here: SocketAddr, there: Option<SocketAddr>) -> RawFd {
     let is_it = |number: &RawFd| {
-        // SAFETY: it is asked for its addresses, and not closed; what is no socket says so.
+        // SAFETY: `ManuallyDrop` keeps the descriptor open. The socket only reads its addresses; another kind of file answers an
+        // error.
         let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(*number) });
         socket.local_addr().is_ok_and(|address| address == here) && socket.peer_addr().ok() == there
     };
     descriptors().find(is_it).unwrap()
 }
 
-/// Has `number` be another descriptor of what `of` is one of, as after `close` and `open`.
+/// Makes `number` another descriptor of the file behind `of`, as a program's `close` and `open` do.
 fn give(number: RawFd, of: &impl AsRawFd) {
-    // SAFETY: what has the number stands in for a program's file from now on; whoever had it must notice, which is the test.
+    // SAFETY: the number becomes the descriptor of a program's file. The former owner has to notice that: it is the subject of
+    // the test.
     assert_eq!(unsafe { libc::dup2(of.as_raw_fd(), number) }, number);
 }
 
 fn is_open(number: RawFd) -> bool {
-    // SAFETY: a question about a number.
+    // SAFETY: `F_GETFD` changes nothing.
     unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
 }
 
 fn close(number: RawFd) {
-    // SAFETY: the number is this test's own.
+    // SAFETY: the descriptor belongs to this test.
     assert_eq!(unsafe { libc::close(number) }, 0);
 }
 
 type Make = fn(&Path) -> Box<dyn Sink>;
 
 #[test]
-fn a_file_in_a_logs_place_is_left_alone() {
+fn a_file_with_a_logs_descriptor_is_left_alone() {
     let made: [Make; 3] = [
         |at| Box::new(FileLog::create(&at.join("t"), Options::default()).unwrap()),
         |at| Box::new(FileLog::create(&at.join("t"), Options { form: Form::Blocks, ..Options::default() }).unwrap()),
@@ -91,7 +93,7 @@ fn a_file_in_a_logs_place_is_left_alone() {
     }
 }
 
-/// A pair, of which the program puts one in a socket's place; the other one neither gets bytes nor sees the end.
+/// A pair of sockets. The program puts one in a socket's place. The other one must neither get bytes nor see an end.
 struct Pair(UnixStream, RawFd);
 
 impl Pair {
@@ -111,7 +113,7 @@ impl Pair {
 }
 
 #[test]
-fn a_socket_in_a_clients_place_is_left_alone() {
+fn a_socket_with_a_clients_descriptor_is_left_alone() {
     let mut port = IpPort::local(0, 10).unwrap();
     let mut client = TcpStream::connect(port.address()).unwrap();
     port.term(TERM).unwrap();
@@ -126,13 +128,13 @@ fn a_socket_in_a_clients_place_is_left_alone() {
 }
 
 #[test]
-fn a_socket_in_the_place_of_a_client_that_stalls_is_left_alone() {
+fn a_socket_with_a_stalled_clients_descriptor_is_left_alone() {
     let mut port = IpPort::local(0, 10).unwrap();
     let mut client = TcpStream::connect(port.address()).unwrap();
-    // more than the system takes for a client that doesn't read
+    // more than the system accepts for a client that doesn't read
     let term = [&[131, 109, 1, 0, 0, 0][..], &vec![0; 1 << 24]].concat();
     port.term(&term).unwrap();
-    client.read_exact(&mut [0]).unwrap(); // it is under way
+    client.read_exact(&mut [0]).unwrap(); // a write is in progress
     let pair = Pair::in_place_of(socket(port.address(), Some(client.local_addr().unwrap())));
     while port.waiting() > 0 {
         std::thread::yield_now();
@@ -143,9 +145,9 @@ fn a_socket_in_the_place_of_a_client_that_stalls_is_left_alone() {
     pair.check();
 }
 
-/// Those who connect to a listener of the program's are the program's.
+/// Connections to a listener of the program belong to the program.
 #[test]
-fn a_socket_in_the_listeners_place_is_left_alone() {
+fn a_socket_with_the_listeners_descriptor_is_left_alone() {
     let mut port = IpPort::local(0, 10).unwrap();
     let (number, mine) = (socket(port.address(), None), TcpListener::bind("127.0.0.1:0").unwrap());
     mine.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! What a file is to the system: who may read it, how it is written, and what happens when that fails.
+//! Files and the system: permissions, writes and failed writes.
 #![cfg(unix)]
 
 use inviso_log::{
@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn only_the_owner_may_read_it_also_if_it_was_there_before() {
+fn only_the_owner_may_read_a_log_also_if_the_file_existed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     fs::write(&path, "old").unwrap();
@@ -41,7 +41,7 @@ fn records_wait_until_there_are_enough_or_a_flush() {
     log.term(&[131, 106]).unwrap();
     assert_eq!(length(), 0);
     log.term(&[131, 97, 1]).unwrap();
-    assert_eq!(length(), 14, "what doesn't fit waits, what waited is written");
+    assert_eq!(length(), 14, "a record that doesn't fit waits, the waiting ones are written");
     log.term(&[&[131][..], &[0; 100]].concat()).unwrap();
     assert_eq!(length(), 22);
     log.flush().unwrap();
@@ -50,7 +50,7 @@ fn records_wait_until_there_are_enough_or_a_flush() {
     log.dropped(0).unwrap();
     log.close().unwrap();
     log.close().unwrap();
-    assert_eq!((length(), log.bytes(), log.lost(), log.untold()), (128, 128, 0, 0));
+    assert_eq!((length(), log.bytes(), log.lost(), log.unreported()), (128, 128, 0, 0));
     assert!(log.term(&[106]).is_err() && log.dropped(1).is_err() && log.flush().is_err());
 }
 
@@ -64,9 +64,9 @@ fn terms(path: &Path) -> Vec<u8> {
     terms
 }
 
-/// As logrotate's copytruncate does: what comes then stands at the beginning.
+/// As with logrotate's copytruncate: later records are at the beginning.
 #[test]
-fn a_file_that_somebody_empties_goes_on_at_its_beginning() {
+fn an_emptied_file_continues_at_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let names = Names::new(&folder.path().join("set"), ".log").unwrap();
     let path = folder.path().join("trace");
@@ -90,7 +90,7 @@ fn a_file_that_somebody_empties_goes_on_at_its_beginning() {
 }
 
 #[test]
-fn what_two_write_to_one_file_is_all_there() {
+fn records_of_two_writers_of_a_file_are_all_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     for form in [Form::Erlang, Form::Blocks] {
@@ -106,7 +106,7 @@ fn what_two_write_to_one_file_is_all_there() {
     }
 }
 
-/// What can't be written is counted, and told of when something can.
+/// Messages that can't be written are counted, and reported as soon as writing works.
 #[test]
 fn a_full_disk_costs_messages_and_no_records() {
     let full = Path::new("/dev/full");
@@ -120,7 +120,7 @@ fn a_full_disk_costs_messages_and_no_records() {
         };
         log.term(&[131, 106]).unwrap();
         log.dropped(5).unwrap();
-        let counts = |log: &FileLog| (log.bytes(), log.lost(), log.untold());
+        let counts = |log: &FileLog| (log.bytes(), log.lost(), log.unreported());
         assert_eq!(counts(&log), (0, 0, 0));
         assert!(log.flush().is_err());
         assert_eq!(counts(&log), (0, 1, 6));
@@ -129,7 +129,7 @@ fn a_full_disk_costs_messages_and_no_records() {
         assert_eq!(counts(&log), (0, 1, 6), "also when it is closed");
     }
 
-    // in a wrap set the next file can be another device: a link that is gone when the set comes round
+    // in a wrap set the next file can be on another device: here a link that is gone when the set comes round
     let folder = tempfile::tempdir().unwrap();
     let names = Names::new(&folder.path().join("set"), ".log").unwrap();
     let mut log = WrapLog::create(names.clone(), Limit::Bytes(14), 3, Instant::now()).unwrap();
@@ -142,7 +142,7 @@ fn a_full_disk_costs_messages_and_no_records() {
 }
 
 #[test]
-fn a_form_that_is_not_known_is_damage() {
+fn an_unknown_form_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     fs::write(&path, b"\xb1inviso\x02").unwrap();

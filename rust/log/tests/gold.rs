@@ -1,4 +1,4 @@
-//! What a real node wrote is read as it read that itself, and what is written here is byte for byte what it wrote.
+//! Logs of a real Erlang node are read as that node read them. Logs written here are byte for byte the same as its own.
 
 use inviso_log::{
     damage::What,
@@ -35,7 +35,7 @@ fn told(sample: &Path) -> Json {
     serde_json::from_str(&fs::read_to_string(sample.join("terms.json")).unwrap()).unwrap()
 }
 
-/// A term as the samples tell it: pids as they print, funs by their arity.
+/// A term in the samples' JSON: pids as printed, funs by arity.
 fn json(term: &Term) -> Json {
     let all = |terms: &[Term]| Json::Array(terms.iter().map(json).collect());
     let field = |name: &str, value: Json| Json::Object([(name.to_owned(), value)].into_iter().collect());
@@ -77,14 +77,14 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(three).collect()
 }
 
-/// The numbers of the samples are beyond what the JSON of this crate holds where they have no field of their own.
+/// Large integers of the samples need a field of their own: they exceed the numbers of this JSON crate.
 #[test]
-fn terms_are_told_as_in_the_samples() {
+fn terms_have_the_json_of_the_samples() {
     assert_eq!(json(&Term::Int(BigInt::from(1) << 64)).to_string(), r#"{"i":"18446744073709551616"}"#);
     assert_eq!(base64(b"a") + &base64(b"ab") + &base64(b"abc"), "YQ==YWI=YWJj");
 }
 
-/// What `read` gives: the messages, then how it ended.
+/// The messages of `read`, and its end.
 fn messages(mut read: impl FnMut(&mut Vec<Json>) -> Option<What>) -> (Vec<Json>, Option<What>) {
     let mut found = Vec::new();
     let damage = read(&mut found);
@@ -103,7 +103,7 @@ fn read_file(path: &Path) -> (Vec<Json>, Option<What>) {
     })
 }
 
-/// The messages that the node's own reader gave, without its `end_of_trace`.
+/// The messages of the node's own reader, without its `end_of_trace`.
 fn expected(told: &Json) -> Vec<Json> {
     let mut terms = told["terms"].as_array().unwrap().clone();
     if told["exit"].is_null() || told["exit"]["a"] == "normal" {
@@ -131,7 +131,7 @@ fn files_and_streams_are_read_as_the_node_read_them() {
 }
 
 #[test]
-fn damage_is_told_where_the_node_gave_up() {
+fn damage_is_reported_where_the_node_gave_up() {
     for sample in samples("synthetic") {
         let name = sample.file_name().unwrap().to_str().unwrap().to_owned();
         let damage = match &*name {
@@ -208,7 +208,7 @@ fn streams_are_sent_byte_for_byte() {
         let mut port = IpPort::local(0, told["kind"]["que_size"].as_u64().unwrap() as usize).unwrap();
         let stream = sample.join("stream.bin");
         payloads(&stream).iter().for_each(|payload| port.term(payload).unwrap());
-        // those that the node dropped were one by one
+        // the node dropped them one by one
         let dropped = expected(&told).iter().filter_map(|term| term["t"][1].as_u64()).sum::<u64>();
         (0..dropped).for_each(|_| port.term(&[106]).unwrap());
         let mut client = TcpStream::connect(port.address()).unwrap();

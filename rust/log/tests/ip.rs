@@ -1,4 +1,4 @@
-//! An IP port under clients that are slow, late, gone, or many.
+//! An IP port with slow, late, missing or many clients.
 
 mod numbered;
 
@@ -18,7 +18,7 @@ use std::{
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Reads all; how many messages came and how many are said to be lost. Those that come are in order.
+/// Reads everything. Answers how many messages came and how many are reported lost. Checks their order.
 fn count(mut client: Reader<impl Read>) -> (u64, u64) {
     let (mut came, mut lost, mut next) = (0, 0, 0);
     while let Some(event) = client.read().unwrap() {
@@ -45,10 +45,10 @@ fn what_a_slow_client_misses_is_counted_at_its_place() {
     for n in 0..all {
         port.term(&message(n, 1000)).unwrap();
     }
-    // 20 MB, and nobody has read a byte
+    // 20 MB that no client has read
     assert!(begun.elapsed() < Duration::from_secs(20));
     let reader = thread::spawn(move || count(Reader::new(client)));
-    // a message that comes when there is room again
+    // a message after there was space again
     assert_eq!(port.close_within(LONG).unwrap(), 0);
     let (came, lost) = reader.join().unwrap();
     assert_eq!(came + lost, u64::from(all));
@@ -75,7 +75,7 @@ fn a_client_that_never_reads_is_waited_for_once() {
     let mut port = IpPort::local(0, 5).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
     let begun = Instant::now();
-    // what the system has room for, and then many; were each waited for, they would take 200 s
+    // more than the system accepts, then many. A wait for each would take 200 s
     (0..20).for_each(|n| port.term(&message(n, 1 << 20)).unwrap());
     (20..1020).for_each(|n| port.term(&message(n, 1)).unwrap());
     assert!(begun.elapsed() < Duration::from_secs(100));
@@ -109,9 +109,9 @@ fn live_messages_follow_the_drop_record() {
 }
 
 #[test]
-fn the_next_client_is_told_what_the_last_one_missed() {
+fn the_next_client_gets_a_count_of_what_the_last_one_missed() {
     let mut port = IpPort::local(0, 3).unwrap();
-    // more than the system takes for a client that doesn't read
+    // more than the system accepts for a client that doesn't read
     for n in 0..5 {
         port.term(&message(n, 16 << 20)).unwrap();
     }
@@ -137,7 +137,7 @@ fn an_idle_client_that_goes_makes_room_for_the_next() {
 }
 
 #[test]
-fn a_port_without_a_client_ends_at_once_and_says_what_is_left() {
+fn a_port_without_a_client_ends_at_once_and_counts_the_rest() {
     let mut port = IpPort::local(0, 2).unwrap();
     (0..5).for_each(|n| port.term(&message(n, 9)).unwrap());
     port.dropped(3).unwrap();
@@ -158,7 +158,7 @@ fn a_client_that_never_reads_does_not_keep_the_port_from_ending() {
     drop(client);
 }
 
-/// What a client reads comes in any pieces.
+/// The stream may be split anywhere.
 #[test]
 fn a_client_takes_records_in_pieces() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -177,11 +177,11 @@ fn a_client_takes_records_in_pieces() {
 }
 
 #[test]
-fn a_port_that_rests_now_and_then_loses_nothing() {
+fn a_port_that_pauses_loses_nothing() {
     let mut port = IpPort::local(0, 100_000).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
     let reader = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100)); // records are cut by the first rests
+        thread::sleep(Duration::from_millis(100)); // the first pauses cut records
         count(Reader::new(client))
     });
     let all = 20_000;
@@ -198,7 +198,7 @@ fn a_port_that_rests_now_and_then_loses_nothing() {
 }
 
 #[test]
-fn a_port_that_is_abandoned_while_it_rests_is_closed_at_once() {
+fn a_port_that_is_abandoned_during_a_pause_is_closed_at_once() {
     let mut port = IpPort::local(0, 10).unwrap();
     let mut client = TcpStream::connect(port.address()).unwrap();
     let mut first = [0; 8];
@@ -213,14 +213,14 @@ fn a_port_that_is_abandoned_while_it_rests_is_closed_at_once() {
     assert!(port.term(&[131, 97, 9]).is_err());
 }
 
-/// As when a program forks while its client stalls.
+/// As in a fork while the client stalls.
 #[test]
-fn a_port_that_rests_in_the_midst_of_a_batch_goes_on_there() {
+fn a_port_that_pauses_within_a_batch_continues_there() {
     let mut port = IpPort::local(0, 10).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
-    // each is more than the system takes for a client that doesn't read
+    // each is more than the system accepts for a client that doesn't read
     (0..2).for_each(|n| port.term(&message(n, 16 << 20)).unwrap());
-    assert_eq!((&client).read(&mut [0]).unwrap(), 1); // the batch is under way, and can't end
+    assert_eq!((&client).read(&mut [0]).unwrap(), 1); // the batch is in progress and can't end
     for _ in 0..3 {
         port.pause();
         assert_eq!((port.waiting(), port.lost(), port.bytes()), (2, 0, 0));

@@ -1,6 +1,6 @@
-//! A process that is killed while it writes leaves whole records: all that were flushed, in order.
+//! A process that is killed during a write leaves whole records: all flushed ones, in order.
 //!
-//! The writer is this very program, started again with [`WHERE`] set.
+//! The writer is this test program, started again with [`WHERE`] set.
 
 use inviso_log::{
     damage::What,
@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-/// What the writer is to write, and where.
+/// The kind and the path of the writer's log.
 const WHERE: &str = "INVISO_LOG_KILL";
 
 fn message(n: u64) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn number(term: &[u8]) -> u64 {
     n
 }
 
-/// Writes until it is killed, and says how many messages were flushed. Does nothing in a normal run.
+/// Writes until it is killed, and prints how many messages were flushed. Does nothing in a normal run.
 #[test]
 fn writer() {
     let Ok(what) = env::var(WHERE) else { return };
@@ -64,7 +64,7 @@ fn names(path: &Path) -> Names {
     Names::new(path, ".log").unwrap()
 }
 
-/// Kills a writer when it has said so often that it has flushed; what it said last.
+/// Kills a writer after this many lines of flushed messages. Answers the number in the last line.
 fn killed(kind: &str, path: &Path, after: usize) -> u64 {
     let mut writer = Command::new(env::current_exe().unwrap())
         .args(["--exact", "writer", "--nocapture", "--test-threads=1"])
@@ -88,7 +88,7 @@ fn killed(kind: &str, path: &Path, after: usize) -> u64 {
 
 fn kill_often(times: u64) {
     let folder = tempfile::tempdir().unwrap();
-    // where it is killed differs by itself, as the writer doesn't wait for us; this makes it differ more
+    // the moment varies because the writer doesn't wait; this varies it more
     let mut state = u64::from(std::process::id());
     let mut random = move |most: u64| {
         state = (state ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31);

@@ -1,4 +1,4 @@
-//! Several logs as one.
+//! Merges of several logs.
 
 use inviso_log::{
     damage::What,
@@ -11,7 +11,7 @@ use inviso_log::{
 use inviso_term::{etf, term::Term};
 use std::path::Path;
 
-/// What stands in a log.
+/// An entry of a log.
 enum Entry {
     At(Term),
     Plain,
@@ -43,7 +43,7 @@ fn log(folder: &Path, name: &str, entries: Vec<Entry>) -> Source {
     Source::open(&path, false).unwrap()
 }
 
-/// The logs in the order of their records, each with what it gave.
+/// The records in their order, each with its log.
 fn merged(merge: &mut Merge) -> Vec<(usize, &'static str)> {
     let mut order = Vec::new();
     while let Some((at, event)) = merge.read().unwrap() {
@@ -63,7 +63,7 @@ fn merged(merge: &mut Merge) -> Vec<(usize, &'static str)> {
 }
 
 #[test]
-fn what_has_no_time_comes_behind_what_it_followed() {
+fn a_record_without_a_time_follows_its_predecessor() {
     let folder = tempfile::tempdir().unwrap();
     let one = log(folder.path(), "one", vec![ns(5), Entry::Dropped(2), Entry::Plain, ns(9), Entry::Cut]);
     let two = log(folder.path(), "two", vec![Entry::Plain, ns(-7), ns(6), ns(3)]);
@@ -85,7 +85,7 @@ fn what_has_no_time_comes_behind_what_it_followed() {
 }
 
 #[test]
-fn equal_times_are_the_first_logs_and_other_clocks_count_as_none() {
+fn of_equal_times_the_first_log_wins_and_other_clocks_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let one = log(folder.path(), "one", vec![wall(1), wall(2)]);
     let two = log(folder.path(), "two", vec![wall(1), ns(99_000_000_000), wall(3)]);
@@ -112,7 +112,7 @@ fn time_stamps_are_those_of_whole_messages_only() {
 }
 
 #[test]
-fn files_of_one_log_are_opened_when_it_is_their_turn() {
+fn files_of_one_log_are_opened_at_their_turn() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     drop(log(folder.path(), "one", vec![ns(5)]));
@@ -121,7 +121,7 @@ fn files_of_one_log_are_opened_when_it_is_their_turn() {
     let mut merge = Merge::new(vec![one, two]);
     assert_eq!(merge.read().unwrap().map(|(at, _)| at), Some(0));
     assert_eq!((merge.path(0), merge.number(0)), (Some(path("one")), Some(0)));
-    // an error costs nothing and can be tried again
+    // an error loses no record, and the call can be repeated
     for _ in 0..2 {
         assert_eq!(merge.read().unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }

@@ -1,4 +1,4 @@
-//! A merge, and the names of processes, against slow models of them.
+//! Merges and names of processes, compared with slow models.
 
 use inviso_log::{
     file::{FileLog, Form, Options},
@@ -18,17 +18,17 @@ use inviso_term::{
 use proptest::prelude::*;
 use std::path::Path;
 
-/// What a record of a log is, but for its own number.
+/// A record of a log, without its number.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// A message of so many elements with a wall-clock time.
+    /// A message of this many elements with a wall-clock time.
     Wall(usize, i64),
     Seq(i64),
     /// A time of another clock.
     Monotonic(i64),
     Untimed,
     Dropped,
-    /// A record that holds no term.
+    /// A record without a valid term.
     Bad,
 }
 
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// The number of the record that is read.
+/// The number of the record that was read.
 fn number(event: Event<'_>, records: &[u8]) -> u32 {
     match event {
         Event::Record { record: Record::Dropped(n), .. } => n,
@@ -77,7 +77,7 @@ fn number(event: Event<'_>, records: &[u8]) -> u32 {
     }
 }
 
-/// How the records of a log are put into files.
+/// How the records of a log are split into files.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Plain,
@@ -113,7 +113,7 @@ fn log(folder: &Path, name: usize, kind: Kind, records: &[Vec<u8>]) -> Source {
     }
 }
 
-/// Again and again the log whose next record is the least.
+/// Takes the log with the smallest next record, again and again.
 fn model(logs: &[Vec<Entry>], order: Order) -> Vec<(usize, usize)> {
     let mut heads = vec![0; logs.len()];
     let mut latest = vec![None; logs.len()];
@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn the_least_head_is_next(logs in proptest::collection::vec((entries(), kinds()), 0..6), inviso in any::<bool>()) {
         let order = if inviso { Order::Inviso } else { Order::Follow };
-        // the first stamp that is seen gives the clock
+        // the first timestamp selects the clock
         let logs: Vec<_> = logs.into_iter().map(|(mut entries, kind)| {
             entries.insert(0, Entry::Wall(5, 0));
             (entries, kind)
@@ -179,7 +179,7 @@ proptest! {
         let expected = model(&logs.iter().map(|(entries, _)| entries.clone()).collect::<Vec<_>>(), order);
         for (log, at) in expected {
             let (entries, kind) = &logs[log];
-            // places of damage are those of a file
+            // offsets of damage are within a file
             let half = at >= entries.len() / 2;
             let bytes = match kind {
                 Kind::Files if half => written[log][entries.len() / 2..].concat(),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn a_process_has_the_aliases_that_nothing_ended(
+    fn a_process_has_the_aliases_that_no_entry_ended(
         entries in proptest::collection::vec((0_u64..4, 0_i64..3, 0_i64..12, any::<bool>()), 0..25),
         looks in proptest::collection::vec((1_u64..4, 0_i64..14), 1..20),
     ) {
@@ -204,7 +204,7 @@ proptest! {
         let mut aliases = Aliases::default();
         let mut all = Vec::new();
         for (pid, alias, second, is_alias) in entries {
-            // only an end can be for any process
+            // only an `unalias` can be for all processes
             let is_alias = is_alias && pid > 0;
             all.push((pid, alias, second, is_alias));
             let who = if pid == 0 { Term::atom("undefined") } else { Term::Pid(Identifier::own(pid)) };

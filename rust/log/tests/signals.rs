@@ -1,4 +1,4 @@
-//! Writers whose calls of the system are interrupted by signals, as those of a program with handlers of its own are.
+//! Writers whose system calls are interrupted by signals, as in a program with signal handlers.
 #![cfg(target_os = "linux")]
 
 mod numbered;
@@ -30,9 +30,9 @@ extern "C" fn handle(_: i32) {
     HANDLED.fetch_add(1, SeqCst);
 }
 
-/// Installs a handler after which no call of the system is begun anew.
+/// Installs a handler that doesn't restart system calls.
 fn install() {
-    // SAFETY: zeroes are a value of the structure, and the handler only counts.
+    // SAFETY: all zeroes are a valid value of the structure, and the handler only counts.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as extern "C" fn(i32) as usize;
@@ -41,11 +41,11 @@ fn install() {
     assert_eq!(done, 0);
 }
 
-/// Interrupts a thread that waits so often that at least one of its calls fails for that.
+/// Interrupts a waiting thread so often that at least one of its calls fails.
 fn interrupt(thread: i64) {
     for _ in 0..50 {
         let before = HANDLED.load(SeqCst);
-        // SAFETY: three numbers.
+        // SAFETY: `tgkill` takes three numbers and checks them.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
         while HANDLED.load(SeqCst) == before {
@@ -54,9 +54,9 @@ fn interrupt(thread: i64) {
     }
 }
 
-/// The calling thread, as the system numbers it.
+/// The operating system's number of the calling thread.
 fn this_thread() -> i64 {
-    // SAFETY: no argument.
+    // SAFETY: `gettid` has no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
@@ -69,7 +69,7 @@ fn waiting(of: &impl AsRawFd) -> i32 {
     bytes
 }
 
-/// How many messages come, all of them in order.
+/// Counts the messages, and checks their order.
 fn count(mut from: Reader<impl Read>) -> u32 {
     let mut next = 0u32;
     while let Some(event) = from.read().unwrap() {
@@ -84,7 +84,7 @@ fn count(mut from: Reader<impl Read>) -> u32 {
     next
 }
 
-// One test: a handler is the process's.
+// One test, because a handler is global to the process.
 #[test]
 fn a_write_that_a_signal_interrupts_goes_on() {
     install();
@@ -92,12 +92,12 @@ fn a_write_that_a_signal_interrupts_goes_on() {
     a_socket();
 }
 
-/// A pipe stands for the file: it makes the writer wait.
+/// A pipe in place of the file, so that the writer has to wait.
 fn a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a string that stands.
+    // SAFETY: the string lives until the call returns.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let (tell, told) = std::sync::mpsc::channel();
     let at = path.clone();
@@ -129,7 +129,7 @@ fn a_socket() {
         |task: &fs::DirEntry| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "inviso-ip");
     let sender = fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).find(is_sender).unwrap();
     let sender = sender.file_name().to_str().unwrap().parse().unwrap();
-    // until the system takes no more: the sender waits
+    // until the system accepts no more and the sender waits
     let mut seen = -1;
     while std::mem::replace(&mut seen, waiting(&client)) != seen {
         interrupt(sender);

@@ -1,4 +1,4 @@
-//! Wrap sets: which files there are when, and readers beside a writer.
+//! Wrap sets: their files at any time, and readers beside a writer.
 
 use inviso_log::{
     damage::{Damage, What},
@@ -23,7 +23,7 @@ fn names(folder: &Path) -> Names {
     Names::new(&folder.join("trace"), ".log").unwrap()
 }
 
-/// A message that says its number, of so many bytes with its header.
+/// A message with this number, of this many bytes with its header.
 fn message(n: u64, bytes: usize) -> Vec<u8> {
     let mut term = vec![131, 109];
     term.extend(((bytes - 11) as u32).to_be_bytes());
@@ -39,7 +39,7 @@ fn number(event: Event<'_>) -> u64 {
     }
 }
 
-/// The files of a set as a list of lists: number, and the messages in it.
+/// The files of a set as a list of lists: the number and the messages of each.
 struct Model {
     files: VecDeque<(u64, Vec<u64>)>,
     length: u64,
@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn files_are_as_the_model_says(size in 0u64..200, most in 1u32..5, lengths in vec(19usize..120, 0..40)) {
+    fn files_are_those_of_the_model(size in 0u64..200, most in 1u32..5, lengths in vec(19usize..120, 0..40)) {
         let folder = tempfile::tempdir().unwrap();
         let names = names(folder.path());
         let mut log = WrapLog::create(names.clone(), Limit::Bytes(size), most, Instant::now()).unwrap();
@@ -102,10 +102,10 @@ proptest! {
         }
     }
 
-    /// A reader that now and then reads all there is, beside a writer: every message comes once, in order, or it is told that
-    /// the writer came round.
+    /// A reader that sometimes reads everything, beside a writer. Each message comes once and in order, or the reader gets a
+    /// report that the writer has deleted its file.
     #[test]
-    fn a_follower_is_told_what_it_misses(
+    fn a_follower_gets_a_report_of_what_it_misses(
         size in 20u64..150, most in 1u32..4, steps in vec((19usize..80, 0u8..3, any::<bool>()), 1..60),
     ) {
         let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ proptest! {
                         }
                     }
                     None => {
-                        // nothing is left behind
+                        // no message is left
                         assert!(model.messages().iter().all(|n| *n < *next), "{next}: {:?}", model.files);
                         return;
                     }
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn time_wraps_whatever_is_in_the_file() {
+fn a_time_limit_begins_a_new_file_whatever_the_size() {
     let folder = tempfile::tempdir().unwrap();
     let names = names(folder.path());
     let begun = Instant::now();
@@ -176,7 +176,7 @@ fn time_wraps_whatever_is_in_the_file() {
 }
 
 #[test]
-fn an_older_set_of_the_same_name_goes() {
+fn an_older_set_of_the_same_name_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let names = names(folder.path());
     for other in ["trace5.log", "trace12.log", "trace007.log", "tracex.log", "trace5.txt"] {
@@ -189,7 +189,7 @@ fn an_older_set_of_the_same_name_goes() {
     assert!(WrapLog::create(names, Limit::default(), 0, Instant::now()).is_err());
 }
 
-/// Both at full speed. What the reader misses it has been told of, and it gets to the end.
+/// Both run at full speed. The reader gets a report of what it misses, and reaches the end.
 #[test]
 fn a_reader_in_another_thread_keeps_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn a_reader_in_another_thread_keeps_order() {
             done.store(true, SeqCst);
         });
         let mut reader = SetReader::open(names, true).unwrap();
-        // it begins with the oldest that is there, which may be a later one already
+        // it begins with the oldest existing file, which may be a later one already
         let (mut next, mut told) = (0, true);
         while next <= last {
             let ended = done.load(SeqCst);

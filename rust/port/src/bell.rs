@@ -1,13 +1,24 @@
-//! The recorder's bell: what wakes a thread, without a descriptor, so that a program that closes those it doesn't know neither
-//! stops it nor has a file of its own read.
+//! The recorder's bell: a futex that wakes a thread. It has no file descriptor, so a program that closes or reads descriptors of
+//! others does not disturb it.
 //!
 //! # Roles
 //!
-//! One thread waits. Everybody rings: traced threads, and a signal's handler, which may do a call of the system and no more.
+//! One thread waits: the recorder. Traced threads and a signal handler ring. The handler makes no more than one system call.
+//!
+//! # States
+//!
+//! | `BELL` | is |
+//! | --- | --- |
+//! | 0 | nobody has rung since the last wait |
+//! | 1 | rung; the next wait returns at once |
 //!
 //! # Orderings
 //!
-//! What was written before a ring is seen by who was woken by it: both swap the word with `AcqRel`.
+//! Both sides swap the word with `AcqRel`, so a woken thread sees all writes from before the ring.
+//!
+//! # Checked by
+//!
+//! `tests/python/test_flight_recorder.py`.
 
 use std::{
     ptr,
@@ -15,18 +26,17 @@ use std::{
     time::Duration,
 };
 
-/// 1: it has rung.
 static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Wakes who waits, or will wait next. May be called in a signal's handler.
+/// Wakes the waiting thread, or makes its next wait return at once. Async-signal-safe.
 pub fn ring() {
     if BELL.swap(1, Ordering::AcqRel) == 0 {
-        // SAFETY: wakes a thread that waits for a word that is always there.
+        // SAFETY: the futex word is a static, so its address is always valid.
         unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
     }
 }
 
-/// Waits until it rings, or so long; now and then it returns before.
+/// Waits for a ring, for `most` at the longest. May return early.
 pub fn wait(most: Option<Duration>) {
     if BELL.swap(0, Ordering::AcqRel) != 0 {
         return;
@@ -37,7 +47,8 @@ pub fn wait(most: Option<Duration>) {
     });
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is always there, the time for the call; the system compares and sleeps in one.
+    // SAFETY: the word is a static and the timeout lives until the call returns. The system compares the word and sleeps in one
+    // step.
     unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), how, 0, time) };
     BELL.swap(0, Ordering::AcqRel);
 }

@@ -1,21 +1,39 @@
-//! A lock that a forked child has anew: a thread of its parent may have held it, which the child doesn't have.
+//! A lock that a forked child can always take. A thread of the parent may hold it during the fork. That thread does not exist in
+//! the child and never unlocks.
+//!
+//! # Roles
+//!
+//! Any thread locks. The child's only thread calls [`Inherited::in_child`] once, right after the fork.
+//!
+//! # States
+//!
+//! `generation` is the place of the mutex in use. It grows by one in a child whose parent held the lock during the fork.
+//!
+//! # Orderings
+//!
+//! The mutexes order the values. `generation` changes only while the child has one thread.
+//!
+//! # Checked by
+//!
+//! `tests/python/test_trace_ports.py`, `test_flight_recorder.py`.
 
+use crate::lock::lock;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
-    Mutex, MutexGuard, PoisonError,
+    Mutex, MutexGuard,
 };
 
-/// Forks inside each other, with the lock held at each.
+/// How many nested forks may each find the lock held.
 const GENERATIONS: usize = 16;
 
-/// The lock.
+/// The lock and its value.
 pub struct Inherited<T> {
     all: [Mutex<T>; GENERATIONS],
     generation: AtomicUsize,
 }
 
 impl<T> Inherited<T> {
-    /// With what is behind it at first, once for each generation.
+    /// Creates the lock with a value for each generation.
     pub const fn new(all: [Mutex<T>; GENERATIONS]) -> Inherited<T> {
         Inherited { all, generation: AtomicUsize::new(0) }
     }
@@ -24,12 +42,13 @@ impl<T> Inherited<T> {
         &self.all[self.generation.load(Ordering::Acquire) % GENERATIONS]
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.current().lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.current())
     }
 
-    /// In a forked child: what the parent had behind it. `None` where it was held: that is left, and another one is there from now on.
+    /// In a forked child: answers the parent's value. `None` if the parent held the lock: the value is then lost, and the next
+    /// generation's value is used from now on.
     pub fn in_child(&self) -> Option<MutexGuard<'_, T>> {
         let inherited = self.current().try_lock().ok();
         if inherited.is_none() {

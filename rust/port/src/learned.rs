@@ -8,6 +8,14 @@
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
 //! | `COUNT` | the traced thread, `Release`, under the lock | the writer, `Acquire` | the record of an event is published after the note, so a writer that has the record sees the count |
+//!
+//! # States
+//!
+//! `COUNT` only grows. A note is kept until `MOST` newer ones exist or a newer note of its pid replaces it.
+//!
+//! # Checked by
+//!
+//! The tests below, and `tests/python/test_export_names.py`.
 #![forbid(unsafe_code)]
 
 use crate::inherited::Inherited;
@@ -21,68 +29,68 @@ use std::{
     },
 };
 
-/// How many notes of tasks and channels are kept: the latest. A trace port looks them up some milliseconds after their events.
+/// How many notes of tasks and channels are kept: the latest ones. A trace port reads them some milliseconds after their events.
 const MOST: usize = 1 << 12;
 
-/// Where a function's source is: file and line; "" and 0 of one written in C.
+/// The file and line of a function's source; "" and 0 for a function written in C.
 type Source = (Arc<str>, u32);
 
 #[derive(Default)]
-struct Known {
+struct Notes {
     /// Tasks and channels by pid, each with the number of the note.
     processes: Option<HashMap<u64, (u64, Item)>>,
     /// The pid of each note, the oldest first.
-    notes: VecDeque<u64>,
+    order: VecDeque<u64>,
     /// The number of the oldest note.
     first: u64,
     functions: Option<HashMap<Arc<Mfa>, Source>>,
 }
 
-const NOTHING: Known = Known { processes: None, notes: VecDeque::new(), first: 0, functions: None };
+const NOTHING: Notes = Notes { processes: None, order: VecDeque::new(), first: 0, functions: None };
 
-static KNOWN: Inherited<Known> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
+static NOTES: Inherited<Notes> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
 
-/// How many notes of tasks and channels there were.
+/// How many notes of tasks and channels were written so far.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 fn note(pid: u64, item: Item) {
-    let known = &mut *KNOWN.lock();
-    let processes = known.processes.get_or_insert_default();
-    let number = known.first + known.notes.len() as u64;
+    let notes = &mut *NOTES.lock();
+    let processes = notes.processes.get_or_insert_default();
+    let number = notes.first + notes.order.len() as u64;
     match processes.get_mut(&pid) {
         Some((_, same)) if *same == item => return,
         Some(other) => *other = (number, item),
         None => drop(processes.insert(pid, (number, item))),
     }
-    known.notes.push_back(pid);
-    if known.notes.len() > MOST {
+    notes.order.push_back(pid);
+    if notes.order.len() > MOST {
         // unless a later note of the same pid replaced it
-        if let Some(oldest) = known.notes.pop_front() {
-            if processes.get(&oldest).is_some_and(|(number, _)| *number == known.first) {
+        if let Some(oldest) = notes.order.pop_front() {
+            if processes.get(&oldest).is_some_and(|(number, _)| *number == notes.first) {
                 processes.remove(&oldest);
             }
         }
-        known.first += 1;
+        notes.first += 1;
     }
     COUNT.store(number + 1, Ordering::Release);
 }
 
-/// A task has this name from now on.
+/// Notes the name of a task.
 pub fn task(pid: u64, name: String) {
     note(pid, Item::Task { id: pid, name });
 }
 
-/// This is what is known of a channel.
+/// Notes the properties of a channel.
 pub fn channel(pid: u64, about: Channel) {
     note(pid, Item::Channel { id: pid, about });
 }
 
-/// Functions with the file and line of their source; `None` for a function written in C. Functions of one file should follow each other:
-/// they share the text of its path.
+/// Notes functions with the file and line of their source; `None` for a function written in C. List functions of one file one
+/// after the other, so that they share the text of its path.
 pub fn functions<'a>(all: impl Iterator<Item = (&'a Arc<Mfa>, Option<(String, u32)>)>) {
     let mut file: Arc<str> = "".into();
-    let known = &mut *KNOWN.lock();
-    let functions = known.functions.get_or_insert_default();
+    let notes = &mut *NOTES.lock();
+    let functions = notes.functions.get_or_insert_default();
     for (name, source) in all {
         let source = match source {
             Some((path, line)) => {
@@ -97,7 +105,7 @@ pub fn functions<'a>(all: impl Iterator<Item = (&'a Arc<Mfa>, Option<(String, u3
     }
 }
 
-/// How many notes of tasks and channels there were.
+/// How many notes of tasks and channels were written so far.
 #[inline]
 pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::Acquire)
@@ -105,25 +113,26 @@ pub(crate) fn count() -> u64 {
 
 /// The latest note of a task or channel.
 pub(crate) fn process(pid: u64) -> Option<Item> {
-    KNOWN.lock().processes.as_ref()?.get(&pid).map(|(_, item)| item.clone())
+    NOTES.lock().processes.as_ref()?.get(&pid).map(|(_, item)| item.clone())
 }
 
-/// Calls `each` with the latest note of each wanted pid that was noted after the first `seen` notes. Answers how many notes there are now.
+/// Calls `each` with the latest note of each wanted pid that was noted after the first `seen` notes. Answers how many notes there
+/// are now.
 pub(crate) fn since(seen: u64, is_wanted: impl Fn(u64) -> bool, mut each: impl FnMut(&Item)) -> u64 {
-    let known = &*KNOWN.lock();
-    let skipped = usize::try_from(seen.saturating_sub(known.first)).unwrap_or(usize::MAX);
-    for (number, pid) in (known.first..).zip(&known.notes).skip(skipped) {
-        let latest = known.processes.as_ref().and_then(|processes| processes.get(pid));
+    let notes = &*NOTES.lock();
+    let skipped = usize::try_from(seen.saturating_sub(notes.first)).unwrap_or(usize::MAX);
+    for (number, pid) in (notes.first..).zip(&notes.order).skip(skipped) {
+        let latest = notes.processes.as_ref().and_then(|processes| processes.get(pid));
         if let Some((_, item)) = latest.filter(|(latest, _)| *latest == number && is_wanted(*pid)) {
             each(item);
         }
     }
-    known.first + known.notes.len() as u64
+    notes.first + notes.order.len() as u64
 }
 
-/// What is known of a function.
+/// The note of a function.
 pub(crate) fn function(name: &Mfa) -> Option<Item> {
-    let source = KNOWN.lock().functions.as_ref()?.get(name)?.clone();
+    let source = NOTES.lock().functions.as_ref()?.get(name)?.clone();
     Some(Item::Function(Function {
         module: name.module.to_string(),
         name: name.function.to_string(),
@@ -135,16 +144,16 @@ pub(crate) fn function(name: &Mfa) -> Option<Item> {
 
 /// In a forked child. If a thread of the parent held the lock, the notes are lost.
 pub fn after_fork() {
-    drop(KNOWN.in_child());
+    drop(NOTES.in_child());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is noted here is the whole process's, so one test has all of it.
+    /// Notes are global to the process, so one test covers them all.
     #[test]
-    fn the_latest_note_of_the_latest_ones_is_known() {
+    fn the_latest_note_of_each_of_the_latest_pids_is_kept() {
         let name = |pid| match process(pid) {
             Some(Item::Task { name, .. }) => Some(name),
             _ => None,
@@ -153,12 +162,12 @@ mod tests {
         task(9, "other".into());
         let seen = count();
         task(9, "other".into());
-        assert_eq!(count(), seen, "nothing new");
+        assert_eq!(count(), seen, "the same note counts once");
         task(5, "second".into());
         assert_eq!((name(5).as_deref(), name(9).as_deref()), (Some("second"), Some("other")));
-        let mut told = Vec::new();
-        assert_eq!(since(0, |pid| pid == 5, |item| told.push(item.clone())), count());
-        assert_eq!(told, [Item::Task { id: 5, name: "second".into() }], "each one once, as it is called now");
+        let mut items = Vec::new();
+        assert_eq!(since(0, |pid| pid == 5, |item| items.push(item.clone())), count());
+        assert_eq!(items, [Item::Task { id: 5, name: "second".into() }], "each pid once, with its latest name");
         since(seen, |pid| pid == 9, |item| panic!("{item:?}"));
         (0..MOST as u64 - 1).for_each(|n| task(4 * n + 1001, "many".into()));
         assert_eq!((name(5).as_deref(), name(9)), (Some("second"), None));
@@ -168,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_its_source_or_is_one_of_c() {
+    fn a_function_has_its_source_or_is_written_in_c() {
         let name = |function: &str| Arc::new(Mfa { module: "m".into(), function: function.into(), arity: 1 });
         let (f, c) = (name("f"), name("c"));
         functions([(&f, Some(("/m.py".into(), 3))), (&c, None)].into_iter());

@@ -1,19 +1,19 @@
-//! How much a trace port takes before it closes by itself.
+//! The limits after which a trace port closes by itself.
 
 use std::time::{Duration, Instant};
 
-/// Why it took no more.
+/// Why a port closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// So many messages were asked for.
+    /// It wrote as many messages as this limit.
     Limit(u64),
-    /// More messages than that in so many milliseconds.
+    /// More messages than the first number came within a time of the second number, in milliseconds.
     Rate(u64, u64),
-    /// So many messages were lost.
+    /// This many messages were lost.
     Lost(u64),
 }
 
-/// Counts messages against a limit, a rate, and a bound of lost ones; the first that is passed is the last word.
+/// Counts messages against a limit, a rate and a bound of lost messages. The first one that is reached is the reason.
 #[derive(Default)]
 pub struct Limits {
     limit: Option<u64>,
@@ -27,7 +27,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Sets what is not `None`; a limit counts from here on, a rate is of messages in so many milliseconds.
+    /// Changes the limits that are not `None`. A limit counts from now on. A rate is a number of messages in a number of
+    /// milliseconds.
     pub fn change(&mut self, limit: Option<u64>, rate: Option<(u64, u64)>, lost: Option<u64>) {
         if limit.is_some() {
             (self.limit, self.seen) = (limit, 0);
@@ -43,13 +44,14 @@ impl Limits {
         self.limit.is_some() || self.rate.is_some()
     }
 
-    /// Why nothing more is taken.
+    /// Why nothing more is written; `None` while the port writes.
     pub fn why(&self) -> Option<Why> {
         self.why
     }
 
-    /// One message more. (Its own time may be that of another, where nobody asked for time stamps.)
-    pub fn saw(&mut self) {
+    /// Counts one message. Uses the time now: the message's own timestamp may be another event's if the session writes no
+    /// timestamps.
+    pub fn count_message(&mut self) {
         self.seen += 1;
         if let Some(limit) = self.limit.filter(|limit| self.seen >= *limit) {
             self.why = self.why.or(Some(Why::Limit(limit)));
@@ -66,8 +68,8 @@ impl Limits {
         }
     }
 
-    /// So many messages were lost.
-    pub fn lost(&mut self, number: u64) {
+    /// Counts lost messages.
+    pub fn count_lost(&mut self, number: u64) {
         self.lost = self.lost.saturating_add(number);
         if self.most_lost.is_some_and(|most| self.lost > most) {
             self.why = self.why.or(Some(Why::Lost(self.lost)));

@@ -1,9 +1,25 @@
 //! This node's name.
+//!
+//! # Roles
+//!
+//! Any thread reads or sets it.
+//!
+//! # States
+//!
+//! Empty, then a name.
+//!
+//! # Orderings
+//!
+//! None of its own: a mutex.
+//!
+//! # Checked by
+//!
+//! The example of [`name`].
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, PoisonError};
+use crate::lock::lock;
+use std::sync::Mutex;
 
-/// Empty until it is set.
 static NAME: Mutex<String> = Mutex::new(String::new());
 
 /// The name; `nonode@nohost` until it is set.
@@ -15,7 +31,7 @@ static NAME: Mutex<String> = Mutex::new(String::new());
 /// assert_eq!(node::name(), "shop@here");
 /// ```
 pub fn name() -> String {
-    let name = NAME.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = lock(&NAME);
     if name.is_empty() {
         "nonode@nohost".to_owned()
     } else {
@@ -23,7 +39,7 @@ pub fn name() -> String {
     }
 }
 
-/// Names this node.
+/// Sets the name of this node.
 pub fn set_name(name: &str) {
-    *NAME.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
+    *lock(&NAME) = name.to_owned();
 }

@@ -1,18 +1,34 @@
-//! Trace ports: from the rings of sessions to a file, a wrap set or a socket, by a thread that knows no Python.
+//! Trace ports: write the events of sessions' rings to a file, a wrap set or a socket, without Python.
 //!
 //! # Roles
 //!
-//! The *pump* is a thread of each port that has a session: it wakes by a timer, which is faster the fuller the rings were, takes
-//! what is there, writes it, and flushes. Whoever asks for `flush`, `delivered` or the end does the same on its own thread. One at
-//! a time: whoever holds `inner`.
+//! The *pump* is a thread of each port that has a session. A timer wakes it, sooner the fuller the rings were. It drains the
+//! rings, writes and flushes. A caller of `flush`, `delivered` or the end does the same on its own thread. The holder of `inner`
+//! is the only one at a time.
 //!
-//! # Limits
+//! # States
 //!
-//! A port that has had enough writes nothing more, and the pump closes it: its sessions then have a dead tracer.
+//! | state | is |
+//! | --- | --- |
+//! | open | accepts sessions; the pump runs while there is one |
+//! | shut | `open` is false, the sink is still there: it is written to the end |
+//! | closed | no sink; `ended` has its counts |
+//!
+//! A port that reaches a limit writes nothing more. The pump closes it, and its sessions then have a dead tracer.
+//!
+//! # Orderings
+//!
+//! `open` changes under `feeders`, so that no session is attached after the last look at the list. Locks are taken in the order
+//! `pump`, `inner`, `feeders`; none of them is held while the pump is joined. The counts are `Relaxed`: they are written under
+//! `inner` and publish nothing.
+//!
+//! # Checked by
+//!
+//! `tests/port.rs`, `tests/python/test_trace_ports.py`.
 //!
 //! # Forks
 //!
-//! Before a fork the pump is joined, what waits is written, and the sink has no thread; in the parent both start again. The child
+//! Before a fork the pump is joined, the rings are written, and the sink has no thread. In the parent both start again. The child
 //! abandons every port: it closes the files and sockets and never writes. Rules: dbg.md, `trace_port/2`.
 
 use inviso_core::{
@@ -28,32 +44,33 @@ use std::{
     path::PathBuf,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, PoisonError, Weak,
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use crate::{
-    about::Told,
+    about::Described,
     inherited::Inherited,
     limits::{Limits, Why},
+    lock::lock,
     node as own,
     origin::Origin,
 };
 
-/// The name of the threads; that of a sink's own begins so, too.
+/// The name of the pumps. The name of a sink's own thread begins with the second one, too.
 const THREAD: &str = "inviso-port";
 const THREADS: &str = "inviso-";
 
-/// Records that are taken at a time.
+/// How many records one drain takes.
 const BATCH: usize = 1 << 16;
 
 /// The pump's shortest and longest sleep.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 
-/// What a port was opened as.
+/// What a port writes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -66,38 +83,38 @@ pub enum Kind {
 
 /// A trace port.
 pub struct LogPort {
-    /// Never used twice in a process.
+    /// Unique in the process.
     pub number: u64,
-    /// What it was opened as.
+    /// What it writes to.
     pub kind: Kind,
-    /// Where it listens.
+    /// The address where it listens.
     pub address: Option<SocketAddr>,
-    /// The file, or what the names of the files begin with.
+    /// The file, or the prefix of the file names.
     pub path: Option<PathBuf>,
-    /// How long what is written may wait until it is handed to the system.
+    /// How long written messages may wait before they are handed to the system.
     patience: Duration,
     node: Arc<Node>,
     open: AtomicBool,
     inner: Mutex<Inner>,
-    /// Sessions that it is the tracer of, newest last.
+    /// Sessions whose tracer is this port, newest last.
     feeders: Mutex<Vec<Arc<Session>>>,
     pump: Mutex<Pump>,
-    /// The pump is to end.
+    /// Notified when the pump has to end.
     stopped: Condvar,
     written: AtomicU64,
     dropped: AtomicU64,
     errors: AtomicU64,
 }
 
-/// What a port has counted.
+/// The counts of a port.
 pub struct Counts {
-    /// Messages that were written, or wait to be.
+    /// Messages that were written or wait in the sink.
     pub written: u64,
-    /// Messages that were lost, before they came here or here.
+    /// Messages that were lost, in the rings or in the sink.
     pub dropped: u64,
-    /// Bytes that the system has taken.
+    /// Bytes that the system accepted.
     pub bytes: u64,
-    /// Calls of the system that failed.
+    /// System calls that failed.
     pub errors: u64,
 }
 
@@ -105,13 +122,13 @@ struct Inner {
     sink: Option<Box<dyn Sink + Send>>,
     messages: Messages,
     limits: Limits,
-    about: Told,
-    /// The message that is being made.
+    described: Described,
+    /// The message that is being encoded.
     out: Vec<u8>,
-    /// What the system said last.
+    /// The latest error of the system.
     error: Option<String>,
     flushed: Instant,
-    /// Bytes and losses of a sink that is closed.
+    /// Bytes and losses of a closed sink.
     ended: (u64, u64),
 }
 
@@ -119,28 +136,25 @@ struct Inner {
 struct Pump {
     thread: Option<JoinHandle<()>>,
     stop: bool,
-    /// How many wait for the end of one. None begins meanwhile: that one would go on in its place.
+    /// How many threads wait for the pump's end. Nobody starts a pump meanwhile: the ending one would continue in its place.
     stopping: usize,
 }
 
 static PORTS: Inherited<Vec<Weak<LogPort>>> = Inherited::new([const { Mutex::new(Vec::new()) }; 16]);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn every() -> Vec<Arc<LogPort>> {
+fn all_ports() -> Vec<Arc<LogPort>> {
     PORTS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Messages of this node, as it is called now.
+/// An encoder of messages with this node's present name.
 pub fn messages() -> Messages {
     Messages::new(&own::name(), Origin::here().creation() as u32)
 }
 
 impl Inner {
-    /// What the system says is remembered; the sink counts what it could not write, and tells of it where writing works again.
-    fn noted(&mut self, done: io::Result<()>, errors: &AtomicU64) {
+    /// Remembers an error of the system. The sink counts the messages that it could not write, and reports them when writing
+    /// works again.
+    fn note_result(&mut self, done: io::Result<()>, errors: &AtomicU64) {
         if let Err(error) = done {
             errors.fetch_add(1, Ordering::Relaxed);
             self.error = Some(error.to_string());
@@ -149,7 +163,7 @@ impl Inner {
 }
 
 impl LogPort {
-    /// A port that writes into a sink.
+    /// Creates a port that writes to a sink.
     pub fn open(
         node: Arc<Node>, kind: Kind, path: Option<PathBuf>, address: Option<SocketAddr>, patience: Duration,
         sink: Box<dyn Sink + Send>,
@@ -159,7 +173,7 @@ impl LogPort {
             sink: Some(sink),
             messages: messages(),
             limits: Limits::default(),
-            about: Told::default(),
+            described: Described::default(),
             out: Vec::new(),
             error: None,
             flushed: Instant::now(),
@@ -187,12 +201,12 @@ impl LogPort {
         port
     }
 
-    /// Whether it takes messages.
+    /// Whether it accepts messages.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// What it has counted.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (bytes, lost) = if self.is_open() {
@@ -209,27 +223,27 @@ impl LogPort {
         }
     }
 
-    /// What the system said last that could not be written.
+    /// The latest error of the system.
     pub fn error(&self) -> Option<String> {
         self.inner.try_lock().ok()?.error.clone()
     }
 
-    /// It closes by itself when it has had enough; what is `None` stays as it is.
+    /// Sets the limits that are not `None`. The port closes by itself when it reaches one.
     pub fn limit(&self, limit: Option<u64>, rate: Option<(u64, u64)>, lost: Option<u64>) {
-        self.locked(|inner| inner.limits.change(limit, rate, lost));
+        self.with_inner(|inner| inner.limits.change(limit, rate, lost));
     }
 
     /// Whether it has a limit or a rate.
     pub fn is_limited(&self) -> bool {
-        self.locked(|inner| inner.limits.is_set())
+        self.with_inner(|inner| inner.limits.is_set())
     }
 
     /// Why it closes, or closed, by itself.
     pub fn ended(&self) -> Option<Why> {
-        self.locked(|inner| inner.limits.why())
+        self.with_inner(|inner| inner.limits.why())
     }
 
-    /// It is the tracer of one more session; false if it is closed.
+    /// Makes this port the tracer of one more session; false if it is closed.
     pub fn attach(self: &Arc<Self>, session: Arc<Session>) -> bool {
         let mut feeders = lock(&self.feeders);
         if !self.is_open() {
@@ -237,11 +251,11 @@ impl LogPort {
         }
         feeders.push(session);
         drop(feeders);
-        self.start();
+        self.start_pump();
         true
     }
 
-    /// A session has ended: what it told is written and flushed. The last one closes the port.
+    /// Writes and flushes the events of a session that has ended. The last session closes the port.
     pub fn detach(self: &Arc<Self>, session: &Session) {
         self.write_to(&Mark::of(session));
         let mut feeders = lock(&self.feeders);
@@ -253,36 +267,36 @@ impl LogPort {
         }
     }
 
-    /// Writes what a session's rings hold, which has another tracer or none, behind everything else.
+    /// Writes the contents of a session's rings after everything else. The session has another tracer or none.
     ///
     /// # Errors
-    /// It is closed; what the system says.
+    /// The port is closed, or the system reports an error.
     pub fn dump(&self, session: &Session) -> io::Result<crate::recorder::Dump> {
-        self.locked(|inner| {
+        self.with_inner(|inner| {
             let Some(sink) = inner.sink.as_deref_mut() else {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the trace port is closed"));
             };
-            let (told, done) = crate::recorder::dump(&self.node, session, sink);
-            self.written.fetch_add(told.written, Ordering::Relaxed);
-            self.dropped.fetch_add(told.lost, Ordering::Relaxed);
-            done.map(|()| told)
+            let (dump, done) = crate::recorder::dump(&self.node, session, sink);
+            self.written.fetch_add(dump.written, Ordering::Relaxed);
+            self.dropped.fetch_add(dump.lost, Ordering::Relaxed);
+            done.map(|()| dump)
         })
     }
 
-    /// Writes everything that the sessions told before, and hands it to the system.
+    /// Writes every earlier event of the sessions and hands it to the system.
     pub fn flush(&self) {
         let marks: Vec<Mark> = lock(&self.feeders).iter().map(|session| Mark::of(session)).collect();
         for mark in &marks {
             self.write_to(mark);
         }
-        self.locked(|inner| self.hand_over(inner));
+        self.with_inner(|inner| self.hand_over(inner));
     }
 
-    /// Writes everything before a mark, and hands it to the system.
+    /// Writes everything before a mark and hands it to the system.
     pub fn write_to(&self, mark: &Mark) {
         while self.is_open() {
-            let passed = self.locked(|inner| {
-                self.take(inner);
+            let passed = self.with_inner(|inner| {
+                self.drain(inner);
                 let passed = mark.passed();
                 if passed {
                     self.hand_over(inner);
@@ -296,17 +310,17 @@ impl LogPort {
         }
     }
 
-    /// Writes what there is and takes nothing more; the sessions that it is the tracer of have none.
+    /// Writes the rings and closes the port. Its sessions have no tracer then.
     pub fn close(&self) {
-        let was_open = self.shut();
-        self.stop();
+        let was_open = self.stop_accepting();
+        self.stop_pump();
         if was_open {
             self.close_sink();
         }
     }
 
-    /// Takes nothing more; whether it did until now, and its sink is the caller's to close.
-    fn shut(&self) -> bool {
+    /// Ends the acceptance of messages. Answers whether this call ended it: then the caller closes the sink.
+    fn stop_accepting(&self) -> bool {
         let orphan = |sessions: &[Arc<Session>]| {
             sessions.iter().filter(|session| session.is_alive()).for_each(|session| self.node.lose_tracer(session));
         };
@@ -317,7 +331,7 @@ impl LogPort {
             let mut feeders = lock(&self.feeders);
             (self.open.swap(false, Ordering::AcqRel), std::mem::take(&mut *feeders))
         };
-        // one may have come meanwhile
+        // a session may have been attached meanwhile
         orphan(&all);
         was_open
     }
@@ -327,28 +341,28 @@ impl LogPort {
         if let Some(mut sink) = inner.sink.take() {
             let closed = sink.close();
             inner.ended = (sink.bytes(), sink.lost());
-            inner.noted(closed, &self.errors);
+            inner.note_result(closed, &self.errors);
         }
     }
 
-    fn locked<R>(&self, with: impl FnOnce(&mut Inner) -> R) -> R {
+    fn with_inner<R>(&self, with: impl FnOnce(&mut Inner) -> R) -> R {
         with(&mut lock(&self.inner))
     }
 
-    /// Takes what is in the rings; how full the fullest session's may have been, in 16ths.
-    fn take(&self, inner: &mut Inner) -> u64 {
+    /// Writes the contents of the rings. Answers how full the fullest session's rings may have been, in 16ths.
+    fn drain(&self, inner: &mut Inner) -> u64 {
         let feeders = lock(&self.feeders).clone();
         self.node.clock.follow();
         inner.messages.identify(&own::name(), Origin::here().creation() as u32);
         let sessions: Vec<_> = feeders.iter().map(|session| &**session).collect();
         let mut bytes = vec![0; sessions.len()];
-        // busy is nobody else: all drains of these rings hold `inner`
+        // never busy: all drains of these rings hold `inner`
         drain::drain_all(&sessions, BATCH, Losses::Between, |at, record| bytes[at] += self.write(inner, record));
         let full = |(session, bytes): (&&Session, &u64)| bytes * 16 / (session.options.ring_bytes as u64).max(1);
         sessions.iter().zip(&bytes).map(full).max().unwrap_or(0)
     }
 
-    /// Writes one record; how many bytes it took in its ring.
+    /// Writes one record. Answers how many bytes it had in its ring.
     fn write(&self, inner: &mut Inner, record: &Record<&[u8]>) -> u64 {
         if inner.limits.why().is_some() {
             return size(record);
@@ -365,17 +379,17 @@ impl LogPort {
         let Some(sink) = inner.sink.as_mut() else { return 0 };
         let done = if lost > 0 {
             count(&self.dropped, lost);
-            inner.limits.lost(lost);
+            inner.limits.count_lost(lost);
             sink.dropped(lost)
         } else {
             count(&self.written, 1);
-            inner.limits.saw();
+            inner.limits.count_message();
             if let What::Event(event) = &record.what {
-                inner.about.see(&self.node, event, sink.as_mut());
+                inner.described.before_event(&self.node, event, sink.as_mut());
             }
             sink.term(&inner.out)
         };
-        inner.noted(done, &self.errors);
+        inner.note_result(done, &self.errors);
         size(record)
     }
 
@@ -383,25 +397,25 @@ impl LogPort {
         if let Some(sink) = inner.sink.as_mut() {
             let flushed = sink.flush();
             inner.flushed = Instant::now();
-            inner.noted(flushed, &self.errors);
+            inner.note_result(flushed, &self.errors);
         }
     }
 
-    fn start(self: &Arc<Self>) {
+    fn start_pump(self: &Arc<Self>) {
         let mut pump = lock(&self.pump);
         if pump.thread.is_some() || pump.stopping > 0 || !self.is_open() {
-            return; // whoever stops one for a fork starts one afterwards
+            return; // the thread that stops a pump for a fork starts one after it
         }
         pump.stop = false;
         let port = self.clone();
-        match thread::Builder::new().name(THREAD.into()).spawn(move || port.run()) {
+        match thread::Builder::new().name(THREAD.into()).spawn(move || port.run_pump()) {
             Ok(thread) => pump.thread = Some(thread),
-            // without a thread what waits is written when somebody asks for it, and at the end
-            Err(error) => self.locked(|inner| inner.noted(Err(error), &self.errors)),
+            // without a pump, events are written on request and at the end
+            Err(error) => self.with_inner(|inner| inner.note_result(Err(error), &self.errors)),
         }
     }
 
-    fn stop(&self) {
+    fn stop_pump(&self) {
         let thread = {
             let mut pump = lock(&self.pump);
             pump.stop = true;
@@ -415,7 +429,7 @@ impl LogPort {
         }
     }
 
-    fn run(&self) {
+    fn run_pump(&self) {
         let mut period = SHORTEST * 4;
         loop {
             let pump = lock(&self.pump);
@@ -427,12 +441,12 @@ impl LogPort {
                 return;
             }
             drop(pump);
-            let (full, is_enough) = self.locked(|inner| {
-                let full = self.take(inner);
+            let (full, is_enough) = self.with_inner(|inner| {
+                let full = self.drain(inner);
                 let now = Instant::now();
                 if let Some(sink) = inner.sink.as_mut() {
                     let ticked = sink.tick(now);
-                    inner.noted(ticked, &self.errors);
+                    inner.note_result(ticked, &self.errors);
                 }
                 if now.saturating_duration_since(inner.flushed) >= self.patience {
                     self.hand_over(inner);
@@ -440,7 +454,7 @@ impl LogPort {
                 (full, inner.limits.why().is_some())
             });
             if is_enough {
-                if self.shut() {
+                if self.stop_accepting() {
                     self.close_sink();
                 }
                 return;
@@ -463,7 +477,7 @@ fn size(record: &Record<&[u8]>) -> u64 {
 
 impl Drop for LogPort {
     fn drop(&mut self) {
-        // nobody uses it: its sink closes itself, if this is not a child that has been let go of
+        // nobody uses the port any more. The sink of an open one closes itself; a forked child abandons its copy
         if !self.is_open() {
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(sink) = &mut inner.sink {
@@ -473,15 +487,15 @@ impl Drop for LogPort {
     }
 }
 
-/// Before a fork: writes what there is, and ends the threads.
+/// Before a fork: writes the rings and ends the threads.
 pub fn pause() {
-    let all = every();
+    let all = all_ports();
     let recorded = crate::recorder::is_on();
     crate::recorder::pause();
     for port in all.iter().filter(|port| port.is_open()) {
-        port.stop();
+        port.stop_pump();
         port.flush();
-        port.locked(|inner| {
+        port.with_inner(|inner| {
             if let Some(sink) = &mut inner.sink {
                 sink.pause();
             }
@@ -492,7 +506,7 @@ pub fn pause() {
     }
 }
 
-/// A thread that was joined may still be there for the system, and a fork looks at that.
+/// Waits until the joined threads are gone. The system may still list them for a moment, and a fork looks at that list.
 fn await_threads() {
     let ours = |task: io::Result<std::fs::DirEntry>| {
         task.and_then(|task| std::fs::read_to_string(task.path().join("comm")))
@@ -507,29 +521,28 @@ fn await_threads() {
     }
 }
 
-/// Whether a thread of ours rests.
+/// Whether a thread of this crate is stopped for the fork.
 pub fn rest() -> bool {
-    crate::recorder::is_on() || every().iter().any(|port| port.is_open())
+    crate::recorder::is_on() || all_ports().iter().any(|port| port.is_open())
 }
 
 /// In the parent, after a fork.
 pub fn resume() {
     crate::recorder::resume();
-    for port in every().iter().filter(|port| port.is_open()) {
-        port.locked(|inner| {
+    for port in all_ports().iter().filter(|port| port.is_open()) {
+        port.with_inner(|inner| {
             if let Some(sink) = &mut inner.sink {
                 let resumed = sink.resume();
-                inner.noted(resumed, &port.errors);
+                inner.note_result(resumed, &port.errors);
             }
         });
         if !lock(&port.feeders).is_empty() {
-            port.start();
+            port.start_pump();
         }
     }
 }
 
-/// In the child of a fork: closes what the parent writes to, and writes nothing. Its locks may be held by threads that don't exist
-/// here.
+/// In the child of a fork: closes the sinks without writing. Threads that do not exist here may hold the locks.
 pub fn abandon() {
     let Some(mut all) = PORTS.in_child() else { return };
     for port in all.drain(..).filter_map(|port| port.upgrade()) {
@@ -543,8 +556,8 @@ pub fn abandon() {
     }
 }
 
-/// At the interpreter's end: what there is is written, and every port closed.
+/// At the interpreter's end: writes the rings and closes every port.
 pub fn end() {
     crate::recorder::finish();
-    every().iter().for_each(|port| port.close());
+    all_ports().iter().for_each(|port| port.close());
 }

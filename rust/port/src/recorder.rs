@@ -1,21 +1,39 @@
-//! The flight recorder: what the rings of a session hold is written to a log when somebody asks for it.
+//! The flight recorder: writes the contents of a session's rings to a log on request.
 //!
 //! # Roles
 //!
-//! The *recorder* is a thread that waits for its [`bell`] as long as some session asked for it. A traced thread (by a match
-//! spec's `dump`, an exception, a slow call) sets a flag of its session, and rings if it wasn't set; a signal's handler sets a
-//! flag of the signal, and rings ([`signals`]). The recorder alone opens files and drains rings. It never attaches to the
-//! interpreter.
+//! The *recorder* is a thread that waits for its [`bell`] while a session uses it. A traced thread (at a match spec's `dump`, an
+//! exception, a slow call) sets its session's flag and rings if the flag was clear. A signal handler sets the signal's flag and
+//! rings ([`signals`]). Only the recorder serves these requests. It never attaches to the interpreter. A caller of
+//! [`dump_to_file`] or of a port's `dump` drains on its own thread.
+//!
+//! # States
+//!
+//! | `Recorder` | is |
+//! | --- | --- |
+//! | no recording | no thread |
+//! | recordings, a thread | requests are served |
+//! | recordings, no thread | `stopping`, or stopped for a fork; requests wait |
+//!
+//! # Orderings
+//!
+//! `STOP` is set (`Release`) before the ring and read (`Acquire`) after the wait. The other state is under its lock: `RECORDER`,
+//! then a recording's `serving`, then its `state`.
+//!
+//! # Checked by
+//!
+//! `tests/python/test_flight_recorder.py`.
 //!
 //! # Forks
 //!
-//! As in [`crate::ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
-//! session, and the handlers that were there before.
+//! The thread stops as those of [`crate::ports`] do. A request during the fork is served when the thread has started again. The
+//! child has no session, and the signal handlers from before.
 
 use crate::{
-    about::Told as About,
+    about::Described,
     bell::{self, ring},
     inherited::Inherited,
+    lock::lock,
     ports::messages,
     signals::{self, SIGNALS},
 };
@@ -35,7 +53,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         atomic::{AtomicBool, Ordering},
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -43,36 +61,37 @@ use std::{
 
 const THREAD: &str = "inviso-recorder";
 
-/// Between the bell and the dump: what happens just then is wanted, too.
+/// The pause between the bell and the dump, so that the dump has the events just after the request, too.
 const SETTLE: Duration = Duration::from_millis(5);
 
-/// A drain that somebody else has under way is waited for so long.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long a dump waits for another thread's drain.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How often is looked whether the program has put a signal's default in place of our handler.
-const KEEP: Duration = Duration::from_secs(1);
+/// How often the recorder checks whether the program has put a signal's default in place of our handler.
+const CHECK_HANDLERS: Duration = Duration::from_secs(1);
 
-/// What one dump wrote.
+/// The counts of one dump.
 pub struct Dump {
     /// Messages.
     pub written: u64,
-    /// Messages that were lost or overwritten before, since the last dump.
+    /// Messages that were lost or overwritten since the last dump.
     pub lost: u64,
 }
 
-/// Writes what the rings of a session hold now, oldest first; what was overwritten stands in front as one drop record. With it
-/// comes what the system said first; the rest was tried all the same, and the sink counts what it could not write.
+/// Writes the contents of a session's rings, oldest first. Overwritten messages are reported first, in one drop record. Answers
+/// the counts and the first error of the system. Writing goes on after an error, and the sink counts the messages that it could
+/// not write.
 pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::Result<()>) {
     node.clock.follow();
-    let (mut messages, mut about) = (messages(), About::default());
-    let (mut done, mut told, mut lost, mut out) = (Ok(()), Dump { written: 0, lost: 0 }, 0, Vec::new());
+    let (mut messages, mut described) = (messages(), Described::default());
+    let (mut done, mut dump, mut lost, mut out) = (Ok(()), Dump { written: 0, lost: 0 }, 0, Vec::new());
     let mut note = |result: io::Result<()>| {
         if done.is_ok() {
             done = result;
         }
     };
     let mark = Mark::of(session);
-    let begun = Instant::now();
+    let began = Instant::now();
     loop {
         let drained = drain::drain_borrowed(session, usize::MAX, Losses::First, |record| {
             out.clear();
@@ -85,16 +104,16 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::R
                     }
                     if lost > 0 {
                         note(sink.dropped(lost));
-                        told.lost += std::mem::take(&mut lost);
+                        dump.lost += std::mem::take(&mut lost);
                     }
-                    about.see(node, event, sink);
+                    described.before_event(node, event, sink);
                     note(sink.term(&out));
-                    told.written += 1;
+                    dump.written += 1;
                 }
             }
         });
-        // also where nothing is left, losses may have to be told
-        if drained.is_ok() && mark.passed() || begun.elapsed() >= BUSY {
+        // an empty drain may still report losses
+        if drained.is_ok() && mark.passed() || began.elapsed() >= LONGEST_WAIT {
             break;
         }
         if drained.is_err() {
@@ -102,57 +121,57 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::R
         }
     }
     note(sink.dropped(lost));
-    told.lost += lost;
+    dump.lost += lost;
     note(sink.flush());
-    (told, done)
+    (dump, done)
 }
 
-/// As [`dump`], to a file of its own. What that lacks, the next drain of the session tells of.
+/// As [`dump`], to a new file. The session's next drain reports the messages that could not be written.
 ///
 /// # Errors
-/// The file could not be made; nothing was taken.
+/// The file could not be created. Then nothing was drained.
 pub fn dump_to_file(node: &Node, session: &Session, path: &Path, blocks: bool) -> io::Result<(Dump, io::Result<()>)> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
     Ok(dump_to_log(node, session, FileLog::create(path, Options { form, ..Options::default() })?))
 }
 
 fn dump_to_log(node: &Node, session: &Session, mut log: FileLog) -> (Dump, io::Result<()>) {
-    let (told, done) = dump(node, session, &mut log);
+    let (dump, done) = dump(node, session, &mut log);
     let closed = log.close();
-    session.give_up(log.lost(), log.untold());
-    (told, done.and(closed))
+    session.give_up(log.lost(), log.unreported());
+    (dump, done.and(closed))
 }
 
-/// What a session asked the recorder for.
+/// A session's use of the recorder.
 pub struct Recording {
     node: Arc<Node>,
     session: Arc<Session>,
-    /// The dumps' files, `{n}` standing for their number.
+    /// The path of the dumps; `{n}` stands for the dump's number.
     template: OsString,
     /// The shortest time between two dumps.
     every: Duration,
     signal: i32,
-    /// Held by the one who looks whether a dump is asked for, and writes it.
-    looking: Mutex<()>,
-    state: Mutex<State>,
+    /// Held while a request is checked and its dump is written.
+    serving: Mutex<()>,
+    state: Mutex<RecordingState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RecordingState {
     dumps: u64,
-    /// The number of the last file that was begun.
+    /// The number of the file that was created last.
     files: u64,
     last: Option<Instant>,
     path: Option<PathBuf>,
     error: Option<String>,
-    /// A request came too early, and is forgotten when the time is over.
+    /// The request came before `every` was over. It is dropped when that time is over.
     early: bool,
 }
 
 struct Recorder {
     recordings: Vec<Arc<Recording>>,
     thread: Option<JoinHandle<()>>,
-    /// How many wait for the end of one.
+    /// How many threads wait for the recorder's end.
     stopping: usize,
 }
 
@@ -161,24 +180,20 @@ const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopp
 static RECORDER: Inherited<Recorder> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Has the recorder write a session's dumps from now on.
+/// Registers a session: the recorder writes its dumps.
 ///
 /// # Errors
-/// What the system says of the thread, or the signal (0 for none).
+/// The system refuses the thread or the signal (0 for no signal).
 pub fn begin(
     node: Arc<Node>, session: Arc<Session>, template: OsString, every: Duration, signal: i32,
 ) -> io::Result<()> {
     let mut recorder = RECORDER.lock();
     if signal != 0 {
-        let taken = signals::take(signal);
-        if taken.is_err() && recorder.recordings.iter().all(|recording| recording.signal != signal) {
-            signals::give(signal);
+        let installed = signals::install(signal);
+        if installed.is_err() && recorder.recordings.iter().all(|recording| recording.signal != signal) {
+            signals::uninstall(signal);
         }
-        taken?;
+        installed?;
     }
     recorder.recordings.push(Arc::new(Recording {
         node,
@@ -186,47 +201,49 @@ pub fn begin(
         template,
         every,
         signal,
-        looking: Mutex::default(),
+        serving: Mutex::default(),
         state: Mutex::default(),
     }));
     start(&mut recorder)
 }
 
-/// A session ends: what it has asked for is written first.
+/// Unregisters a session that ends, after its pending request is served.
 pub fn end(session: &Session) {
     let mut recorder = RECORDER.lock();
     let Some(at) = recorder.recordings.iter().position(|recording| recording.session.id == session.id) else { return };
-    let gone = recorder.recordings.remove(at);
-    let alone = gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal);
-    if alone {
-        signals::give(gone.signal);
+    let ended = recorder.recordings.remove(at);
+    let is_last_of_signal =
+        ended.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != ended.signal);
+    if is_last_of_signal {
+        signals::uninstall(ended.signal);
     }
-    // for others that wait for the signal, too, both stay
-    let due = alone && signals::is_due(gone.signal);
-    let raised = signals::has_come(gone.signal);
+    // other sessions of this signal still need both flags
+    let due = is_last_of_signal && signals::is_due(ended.signal);
+    let raised = signals::has_come(ended.signal);
     let last = recorder.recordings.is_empty();
     drop(recorder);
     if last {
         stop();
     }
-    gone.look(raised);
+    ended.serve(raised);
     if due {
-        signals::follow(gone.signal);
+        signals::follow(ended.signal);
     }
 }
 
-/// At the interpreter's end: what was asked for is written. From now on nobody would see to a signal's default action.
+/// At the interpreter's end: serves the pending requests. Later nothing would run a signal's default action, so those signals get
+/// their former handlers back.
 pub fn finish() {
     for recording in &RECORDER.lock().recordings {
         if signals::has_default(recording.signal) {
-            signals::give(recording.signal);
+            signals::uninstall(recording.signal);
         }
     }
     stop();
-    look_at_all();
+    serve_all();
 }
 
-/// How many dumps of a session were written, where the last one is, and what went wrong with one.
+/// The number of a session's dumps, the path of the last one, and the latest error.
 pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
     let recorder = RECORDER.lock();
     let known = recorder.recordings.iter().find(|recording| recording.session.id == session.id);
@@ -237,7 +254,7 @@ pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
 }
 
 fn start(recorder: &mut Recorder) -> io::Result<()> {
-    // none begins while one stops for a fork: that one would go on in its place. After the fork one is started
+    // no thread starts while another stops for a fork: the stopping one would continue in its place. One starts after the fork
     if recorder.thread.is_some() || recorder.stopping > 0 {
         return Ok(());
     }
@@ -261,48 +278,48 @@ fn stop() {
 }
 
 fn run() {
-    // what was asked for while no thread was there, or when the last one ended, may ring no more
+    // a request that came without a thread, or while the last one ended, may never ring again
     let mut next = Some(Duration::ZERO);
     loop {
         bell::wait(next);
         if STOP.load(Ordering::Acquire) {
             return;
         }
-        next = look_at_all();
+        next = serve_all();
     }
 }
 
-/// Looks at every session, then has the default actions of signals follow; when to look again.
-fn look_at_all() -> Option<Duration> {
-    let (recordings, raised, due) = taken();
-    let next = recordings.iter().filter_map(|recording| recording.look(raised[recording.signal as usize])).min();
+/// Serves every session, then runs the default actions of signals. Answers when to look again.
+fn serve_all() -> Option<Duration> {
+    let (recordings, raised, due) = take_requests();
+    let next = recordings.iter().filter_map(|recording| recording.serve(raised[recording.signal as usize])).min();
     (0..).zip(due).filter(|(_, due)| *due).for_each(|(number, _)| signals::follow(number));
-    let keep = recordings.iter().any(|recording| recording.signal != 0).then_some(KEEP);
-    [next, keep].into_iter().flatten().min()
+    let check = recordings.iter().any(|recording| recording.signal != 0).then_some(CHECK_HANDLERS);
+    [next, check].into_iter().flatten().min()
 }
 
-/// Who may want a dump, which signals have come, and whose default action is due; at one time, so that a session that ends
-/// misses none.
-fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS], [bool; SIGNALS]) {
+/// The recordings, the raised signals and the due default actions, all read under one lock, so that an ending session misses no
+/// signal.
+fn take_requests() -> (Vec<Arc<Recording>>, [bool; SIGNALS], [bool; SIGNALS]) {
     let recorder = RECORDER.lock();
     for recording in recorder.recordings.iter().filter(|recording| recording.signal != 0) {
-        signals::keep(recording.signal);
+        signals::reinstall(recording.signal);
     }
-    let (raised, due) = signals::taken();
+    let (raised, due) = signals::take_raised();
     (recorder.recordings.clone(), raised, due)
 }
 
 impl Recording {
-    /// Dumps if it is asked to; when it wants to be looked at again.
-    fn look(&self, raised: bool) -> Option<Duration> {
-        let _one = lock(&self.looking);
+    /// Writes a dump if one is requested. Answers when to look again.
+    fn serve(&self, raised: bool) -> Option<Duration> {
+        let _serving = lock(&self.serving);
         if !raised && !self.session.is_dump_asked() {
             return None;
         }
         let mut state = lock(&self.state);
         let left = state.last.map_or(Duration::ZERO, |last| self.every.saturating_sub(last.elapsed()));
         if !left.is_zero() {
-            // the flag stays, so that nobody rings meanwhile
+            // the flag stays set, so that traced threads do not ring meanwhile
             state.early = self.session.is_dump_asked();
             return state.early.then_some(left);
         }
@@ -328,7 +345,7 @@ impl Recording {
         None
     }
 
-    /// The next file whose number is free: what is there stays, also what another session or an earlier run has written.
+    /// Creates the file of the next free number. A file of another session or of an earlier run stays as it is.
     fn create_after(&self, last: u64) -> (u64, PathBuf, io::Result<FileLog>) {
         let mut number = last;
         loop {
@@ -342,16 +359,16 @@ impl Recording {
     }
 }
 
-/// A path with a number in the place of each `{n}`.
+/// Replaces each `{n}` of the path by the number.
 fn numbered(template: &OsString, number: u64) -> PathBuf {
     let (mut rest, mut path) = (template.as_bytes(), Vec::new());
-    while let Some((first, behind)) = rest.split_first() {
-        if let Some(behind) = rest.strip_prefix(b"{n}") {
+    while let Some((first, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"{n}") {
             path.extend_from_slice(number.to_string().as_bytes());
-            rest = behind;
+            rest = after;
         } else {
             path.push(*first);
-            rest = behind;
+            rest = after;
         }
     }
     OsString::from_vec(path).into()
@@ -362,12 +379,12 @@ pub fn pause() {
     stop();
 }
 
-/// Whether some session asked for it.
+/// Whether a session uses the recorder.
 pub fn is_on() -> bool {
     !RECORDER.lock().recordings.is_empty()
 }
 
-/// In the parent, after a fork. Where no thread can be made, the next session that asks for it tries again.
+/// In the parent, after a fork. If the system refuses a thread, the next session that registers tries again.
 pub fn resume() {
     let mut recorder = RECORDER.lock();
     if !recorder.recordings.is_empty() {
@@ -378,13 +395,13 @@ pub fn resume() {
 /// In the child of a fork.
 pub fn abandon() {
     let Some(mut recorder) = RECORDER.in_child() else { return };
-    // it doesn't exist here
+    // the thread doesn't exist here
     std::mem::forget(recorder.thread.take());
     recorder.stopping = 0;
     for recording in recorder.recordings.drain(..).filter(|recording| recording.signal != 0) {
-        signals::give(recording.signal);
+        signals::uninstall(recording.signal);
     }
     drop(recorder);
-    let (_, due) = signals::taken();
+    let (_, due) = signals::take_raised();
     (0..).zip(due).filter(|(_, due)| *due).for_each(|(number, _)| signals::follow(number));
 }
