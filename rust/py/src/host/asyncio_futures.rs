@@ -8,7 +8,8 @@
 //! Each word is null until [`adopt`], and then an object that is held for ever. [`give_back`] keeps the words.
 //!
 //! # Orderings
-//! [`adopt`] stores the words with `Release`, the readers load them with `Acquire`: they see the object behind the pointer.
+//! [`adopt`] stores the words with `Release`. Readers load them with `Acquire` and so see the
+//! object behind the pointer.
 //!
 //! # Checked by
 //! `tests/python/test_futures.py`.
