@@ -7,7 +7,7 @@
 //! | way in | for | inside another one |
 //! | way in | for | inside another one |
 //! | --- | --- | --- |
-//! | [`enter`], [`enter_of_ours`] | events: callbacks, handlers, wrapped methods | refused: the tracer does not trace itself |
+//! | [`enter`], [`enter_of_ours`] | events: callbacks, handlers, methods | refused: the tracer does not trace itself |
 //! | [`call`] | functions of the package that the program calls | let in, with a state of its own |
 //! | [`untraced`] | work of the tracer that runs Python code without a thread's state | let in |
 //! | [`guard`] | callbacks that need no thread's state: watchers, finalisers, pending calls | let in |
