@@ -15,8 +15,8 @@
 //!
 //! # Orderings
 //! After clearing `CARRIED` the adjusting thread passes a `SeqCst` fence and looks for tokens. A thread that has made a
-//! token passes one and reads `CARRIED`, see [`carry_tokens`]. So one of them sees the other. `WANTED` and `MONITORED` are
-//! relaxed: they are hints, and the flags of sessions decide.
+//! token passes one and reads `CARRIED`, see [`carry_tokens`]. So one of them sees the other. `WANTED` and `MONITORED`
+//! are relaxed: they are hints, and the flags of sessions decide.
 //!
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
