@@ -119,36 +119,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Everything about the traced program; a forked child begins with a new one.
+/// The state of the traced program; a forked child begins with a new one.
 pub struct Host {
-    /// The operating system's number of the process that it is in.
+    /// The operating system's number of its process.
     process: u32,
     /// Sessions, processes, plans.
     pub node: Arc<Node>,
-    /// What is armed, and the code objects that are kept alive for it.
+    /// The armed events, and the code objects that are kept alive for them.
     pub arming: Mutex<arming::Armed>,
-    /// Code that exists, while some session wants to know what comes later.
+    /// The code that exists, while a session waits for later code.
     pub loading: loading::Loading,
     /// Threads and tasks.
     pub directory: directory::Directory,
-    /// Where each session's messages go.
+    /// Where each session's messages are delivered.
     pub outlets: outlet::Outlets,
-    /// Who is being started.
+    /// Threads and tasks that are being started.
     pub spawning: spawning::Spawning,
     #[cfg(Py_3_12)]
     missing: Py<PyAny>,
     /// Sessions whose last strong handle is gone.
     pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
-    /// Python objects to be let go of outside every lock.
+    /// Python objects that have to be dropped outside every lock.
     pub graveyard: Mutex<Vec<Py<PyAny>>>,
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The host of this process, if anything was ever asked of it.
+/// The host of this process, if the tracer was used in it.
 #[inline(always)]
 pub fn try_host() -> Option<&'static Host> {
-    // SAFETY: the pointer is null or comes from `Box::leak`; hosts are never freed (a fork leaves one behind).
+    // SAFETY: the pointer is null or comes from `Box::leak`; hosts are never freed (a fork leaves one unused).
     unsafe { HOST.load(Ordering::Acquire).as_ref() }
 }
 
@@ -160,8 +160,8 @@ pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
     }
 }
 
-/// Python's monotonic clock, and the moment at which it was read. A thread may lose the processor between the two readings, so the pair that
-/// took least time of four counts.
+/// Reads Python's monotonic clock, and the moment of the reading. A thread may lose the processor between the two
+/// readings, so the fastest of four pairs counts.
 fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
     let mut best: Option<(Duration, Instant, u64)> = None;
     for _ in 0..4 {
@@ -218,39 +218,40 @@ fn missing(py: Python<'_>) -> PyResult<Py<PyAny>> {
     Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
 }
 
-/// Leaves the host behind: the forked child's threads, locks and sessions are not its parent's.
+/// Leaves the host unused in a forked child: its threads, locks and sessions are the parent's.
 pub fn forget() {
     HOST.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 impl Host {
-    /// The interpreter's mark for no argument.
+    /// The interpreter's mark for an absent argument.
     #[cfg(Py_3_12)]
     pub fn missing(&self) -> *mut pyo3::ffi::PyObject {
         self.missing.as_ptr()
     }
 
-    /// Keeps an object until [`Host::bury`].
+    /// Keeps an object until [`Host::bury`] drops it.
     pub fn mourn(&self, object: Py<PyAny>) {
         self.graveyard.lock().unwrap_or_else(|e| e.into_inner()).push(object);
     }
 
-    /// Lets go of what a change left behind. Attached, and outside every lock: a destructor may run any code.
+    /// Drops the objects that a change left. Called attached and outside every lock: a destructor may run any code.
     pub fn bury(&self, _py: Python<'_>) {
         let dead = std::mem::take(&mut *self.graveyard.lock().unwrap_or_else(|e| e.into_inner()));
         drop(dead);
     }
 }
 
-/// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
+/// Makes the interpreter's main loop end the sessions without handles, soon.
 pub fn schedule_burial() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        // as the interpreter ends, what finalisers run takes such calls, too
+        // at the interpreter's end, code that finalisers run also makes such calls
         let bury = |py: Python<'_>| {
             if !crate::ffi::calling::may_import(py) {
-                return schedule_burial(); // in another frame, then
+                return schedule_burial(); // tries again in another frame
             }
-            // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's
+            // in a forked child, objects may be dropped before the child has a host of its own: sessions, ports and
+            // threads are still the parent's
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
             }
@@ -258,6 +259,7 @@ pub fn schedule_burial() {
         door::guard(|| Python::try_attach(bury));
         0
     }
-    // SAFETY: may be called from any thread, attached or not; a full queue is no harm, as every later change reaps, too.
+    // SAFETY: may be called from any thread, attached or not. A full queue does no harm, because every later change
+    // reaps, too.
     unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }
