@@ -1,55 +1,68 @@
-//! How events come to be: CPython's hooks feed the core's event functions.
+//! The host: CPython's hooks call the core's event functions.
 //!
 //! | file | is |
 //! | --- | --- |
 //! | `door` | the one way in for everything that CPython calls |
 //! | `fault` | a failure on request, for tests of the door |
-//! | `here` | what a thread keeps between two events |
+//! | `here` | the state of a thread between two events |
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
-//! | `arming` | switching those on and off |
-//! | `backtrace` | who called whom, as terms |
-//! | `codes` | finding functions by pattern; the names of code |
+//! | `arming` | switches those on and off |
+//! | `backtrace` | callers and stacks, as terms |
+//! | `codes` | finds functions by pattern; names of code |
 //! | `foreign` | functions written in C, seen where they are called |
-//! | `loading` | functions that come into being later |
+//! | `loading` | functions that are created later |
 //! | `directory` | threads and tasks as processes |
 //! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
-//! | `spawning` | who starts whom, and how it ends |
-//! | `originals` | the library's own functions, behind what the program has put around them |
-//! | `watch` | functions of the standard library that instruments look at |
-//! | `instruments` | when each of those is put in place and taken away |
+//! | `spawning` | parents, children and their ends |
+//! | `originals` | the library's own functions, inside the program's wrappers |
+//! | `watch` | functions of the standard library that instruments watch |
+//! | `instruments` | installs and removes all instruments |
 //! | `places` | the names of functions that tasks run in, kept by each thread |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `ports` | sockets, subprocesses, transports |
 //! | `parcels` | calls and exceptions, as objects that are sent |
-//! | `modules` | what instruments watch in modules, whenever those are imported |
+//! | `modules` | modules that instruments watch, once they are imported |
 //! | `executors` | calls that are submitted to executors |
 //! | `futures`, `asyncio_futures` | results of futures |
-//! | `gathered` | futures that the library sets with what others hold |
-//! | `loops` | what other threads hand to an event loop |
+//! | `gathered` | futures that the library sets with results of other futures |
+//! | `loops` | callbacks and coroutines that other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
-//! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
+//! | `pickles` | tokens and numbers after the pickles of `multiprocessing` |
 //! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
 //! | `relations` | links, monitors, names, exit signals |
-//! | `exits` | which exception an exit signal's is |
-//! | `scheduling` | which task runs when |
+//! | `exits` | the exit signal behind an exception |
+//! | `scheduling` | when each task runs |
 //! | `queues`, `simple_queue` | queues of the standard library |
-//! | `senders`, `lengths` | who put what into a queue, and how long it is |
+//! | `senders`, `lengths` | senders of a queue's items, and the queue's length |
 //! | `greenlets` | stacks of calls that take turns on a thread |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
-//! | `loop_callbacks` | what an event loop runs besides tasks |
-//! | `uv_loops` | the same of uvloop's |
+//! | `loop_callbacks` | callbacks that an event loop runs besides tasks |
+//! | `uv_loops` | the same for uvloop |
 //! | `loop_lag` | the lag of an event loop |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
-//! | `late` | arguments whose taking runs the program's code |
-//! | `objects` | arguments that wait for a tracer as they are |
+//! | `late` | arguments that can be read only by running code of the program |
+//! | `objects` | arguments that wait for a tracer as objects |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `waiting` | waiting for room in a ring |
+//! | `waiting` | waits for room in a ring |
 //! | `ending` | the signal that ends a process which has something to write |
-//! | `forking` | what survives a fork |
+//! | `forking` | the state after a fork |
+//!
+//! # Roles
+//! The first attached thread that uses the tracer makes the [`Host`]. Any thread reads it. A forked child leaves it
+//! unused.
+//!
+//! # States
+//! `HOST` is null, or a host that is never freed.
+//!
+//! # Orderings
+//! `HOST` is stored with `Release` and loaded with `Acquire`: a reader sees a finished host. Mutexes order the rest.
+//!
+//! # Checked by
+//! `tests/python/test_host_fork.py`, `tests/python/test_exit.py`.
 
 pub mod alone;
 pub mod arming;
