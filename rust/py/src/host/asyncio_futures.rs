@@ -473,7 +473,7 @@ macro_rules! setter {
 
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: as above.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,
@@ -505,7 +505,7 @@ macro_rules! getter {
 
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: as above.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,

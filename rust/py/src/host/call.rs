@@ -104,7 +104,7 @@ impl<'a> PyCall<'a> {
     pub fn caller_frame(&self) -> Option<Frame> {
         #[cfg(not(Py_3_12))]
         // SAFETY: the hook runs attached. Before the call goes on, the thread's current frame is its caller, or there
-        // is none if C code has called: the frame's own link is not set yet. At the call's end this holds again.
+        // is no frame if C code has called: the frame's own link is not set yet. At the call's end this holds again.
         return match unsafe { Frame::current(crate::ffi::tstate()) } {
             // SAFETY: the frame is the thread's current one, so its link is set.
             Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },

@@ -66,7 +66,7 @@ pub struct Process {
     pub traps_exit: AtomicBool,
     /// The exit signals that it received.
     pub exits: Exits,
-    /// Whether it was told to end and has not received that yet.
+    /// Whether it got the order to end and has not received that yet.
     pub told: AtomicBool,
     /// Whether it has announced its end.
     is_gone: AtomicBool,
@@ -82,7 +82,7 @@ pub struct Process {
     pub carrier: AtomicU8,
     /// Of a queue, the senders of its items.
     pub senders: Senders,
-    /// Sessions that were told that its mailbox, or its queue, is long.
+    /// Sessions that got the message that its mailbox, or its queue, is long.
     pub long_for: Mutex<Vec<u64>>,
     /// Of a thread whose beginning was seen, the function that it runs: `(module, function, arity)`, a term. Of a task
     /// that was running when tracing of scheduling began, its outermost coroutine.
@@ -262,7 +262,7 @@ impl Tasks {
     }
 }
 
-/// All processes by what they are in Python.
+/// All processes, by their objects and threads in Python.
 #[derive(Default)]
 pub struct Directory {
     tasks: Guarded<Tasks>,
@@ -819,7 +819,7 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
     let Ok(modules) = py.import("sys").and_then(|sys| sys.getattr("modules")) else { return false };
     QUEUES.iter().any(|(module, name)| {
         let class = modules.get_item(module).and_then(|module| module.getattr(name));
-        // SAFETY: both are classes and stand; attached. No metaclass of the program is asked.
+        // SAFETY: both are classes and stand; attached. No metaclass of the program is called.
         class.is_ok_and(|class| unsafe {
             ffi::PyType_Check(class.as_ptr()) != 0
                 && ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast()) != 0
