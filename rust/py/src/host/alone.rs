@@ -1,5 +1,20 @@
-//! A lock under which Python may run. Who waits for it is detached, so that its holder goes on; and the holder itself, which a signal
-//! handler, a finaliser or a pending call may bring back to it, is told that it has it.
+//! A lock under which Python may run. A waiting thread is detached, so the holder can go on. A signal handler, a
+//! finaliser or a pending call may bring the holder back to the lock; it then learns that it already holds it.
+//!
+//! # Roles
+//! Any attached thread enters, and leaves by dropping [`Entered`]. A forked child resets the lock.
+//!
+//! # States
+//! `holder` is 0 while the lock is free, else the address of the holder's `ME`.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `holder` | the holder that leaves, `Release` | the next one, `Acquire` | it sees everything done under the lock |
+//!
+//! # Checked by
+//! `tests/python/test_exit.py`, `tests/python/test_host_fork.py` and `tests/python/test_stress.py`, through instruments
+//! and mailboxes.
 
 use inviso_cpython::interpreter::calling;
 use pyo3::Python;
@@ -8,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// How long who waits sleeps.
+/// How long a waiter sleeps between two tries.
 const SLICE: Duration = Duration::from_micros(50);
 
 thread_local! {
@@ -18,20 +33,21 @@ thread_local! {
 /// The lock.
 #[derive(Default)]
 pub struct Alone {
-    /// Who has it, 0 for nobody.
+    /// The thread that holds it: the address of its `ME`, or 0 if the lock is free.
     holder: AtomicUsize,
 }
 
-/// It is ours until this is dropped.
+/// Holds the lock until this is dropped.
 pub struct Entered<'a>(&'a Alone);
 
 impl Alone {
-    /// One that nobody has.
+    /// A free lock.
     pub const fn new() -> Alone {
         Alone { holder: AtomicUsize::new(0) }
     }
 
-    /// Waits for it. `None` if this thread has it already, or one that the end of the interpreter has stopped.
+    /// Waits for the lock. Returns `None` if this thread already holds it, or if another thread holds it while the
+    /// interpreter ends: the interpreter may have stopped that thread.
     pub fn enter(&self, py: Python<'_>) -> Option<Entered<'_>> {
         let me = ME.try_with(|me| std::ptr::from_ref(me) as usize).ok()?;
         loop {
@@ -43,7 +59,7 @@ impl Alone {
         }
     }
 
-    /// In a forked child, whose other threads are no more.
+    /// Frees the lock in a forked child: the thread that held it does not exist there.
     pub fn forget(&self) {
         self.holder.store(0, Ordering::Release);
     }

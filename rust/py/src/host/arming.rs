@@ -1,4 +1,17 @@
-//! Switching interpreter events on and off, as the core's plans need them.
+//! Switches interpreter events on and off, as the core's plans need them.
+//!
+//! # Roles
+//! The core's control side calls [`Armer`] under its own lock. Instruments call [`Host::watch`] and [`Host::unwatch`].
+//! All of them hold the mutex around [`Armed`] while they work.
+//!
+//! # States
+//! A code object is held while a change is under way for it, a plan needs it, or an instrument watches it.
+//!
+//! # Orderings
+//! The mutex orders everything. An attached thread waits for it detached, because its holder may be stopping the world.
+//!
+//! # Checked by
+//! `tests/python/test_trace_host.py`, `tests/python/test_trace_functions.py`, `tests/python/test_host_fork.py`.
 
 use super::{host, loading::Changing, watch, Host};
 use inviso_core::{control::Arm, plan::events};
@@ -6,23 +19,24 @@ use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
 use std::{collections::hash_map::Entry, sync::MutexGuard};
 
-/// What our tool of `sys.monitoring` is called.
+/// The name of our `sys.monitoring` tool.
 #[cfg(Py_3_12)]
 pub const TOOL: &str = "inviso";
 
-/// What is armed now. Changed under the core's control lock only.
+/// The events that are armed now. Changed under the lock of [`Host`] only.
 #[derive(Default)]
 pub struct Armed {
-    /// Code objects with events or about to get some, held so that their addresses stay theirs; and by how many changes
-    /// under way.
+    /// Code objects that have events or are about to get them, each with the number of changes under way for it. They
+    /// are held, so their addresses are not reused.
     pub codes: FxHashMap<usize, (Py<PyAny>, u32)>,
-    /// Code that instruments watch, with their needs.
+    /// Code that instruments watch, with the events that they need.
     pub watched: FxHashMap<usize, u8>,
-    /// What plans need, by code.
+    /// The events that plans need, by code.
     planned: FxHashMap<usize, u8>,
     #[cfg(Py_3_12)]
     tool: Option<inviso_cpython::hooks::monitoring::Tool>,
-    /// All codes through one global event: on free-threaded builds each local change stops the world.
+    /// All code gets its events through global events. Used on free-threaded builds, where each local change stops the
+    /// world.
     #[cfg(Py_3_12)]
     everywhere: bool,
     #[cfg(Py_3_12)]
@@ -54,7 +68,7 @@ impl Host {
         again.into_iter().for_each(|code| self.mourn(code));
     }
 
-    /// The change is done: what got no plan is let go of.
+    /// Ends a change: drops the code objects that got no plan.
     pub fn release(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
@@ -66,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Lets go of a code object that has no plan, that nobody watches and that no change is about to arm.
+    /// Drops a code object that has no plan, that no instrument watches and that no change is about to arm.
     fn drop_idle(&self, armed: &mut Armed, key: usize) {
         let idle = armed.codes.get(&key).is_some_and(|(_, holds)| *holds == 0);
         if idle && !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
@@ -76,10 +90,10 @@ impl Host {
         }
     }
 
-    /// Makes sure that events can be had, before anything is changed that needs them.
+    /// Makes sure that events are available, before a change that needs them.
     ///
     /// # Errors
-    /// No tool id is free: who holds them.
+    /// All tool ids are taken; the error names the holders.
     pub fn ready(&self, py: Python<'_>) -> PyResult<()> {
         let _changing = Changing::new();
         self.lock_arming(py).claim(py).map(drop)
@@ -88,7 +102,7 @@ impl Host {
     /// Makes sure that functions written in C can be seen.
     ///
     /// # Errors
-    /// What stands against it on 3.11: an audit hook, or an interpreter that differs from what is known.
+    /// On 3.11: an audit hook is in the way, or the interpreter is not one that this package knows.
     pub fn ready_for_foreign(&self, py: Python<'_>) -> PyResult<()> {
         #[cfg(not(Py_3_12))]
         inviso_cpython::hooks::profile::check(py)?;
@@ -108,7 +122,7 @@ impl Host {
         done
     }
 
-    /// The same for code objects that are held for their instruments' sake, and no longer where none is left.
+    /// The same for code objects that are held for their instruments. Drops those that no instrument watches any more.
     ///
     /// # Errors
     /// What `sys.monitoring` raises.
@@ -130,14 +144,14 @@ impl Host {
             };
         }
         if armed.is_bare(py)? && keys.iter().all(|key| armed.watched.get(key).is_none_or(|needs| *needs == 0)) {
-            return Ok(()); // nothing is claimed in order to take away what is not there
+            return Ok(()); // removing absent events needs no tool id
         }
         armed.apply(py, keys)?;
         let all = self.node.read(|snapshot| snapshot.events);
         armed.apply_global(py, all)
     }
 
-    /// File and first line of a code object that is held.
+    /// The file and the first line of a held code object.
     pub fn place_of(&self, py: Python<'_>, key: usize) -> (String, i32) {
         let code = self.lock_arming(py).codes.get(&key).map(|(c, _)| c.clone_ref(py));
         let Some(code) = code else { return (String::new(), 0) };
@@ -146,18 +160,18 @@ impl Host {
         (file, code.getattr("co_firstlineno").and_then(|l| l.extract()).unwrap_or(0))
     }
 
-    /// Waits for the lock detached: its holder may be stopping the world.
+    /// Locks the armed events. Waits detached: the holder may be stopping the world.
     fn lock_arming(&self, py: Python<'_>) -> MutexGuard<'_, Armed> {
         self.arming.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// The core's way to the interpreter.
+/// Arms events in the interpreter for the core.
 pub struct Armer;
 
 impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
-        // before anything of Python's may run
+        // before any Python code can run
         let _changing = Changing::new();
         inviso_cpython::interpreter::calling::attach(|py| {
             let Ok(host) = host(py) else { return };
@@ -212,15 +226,15 @@ mod monitoring {
             self.planned.get(&key).copied().unwrap_or(0) | self.watched.get(&key).copied().unwrap_or(0)
         }
 
-        /// Claims the tool at first use, and once more where somebody has freed its id: all codes get their events then, and it
-        /// answers true.
+        /// Claims the tool at first use, and again if its id was freed by other code. All codes then get their events,
+        /// and the result is true.
         pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<bool> {
             if !self.is_bare(py)? {
                 return Ok(false);
             }
             let tool = Tool::claim(py, TOOL).map_err(taken)?;
             let registered = CALLBACKS.into_iter().try_for_each(|(event, function)| {
-                // SAFETY: each callback keeps to the contract of the event that it is registered for.
+                // SAFETY: each callback follows the contract of the event that it is registered for.
                 let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
                 tool.register(py, event, Some(&callback))
             });
@@ -236,7 +250,7 @@ mod monitoring {
             Ok(true)
         }
 
-        /// Whether there is no tool. One whose id is not ours any more is let go of.
+        /// Whether there is no tool. Drops a tool that lost its id.
         pub(super) fn is_bare(&mut self, py: Python<'_>) -> PyResult<bool> {
             let Some(tool) = &self.tool else { return Ok(true) };
             if tool.is_held(py)? {
@@ -257,7 +271,7 @@ mod monitoring {
         fn set(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
             let Some(tool) = &self.tool else { return Ok(()) };
             for key in keys {
-                // functions written in C have no code object: their events are the callers'
+                // functions written in C have no code object; their callers have the events
                 if let Some((code, _)) = self.codes.get(key).filter(|(c, _)| c.as_ptr() as usize == *key) {
                     tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
                 }
@@ -265,7 +279,7 @@ mod monitoring {
             Ok(())
         }
 
-        /// Local events of these codes, as they are needed now.
+        /// Sets the local events of these codes to those that they need now.
         pub(super) fn apply(&mut self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
             if keys.is_empty() {
                 return Ok(());
@@ -284,7 +298,7 @@ mod monitoring {
             self.set(py, keys)
         }
 
-        /// Global events, as all plans and watched codes need them; gives the tool back when nothing is left.
+        /// Sets the global events to those that all plans and watched codes need. Frees the tool if nothing needs it.
         pub(super) fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
             let all = self.watched.values().fold(all, |sum, w| sum | w);
             if self.is_bare(py)? && all == 0 {
@@ -303,7 +317,7 @@ mod monitoring {
                 global |= tool.bit(Event::Call);
             }
             if all & events::HANDLED != 0 {
-                // who catches is code that nobody traces, too
+                // untraced code may catch the exception, too
                 global |= tool.mask(&[Event::ExceptionHandled, Event::PyUnwind]);
             }
             if global != self.global {
@@ -320,7 +334,7 @@ mod monitoring {
         }
     }
 
-    /// Who holds the tool ids, for the one who has to give one back.
+    /// An error that names the holders of all tool ids, so the user can free one of them.
     fn taken(error: ToolError) -> PyErr {
         match error {
             ToolError::Raised(error) => error,
@@ -369,13 +383,14 @@ impl Armed {
         Ok(())
     }
 
-    /// The hook is in place while anything needs an event, the profile function while a function written in C is traced.
+    /// The hook is installed while anything needs an event, the profile function while a function written in C is
+    /// traced.
     fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
         let all = self.watched.values().fold(all, |sum, w| sum | w);
         let wanted = all != 0 || super::loading::is_on();
         super::callbacks::watch_ends(all & events::HANDLED != 0);
-        // SAFETY: `evaluate` keeps to PEP 523, neither it nor `profile` is ever unloaded, and patterns on functions written
-        // in C are set after `ready_for_foreign`.
+        // SAFETY: `evaluate` follows PEP 523, and `evaluate` and `profile` are never unloaded. Patterns on functions
+        // written in C are set after `ready_for_foreign`.
         unsafe {
             if all & events::FOREIGN != 0 {
                 inviso_cpython::hooks::profile::begin(py, super::callbacks::profile);

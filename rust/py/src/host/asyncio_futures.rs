@@ -1,4 +1,18 @@
-//! Futures of asyncio, which are written in C: their methods are taken at their definition, and `await` at the class's slot.
+//! asyncio's futures that are written in C. Their methods are wrapped at their definitions, `await` at the class's
+//! slot.
+//!
+//! # Roles
+//! [`adopt`] fills the words when the program has imported `_asyncio`. Any attached thread reads them.
+//!
+//! # States
+//! Each word is null until [`adopt`], and then an object that is held for ever. [`give_back`] keeps the words.
+//!
+//! # Orderings
+//! [`adopt`] stores the words with `Release`. Readers load them with `Acquire` and so see the
+//! object behind the pointer.
+//!
+//! # Checked by
+//! `tests/python/test_futures.py`.
 
 use super::{
     door,
@@ -35,16 +49,16 @@ static C_SET_EXCEPTION: Method = Method::new();
 static C_RESULT: Method = Method::new();
 static C_EXCEPTION: Method = Method::new();
 
-/// A descriptor of the class, which reads a field of its instances.
+/// A descriptor of the class that reads a field of its instances.
 type Field = AtomicPtr<ffi::PyObject>;
 
-/// The callbacks that wait, the value, the exception.
+/// The fields of a future: waiting callbacks, value, exception.
 static CALLBACKS: Field = AtomicPtr::new(std::ptr::null_mut());
 static RESULT_FIELD: Field = AtomicPtr::new(std::ptr::null_mut());
 static EXCEPTION_FIELD: Field = AtomicPtr::new(std::ptr::null_mut());
 /// The future class.
 static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
-/// What `await` does with one.
+/// The `await` slot of the class, wrapped.
 static AWAITED: Awaited = Awaited::new();
 /// The task class.
 static TASK: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
@@ -58,7 +72,7 @@ const GETTERS: [[Wrapper; 2]; 2] = [
     [Wrapper::Plain(exception), Wrapper::OfClass(exception_of)],
 ];
 
-/// `_asyncio` is there.
+/// The program has imported `_asyncio`.
 ///
 /// # Errors
 /// What the interpreter raises.
@@ -68,8 +82,8 @@ pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -
     for (place, name) in [(&CALLBACKS, "_callbacks"), (&RESULT_FIELD, "_result"), (&EXCEPTION_FIELD, "_exception")] {
         place.store(fields.get_item(name)?.into_ptr(), Ordering::Release);
     }
-    // SAFETY: the wrappers keep to their kinds' contracts and call the originals on. The class, and what is in its dict, belongs to
-    // a module that is never unloaded; one more reference makes sure of that.
+    // SAFETY: the wrappers follow the contracts of their kinds and call the originals. The class and the objects in its
+    // dict belong to a module that is never unloaded; one more reference makes sure of that.
     unsafe {
         TASK.store(task.into_ptr().cast(), Ordering::Release);
         CLASS.store(class.clone().into_ptr().cast(), Ordering::Release);
@@ -81,12 +95,12 @@ pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -
     }
 }
 
-/// `await future`: if the result is there already, the running process takes it. Subclasses have the original.
+/// `await future`: if the result is already set, the running process receives it. Subclasses keep the original.
 ///
 /// # Safety
 /// To be called by the interpreter only.
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: called attached, with a future that stands.
+    // SAFETY: the interpreter calls this attached, with a future that stands.
     unsafe {
         door::enter(|here| {
             if let Some(record) = here.host.directory.known(future as usize) {
@@ -97,8 +111,8 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
     }
 }
 
-/// The running process takes the result of a future, or a task does that is woken by one: if there is one that nobody has taken,
-/// or that carries a token.
+/// The running process, or a task that the future wakes, takes the result of a future. Nothing happens if the result
+/// was already taken and carries no token.
 ///
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
@@ -106,7 +120,7 @@ pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future
     let now = *outcome(record);
     let own = matches!(at, About::Current);
     if now.is_set && (own && !now.is_taken || tokens::waits(here, record)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: attached, no exception is set, and the future stands.
         unsafe {
             if own {
                 here.running.identify(here.host, &mut here.thread);
@@ -116,17 +130,18 @@ pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future
     }
 }
 
-/// A process takes the result of a future that is done, as `await` is about to, or as the task is woken that waits for it.
+/// A process takes the result of a future that is done: `await` is about to take it, or the future wakes a task that
+/// waits for it.
 ///
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
 unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, no exception is set, and the future stands.
     unsafe {
         let Some((value, is_error)) = held(here, future) else { return };
         match at {
             About::Current => receive(here, record, value.as_ptr(), is_error),
-            // its trace message came when the result was set
+            // the trace message was emitted when the result was set
             About::Other(_) => {
                 tokens::receive_by(here, at, record, |here| as_message(here, value.as_ptr(), is_error));
             }
@@ -134,12 +149,12 @@ unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut
     }
 }
 
-/// What a future that is done holds, and whether that is an exception.
+/// The value that a done future holds, and whether it is an exception.
 ///
 /// # Safety
 /// As [`take_set`].
 pub unsafe fn held(here: &mut Here, future: *mut ffi::PyObject) -> Option<(Held, bool)> {
-    // SAFETY: the caller's promise; each is a new reference.
+    // SAFETY: attached, no exception is set, and the future stands. Each result is a new reference.
     unsafe {
         quietly(here, |py, _| {
             let error = error(py, future)?;
@@ -156,21 +171,21 @@ pub unsafe fn held(here: &mut Here, future: *mut ffi::PyObject) -> Option<(Held,
 /// # Safety
 /// As [`take_set`].
 pub unsafe fn error(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, no exception is set, and the future stands.
     unsafe { field(py, &EXCEPTION_FIELD, future) }
 }
 
-/// Whether an object is a future of asyncio's, of a class that is written in C or derives from one.
+/// Whether an object is an asyncio future of the class written in C or of a subclass.
 ///
 /// # Safety
-/// It stands; attached.
+/// The object stands; attached.
 pub unsafe fn is(object: *mut ffi::PyObject) -> bool {
     let class = CLASS.load(Ordering::Acquire);
     // SAFETY: the class is null or lives for ever.
     unsafe { !class.is_null() && ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class) != 0 }
 }
 
-/// A result, which was sent to a future, has come to a task that waits for another.
+/// A result that was sent to one future has reached a task that waits for another.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
@@ -182,7 +197,7 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
         was
     };
     if !was.is_taken && parcels::is_asked_of(here, waiter) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the value stands, and this thread is attached.
         unsafe {
             tell(here, value, is_error, |here, message| {
                 passing::arrived(here.host, &mut here.thread, waiter, was.origin(), message);
@@ -191,13 +206,13 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
     }
 }
 
-/// A task is about to go on with the result of a future that it has waited for.
+/// A task is about to resume with the result of a future that it waited for.
 ///
 /// # Safety
 /// Attached, with no exception set; both stand.
 pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
     let known = here.host.directory.known(future as usize);
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, no exception is set, and both objects stand.
     unsafe {
         if known.is_none() && !gathered::is(future) || !is(future) {
             return;
@@ -210,7 +225,7 @@ pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi:
     }
 }
 
-/// Gives all of it back.
+/// Restores all originals.
 pub fn give_back() {
     AWAITED.give_back(awaiting);
     gathered::give_back();
@@ -220,22 +235,23 @@ pub fn give_back() {
     C_EXCEPTION.give_back(&GETTERS[1]);
 }
 
-/// Whether the program calls a method of a future in this frame, and not the library.
+/// Whether the program, and not the library, calls a method of a future in this frame.
 ///
 /// # Safety
 /// The frame runs; attached.
 unsafe fn is_program(frame: Option<Frame>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the frame runs; attached.
     unsafe { !passing::is_inner(frame) && !frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame)) }
 }
 
-/// Whether a widely used library wakes one who waits for its locks, tasks or connections: no message of the program's.
+/// Whether a widely used library wakes a waiter of its locks, tasks or connections. Such a call is no message of the
+/// program.
 ///
 /// # Safety
 /// The frame runs; attached.
 unsafe fn is_wake_up(frame: Frame) -> bool {
     const LOCKS: [&str; 6] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event.", "TaskGroup."];
-    // SAFETY: the caller's promise; the name is held while it is looked at.
+    // SAFETY: the frame runs, and this thread is attached. The name is held while it is compared.
     unsafe {
         let module = module_of(frame.globals());
         if module.is_null() {
@@ -250,7 +266,7 @@ unsafe fn is_wake_up(frame: Frame) -> bool {
 /// Whether a callback is a method of an asyncio future.
 ///
 /// # Safety
-/// It stands; the calling thread is attached.
+/// The object stands; the calling thread is attached.
 pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
     // SAFETY: the type is checked before the layout is read; both classes are null or live for ever.
     unsafe {
@@ -268,7 +284,7 @@ pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the descriptor lives for ever; it reads a field of the object, whose class it belongs to, and answers a new
+    // SAFETY: the descriptor lives for ever. It reads a field of an object of its own class, and returns a new
     // reference or null.
     unsafe {
         let descriptor = field.load(Ordering::Acquire);
@@ -281,13 +297,13 @@ unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject)
     }
 }
 
-/// The task that an asyncio future wakes first of those that wait for it, or for one that the library sets with what it holds: it
-/// gets the result. `None` if none does.
+/// The first task that an asyncio future wakes and that gets its result. The task waits for this future or for one that
+/// the library sets with this one's result. `None` if there is no such task.
 ///
 /// # Safety
 /// `future` lives throughout, and the calling thread is attached to the interpreter, with no exception set.
 pub unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the future lives throughout, attached, no exception is set.
     unsafe { waiting_outside(py, future, gathered::DEPTH) }
 }
 
@@ -322,7 +338,7 @@ unsafe fn waiting_outside(py: Python<'_>, future: *mut ffi::PyObject, depth: u32
 /// # Safety
 /// As [`waiting_task`].
 pub unsafe fn waiter(here: &mut Here, future: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the future lives throughout, attached, no exception is set.
     quietly(here, |py, here| unsafe {
         let task = waiting_task(py, future)?;
         Some(here.host.directory.task(here.host, task.as_ptr() as usize, None))
@@ -334,7 +350,7 @@ pub unsafe fn waiter(here: &mut Here, future: *mut ffi::PyObject) -> Option<Arc<
 /// # Safety
 /// As [`waiting_task`].
 pub unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the callers': the object stands, attached, nothing set.
+    // SAFETY: the future lives throughout, attached, no exception is set.
     unsafe {
         let callbacks = attribute(py, future, "_done_callbacks")?.cast_into::<PyList>().ok()?;
         callbacks.iter().find_map(|callback| {
@@ -344,7 +360,7 @@ pub unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option
     }
 }
 
-/// Runs the original with the message told of where it succeeds.
+/// Runs the original. If it succeeds, emits the message.
 ///
 /// # Safety
 /// `future` lives throughout, as does `value` unless it is null, and the calling thread is attached to the interpreter.
@@ -352,7 +368,7 @@ unsafe fn setting(
     future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
     original: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the wrappers are called attached, with arguments that their caller holds.
+    // SAFETY: the wrappers are called attached, and their caller holds the arguments.
     unsafe {
         if value.is_null() {
             return original();
@@ -381,7 +397,7 @@ unsafe fn setting(
     }
 }
 
-/// Runs the original, whose result is received unless somebody has before.
+/// Runs the original. The running process receives the result if it was not received before.
 ///
 /// # Safety
 /// `future` lives throughout, and the calling thread is attached to the interpreter.
@@ -389,16 +405,16 @@ unsafe fn getting(
     future: *mut ffi::PyObject, shows_error: bool, original: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let done = original();
-    // SAFETY: as in `setting`; the result is held here.
+    // SAFETY: as in `setting`; this function holds the result.
     unsafe {
-        // what it has raised is what it shows
+        // an exception that the original raised is its answer
         let py = Python::assume_attached();
         let raised = if done.is_null() { PyErr::take(py) } else { None };
         let answer = raised.as_ref().map_or(done, |error| error.value(py).as_ptr());
         door::enter(|here| {
             got(here, future, shows_error, answer, raised.is_some());
             if ffi::Py_TYPE(future) != CLASS.load(Ordering::Acquire) {
-                // a task that is woken asks so before its step begins
+                // a waking task calls this before its step begins
                 here.running.look_again();
             }
         });
@@ -409,14 +425,14 @@ unsafe fn getting(
     }
 }
 
-/// A method has answered what a future holds, or `raised` it.
+/// A method has returned the result of a future, or `raised` it.
 ///
 /// # Safety
 /// As [`getting`], with no exception set; the answer is null or stands.
 unsafe fn got(
     here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the future lives throughout, attached, no exception is set; the answer is null or stands.
     unsafe {
         let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
         let known = here.host.directory.known(future as usize);
@@ -430,7 +446,7 @@ unsafe fn got(
             return;
         }
         here.running.identify(here.host, &mut here.thread);
-        // the library's own coroutines take a result for the task that runs them; its callbacks only look at it
+        // the library's own coroutines take a result for the task that runs them; its callbacks only read it
         if passing::is_inner(frame) && here.thread.current().kind != Kind::Task {
             return;
         }
@@ -445,9 +461,10 @@ macro_rules! setter {
     ($method:ident, $plain:ident, $of_class:ident, $is_error:expr) => {
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: `Method::take` puts it in the place of a method that is called so, and nobody else has it.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention; no other code has a
+        // pointer to it.
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-            // SAFETY: `take` has looked at the flags: METH_O.
+            // SAFETY: `take` has checked the flags: METH_O.
             unsafe {
                 let original = $method.original::<inviso_cpython::hooks::method::Plain>();
                 setting(this, value, $is_error, || original(this, value))
@@ -456,12 +473,13 @@ macro_rules! setter {
 
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: as above.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,
         ) -> *mut ffi::PyObject {
-            // SAFETY: `take` has looked at the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS. The one parameter can't be named.
+            // SAFETY: `take` has checked the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS. The one parameter is
+            // positional only.
             unsafe {
                 let original = $method.original::<inviso_cpython::hooks::method::OfClass>();
                 let value = if count == 1 && names.is_null() { *args } else { std::ptr::null_mut() };
@@ -475,9 +493,10 @@ macro_rules! getter {
     ($method:ident, $plain:ident, $of_class:ident, $shows_error:expr) => {
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: `Method::take` puts it in the place of a method that is called so, and nobody else has it.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention; no other code has a
+        // pointer to it.
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, none: *mut ffi::PyObject) -> *mut ffi::PyObject {
-            // SAFETY: `take` has looked at the flags: METH_NOARGS.
+            // SAFETY: `take` has checked the flags: METH_NOARGS.
             unsafe {
                 let original = $method.original::<inviso_cpython::hooks::method::Plain>();
                 getting(this, $shows_error, || original(this, none))
@@ -486,12 +505,12 @@ macro_rules! getter {
 
         /// # Safety
         /// To be called by the interpreter only.
-        // SAFETY: as above.
+        // SAFETY: `Method::take` installs it in place of a method with this calling convention.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,
         ) -> *mut ffi::PyObject {
-            // SAFETY: `take` has looked at the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS.
+            // SAFETY: `take` has checked the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS.
             unsafe {
                 let original = $method.original::<inviso_cpython::hooks::method::OfClass>();
                 getting(this, $shows_error, || original(this, class, args, count, names))

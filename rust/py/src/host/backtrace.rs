@@ -1,5 +1,5 @@
-//! Who called whom: callers and stacks as terms, for match specs that ask for them. Made by the interpreter's own frame objects,
-//! which run no code of the program.
+//! Callers and stacks as terms, for match specs that request them. Uses the interpreter's own frame objects, which run
+//! no code of the program.
 
 use inviso_core::{matching, tracee::Tracee};
 use inviso_term::{
@@ -25,7 +25,7 @@ extern "C" {
     fn PyFrame_GetLineNumber(frame: *mut PyObject) -> std::ffi::c_int;
 }
 
-/// `{M, F, A}`, or with the line that it is at `{M, F, A, {File, Line}}`; `undefined` for nobody.
+/// `{M, F, A}`, or with its current line `{M, F, A, {File, Line}}`; `undefined` if there is no caller.
 pub fn caller(frame: Option<Frame>, line: bool) -> Term {
     let Some(frame) = frame else { return Term::atom("undefined") };
     let mut parts = name(frame);
@@ -36,7 +36,7 @@ pub fn caller(frame: Option<Frame>, line: bool) -> Term {
     Term::Tuple(parts)
 }
 
-/// `[{M, F, A, [{file, File}, {line, Line}]}]` from `first` on, `depth` at most.
+/// `[{M, F, A, [{file, File}, {line, Line}]}]`, beginning with `first`, at most `depth` entries.
 pub fn calls(first: Option<Frame>, depth: usize) -> Term {
     let Some(first) = first else { return Term::List(Vec::new()) };
     let place = |(frame, line): (Frame, i64)| {
@@ -49,13 +49,13 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
     Term::List(Walk::from(first).take(depth).map(place).collect())
 }
 
-/// What there is to say of the process that runs, for people: a binary. `begins` is a call that just begins, which is not
-/// among the interpreter's frames yet on 3.11.
+/// A description of the running process for people, as a binary. `begins` is a call that is just beginning; on 3.11 it
+/// is not yet among the interpreter's frames.
 pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) -> Term {
     const MOST: usize = 64;
-    const LARGEST: usize = 3000; // fits a message by the limits that a session has unless told otherwise
+    const LARGEST: usize = 3000; // fits into a message under a session's default limits
     let mut text = matching::headline(current) + &format!("Kind: {:?}\nState: running\nStack:\n", current.kind);
-    // SAFETY: the frame of the event; its code lives as long.
+    // SAFETY: the event's frame runs, and its code lives as long.
     let begins = begins.map(|frame| (frame, i64::from(unsafe { code::code_first_line(frame.code()) })));
     for (frame, line) in begins.into_iter().chain(caller.into_iter().flat_map(Walk::from)).take(MOST) {
         let parts: Vec<String> = name(frame).iter().map(Term::to_string).collect();
@@ -81,12 +81,12 @@ fn name(frame: Frame) -> Vec<Term> {
 }
 
 fn file(frame: Frame) -> Term {
-    // SAFETY: the frame runs or waits for one that does; its code lives as long, and so does the code's file name.
+    // SAFETY: the frame runs, or waits for one that runs. Its code and the code's file name live as long.
     unsafe { inviso_cpython::capture::text_of(code::code_filename(frame.code())) }
         .map_or_else(|| Term::str(""), |text| Term::str(&text))
 }
 
-/// The frames of this thread from one on, each with the line that it is at.
+/// The frames of this thread, beginning with `first`, each with its current line.
 struct Walk {
     object: Held,
     first: Option<Frame>,
@@ -95,7 +95,8 @@ struct Walk {
 
 impl Walk {
     fn from(first: Frame) -> Walk {
-        // SAFETY: attached, as every event is. On 3.11 making a frame object may start a collection, which runs code.
+        // SAFETY: attached, as in every event. On 3.11 making a frame object may start a collection, which runs code;
+        // `Uncollected` prevents that.
         unsafe {
             Walk {
                 _uncollected: Uncollected::new(),
@@ -114,8 +115,8 @@ impl Iterator for Walk {
             if self.object.is_null() {
                 return None;
             }
-            // SAFETY: a frame object that is held; behind its head come its caller and the frame that it stands for, which
-            // runs or waits.
+            // SAFETY: `object` is a held frame object. After its head come its caller and the frame that it represents,
+            // which runs or waits.
             unsafe {
                 let object = self.object.as_ptr();
                 let inner: *mut u8 = object.cast::<u8>().add(layout::HEAD + 8).cast::<*mut u8>().read();

@@ -1,7 +1,23 @@
-//! The buffer of a `multiprocessing.Queue`: the number and the token of each object in it, until the feeder thread has pickled the object.
+//! The buffer of a `multiprocessing.Queue`: the number and the token of each object in it, until the feeder thread has
+//! pickled the object.
 //!
-//! An entry is found by the object's address, the oldest first. So each `put` leaves an entry, also an untraced one. If two threads put the
-//! same object at the same time, their order in the buffer is unknown, and neither message has a number.
+//! An entry is found by the object's address, the oldest first. So each `put` adds an entry, even an untraced one. If
+//! two threads put the same object at the same time, their order in the buffer is unknown, and neither message has a
+//! number.
+//!
+//! # Roles
+//! The threads that call `put` add entries. The feeder thread takes them out.
+//!
+//! # States
+//! `TIMES` only grows. A buffer whose `times` differs from it holds entries from an earlier use, and is filled anew at
+//! the next `put`.
+//!
+//! # Orderings
+//! The mutex of the buffer orders its entries. `TIMES` is `AcqRel` and `Acquire`: a `put` that sees the new value runs
+//! after the wrappers were installed.
+//!
+//! # Checked by
+//! `tests/python/test_process_message_numbers.py`, `tests/python/test_seq_multiprocess.py`.
 
 use super::{directory, futures, here::Here, numbers::Frames, parcels::quietly, spawning::attribute};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
@@ -15,10 +31,11 @@ use std::{
     },
 };
 
-/// How often the wrappers of the pickler were installed. Entries from before may belong to objects that were pickled unseen.
+/// How often the wrappers of the pickler were installed. Entries from before may belong to objects that were pickled
+/// unseen.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// What is known of the objects in a buffer, in the order in which their `put` began.
+/// The known objects in a buffer, in the order in which their `put` began.
 #[derive(Default)]
 pub struct Buffer {
     times: u32,
@@ -58,26 +75,27 @@ pub fn begin() {
 /// The record of a queue's buffer.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, of a method of a queue; attached.
+/// The frame belongs to the current event and to a method of a queue; attached.
 unsafe fn record(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise: the first parameter. The queue holds its buffer.
+    // SAFETY: the frame is that of a queue's method, so its first parameter is the queue, which holds its buffer.
+    // Attached.
     unsafe {
         let buffer = quietly(here, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
         Some(futures::record(here, buffer))
     }
 }
 
-/// An object is about to be put, by the `put` that begins in this frame, with its number (or 0) and what it carries.
+/// The `put` that begins in this frame is about to add an object, with its number (or 0) and its token.
 ///
 /// # Safety
 /// As [`record`].
 pub unsafe fn leave(here: &mut Here, frame: Frame, number: u64, carried: Carried) {
-    // SAFETY: the caller's promise: the second parameter.
+    // SAFETY: the frame is that of a `put`, so its second parameter is the object. Attached.
     let (object, record) = unsafe { (frame.local(1) as usize, record(here, frame)) };
     let Some(record) = record else { return };
     let times = TIMES.load(Ordering::Acquire);
     let is_first = of(&record).times != times;
-    // SAFETY: the caller's promise.
+    // SAFETY: the frame is that of the current event; attached.
     let before = if is_first { unsafe { objects(here, frame) } } else { Vec::new() };
     let mut buffer = of(&record);
     if buffer.times != times {
@@ -94,31 +112,33 @@ pub unsafe fn leave(here: &mut Here, frame: Frame, number: u64, carried: Carried
     buffer.line.push_back(entry);
     buffer.open += 1;
     drop(buffer);
-    // SAFETY: the caller's promise.
+    // SAFETY: the frame is that of the current event; attached.
     PUTS.with(|puts| unsafe { puts.put(frame, Put { number, buffer: record }) });
 }
 
-/// The addresses of what is in the buffer already.
+/// The addresses of the objects that are already in the buffer.
 ///
 /// # Safety
 /// As [`record`].
 unsafe fn objects(here: &mut Here, frame: Frame) -> Vec<usize> {
     quietly(here, |py, _| {
-        // SAFETY: the caller's promise: the first parameter. A deque's copy as a list runs no code of the program's.
+        // SAFETY: the frame is that of a queue's method, so its first parameter is the queue. Copying a deque runs no
+        // code of the program.
         let all = unsafe { attribute(py, frame.local(0), "_buffer") }.and_then(|buffer| buffer.try_iter().ok());
         all.into_iter().flatten().filter_map(Result::ok).map(|object| object.as_ptr() as usize).collect()
     })
 }
 
-/// The `put` in this frame has ended; `is_there` says whether the object is in the buffer. Answers the number that `put` began with, or 0.
+/// The `put` in this frame has ended; `is_there` says whether the object is in the buffer. Returns the number that
+/// `put` began with, or 0.
 ///
 /// # Safety
 /// As [`record`].
 pub unsafe fn end(frame: Frame, is_there: bool) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the frame is that of the current event; attached.
     let Some(put) = PUTS.with(|puts| unsafe { puts.take(frame) }) else { return 0 };
     let mut buffer = of(&put.buffer);
-    // it isn't there if the feeder was quick
+    // the entry is gone if the feeder was faster
     if let Some(at) = buffer.line.iter().rposition(|entry| entry.frame == frame.address()) {
         buffer.open -= 1;
         match buffer.line.get_mut(at) {
@@ -129,7 +149,7 @@ pub unsafe fn end(frame: Frame, is_there: bool) -> u64 {
     put.number
 }
 
-/// The feeder has taken an object out of the buffer to pickle it: its number, or 0, and what it carries.
+/// The feeder has taken an object out of the buffer to pickle it. Returns its number (or 0) and its token.
 pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
     let mut buffer = of(buffer);
     let at = buffer.line.iter().position(|entry| entry.object == object as usize)?;
@@ -138,7 +158,7 @@ pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
     Some((entry.number, entry.carried))
 }
 
-/// The buffer is gone.
+/// The buffer's object is gone.
 pub fn gone(buffer: &Tracee) {
     if let Ok(mut buffer) = directory::process(buffer).buffer.try_lock() {
         *buffer = Buffer::default();

@@ -1,4 +1,4 @@
-//! A running Python call, as the core sees it: asked for what an event needs and no more.
+//! A running Python call, as the core sees it. Reads from the interpreter only what an event needs.
 
 use super::{backtrace, here::Running, late, objects::Arguments, Host};
 use crate::view::{Kept, PyView};
@@ -24,17 +24,17 @@ use inviso_term::{
 };
 use pyo3::ffi::PyObject;
 
-/// How a call ends: what the interpreter shows of it, borrowed.
+/// How a call ends: the value or exception that the interpreter shows, borrowed.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// It doesn't, or nothing is shown.
+    /// The call has not ended, or the interpreter shows nothing.
     Hidden,
-    /// The value that it returns.
+    /// The returned value.
     Value(*mut PyObject),
     /// The exception that leaves it.
     #[cfg(Py_3_12)]
     Error(*mut PyObject),
-    /// The same, which may not be made yet.
+    /// The exception that leaves it; its object may not exist yet.
     #[cfg(not(Py_3_12))]
     Error(Raised),
 }
@@ -52,23 +52,23 @@ impl End {
     }
 }
 
-/// The call of the event that is being taken.
+/// The call of the current event.
 pub struct PyCall<'a> {
     /// The host.
     pub host: &'static Host,
-    /// Its thread's idea of what runs.
+    /// The task that its thread runs, as last seen.
     pub running: &'a Running,
-    /// The frame, where the hook was given it (3.11).
+    /// The frame, which the hook passes (3.11).
     #[cfg(not(Py_3_12))]
     pub frame: Frame,
     /// How it ends.
     pub end: End,
-    /// What match specs look at.
+    /// Values that match specs look at.
     pub kept: Kept,
 }
 
 impl<'a> PyCall<'a> {
-    /// The call of an event on this thread.
+    /// The call of the current event on this thread.
     #[cfg(Py_3_12)]
     #[inline(always)]
     pub fn new(host: &'static Host, running: &'a Running) -> Self {
@@ -82,7 +82,7 @@ impl<'a> PyCall<'a> {
         PyCall { host, running, frame, end: End::Hidden, kept: Kept::default() }
     }
 
-    /// A call that ends so.
+    /// The same call, with its end.
     #[inline(always)]
     pub fn ending(self, end: End) -> Self {
         PyCall { end, ..self }
@@ -94,7 +94,7 @@ impl<'a> PyCall<'a> {
         #[cfg(not(Py_3_12))]
         return self.frame;
         #[cfg(Py_3_12)]
-        // SAFETY: monitoring callbacks run attached, and with the event's frame as the thread's current one.
+        // SAFETY: a monitoring callback runs attached, with the event's frame as the thread's current frame.
         unsafe {
             Frame::current(inviso_cpython::interpreter::tstate()).unwrap_unchecked()
         }
@@ -103,15 +103,15 @@ impl<'a> PyCall<'a> {
     /// The frame that called this one.
     pub fn caller_frame(&self) -> Option<Frame> {
         #[cfg(not(Py_3_12))]
-        // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller, and none if C code
-        // has called: the frame's own link is not set then. At the call's end it is so again.
+        // SAFETY: the hook runs attached. Before the call goes on, the thread's current frame is its caller, or there
+        // is no frame if C code has called: the frame's own link is not set yet. At the call's end this holds again.
         return match unsafe { Frame::current(inviso_cpython::interpreter::tstate()) } {
-            // SAFETY: the frame is linked while it is the thread's current one.
+            // SAFETY: the frame is the thread's current one, so its link is set.
             Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },
             current => current,
         };
         #[cfg(Py_3_12)]
-        // SAFETY: the event's frame is running, so its `previous` is valid.
+        // SAFETY: the event's frame runs, so its `previous` is valid.
         unsafe {
             self.frame().caller()
         }
@@ -122,25 +122,25 @@ impl<'a> PyCall<'a> {
 pub fn write_name(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
     out.tuple(3)?;
     write_module_and_function(frame, out)?;
-    // SAFETY: the frame runs or is the caller of one that runs; its code lives as long.
+    // SAFETY: the frame runs or is the caller of a frame that runs. Its code lives as long.
     out.int(unsafe { frame::arity(frame.code()) } as i64)
 }
 
 /// Writes the module and the qualified name of a frame's function, as two atoms.
 pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
     let (module, function) = module_and_function(frame);
-    // SAFETY: held.
+    // SAFETY: `module` and `function` are held.
     unsafe {
         capture::atom_of_str(module.as_ptr(), out)?;
         capture::atom_of_str(function.as_ptr(), out)
     }
 }
 
-/// The module of a frame's function, or where there is none its file, and its qualified name. Held as long as the frame runs,
-/// waits in a generator, or is the caller of one that runs.
+/// The module of a frame's function (or its file if it has no module), and its qualified name. Both live as long as the
+/// frame runs, waits in a generator, or is the caller of a frame that runs.
 #[inline(always)]
 pub fn module_and_function(frame: Frame) -> (Held, Held) {
-    // SAFETY: code, function and globals live as long.
+    // SAFETY: the frame's code, function and globals live as long as the frame.
     unsafe {
         let code = frame.code();
         let mut module = frame::module_of(frame.globals());
@@ -153,7 +153,8 @@ pub fn module_and_function(frame: Frame) -> (Held, Held) {
 
 /// Writes the arguments of a frame that has just begun, as a list in the order of the signature.
 pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
-    // SAFETY: as above; at a call's beginning the first slots of the frame hold its arguments.
+    // SAFETY: the frame's code lives as long as the frame. When a call begins, the first slots of the frame hold its
+    // arguments.
     unsafe {
         let layout = CodeLayout::read(frame.code());
         let arity = layout.arity();
@@ -168,10 +169,10 @@ pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> 
     }
 }
 
-/// The class of an exception, `error`, `exit` or `throw`, and its value, as a tuple.
+/// Writes a tuple of an exception's class (`error`, `exit` or `throw`) and its value.
 pub fn write_exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     out.tuple(2)?;
-    // SAFETY: attached, with no exception set; the exception is held by whoever raised it.
+    // SAFETY: attached, with no exception set; the code that raised the exception holds it.
     unsafe {
         out.atom(capture::exception_class(error))?;
         capture::exception(error, out, limits)
@@ -193,7 +194,7 @@ impl Subject for PyCall<'_> {
     #[inline(always)]
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
         let frame = self.frame();
-        // SAFETY: as in `write_arguments`; the frame keeps its arguments while the event is taken.
+        // SAFETY: as in `write_arguments`; the frame keeps its arguments during the event.
         unsafe {
             let layout = CodeLayout::read(frame.code());
             if n >= layout.positional as usize && n >= layout.arity() {
@@ -205,7 +206,7 @@ impl Subject for PyCall<'_> {
 
     fn named(&self, name: &str) -> Option<PyView<'_>> {
         let frame = self.frame();
-        // SAFETY: as above.
+        // SAFETY: as in `argument`.
         unsafe {
             let code = frame.code();
             let layout = CodeLayout::read(code);
@@ -215,7 +216,7 @@ impl Subject for PyCall<'_> {
     }
 
     fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
-        // SAFETY: what is looked at stands while the event is taken; attached.
+        // SAFETY: the viewed object stands during the event; attached.
         unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
     }
 
@@ -239,7 +240,7 @@ impl Subject for PyCall<'_> {
 impl Activation for PyCall<'_> {
     fn result(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
         match (self.end, self.end.raised()) {
-            // SAFETY: the interpreter holds the value while the event is taken; attached.
+            // SAFETY: the interpreter holds the value during the event; attached.
             (End::Value(value), _) => unsafe { capture::encode(value, out, &late::limits(capture)) },
             (_, Some(error)) => write_exception(error, out, &late::limits(capture)),
             _ => out.cut("result"),
@@ -250,14 +251,14 @@ impl Activation for PyCall<'_> {
     fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
         let End::Value(value) = self.end else { return };
         calling::attached(|py| {
-            // SAFETY: as above.
+            // SAFETY: the interpreter holds the value during the event; attached.
             let values = vec![unsafe { late::held(py, value) }];
             late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
         });
     }
 
     fn is_left_by(&self, class: usize) -> bool {
-        // SAFETY: a class that the session's handle keeps; attached.
+        // SAFETY: the session's handle holds the class; attached.
         self.end.raised().is_some_and(|error| unsafe { error.is_a(class as *mut pyo3::ffi::PyObject) })
     }
 
@@ -284,7 +285,7 @@ impl Activation for PyCall<'_> {
 
     #[inline(always)]
     fn identify(&self, thread: &mut Thread) {
-        // SAFETY: callbacks run attached, and the core hands back the thread that it was given.
+        // SAFETY: callbacks run attached, and the core passes back the thread that it was given.
         unsafe { self.running.identify(self.host, thread) }
     }
 

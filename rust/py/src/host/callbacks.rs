@@ -1,5 +1,17 @@
-//! The functions that the interpreter calls at an event. Each hands on to the core and returns None: never DISABLE, never
-//! an exception.
+//! The functions that the interpreter calls at an event. Each calls the core and returns None: never DISABLE, never an
+//! exception.
+//!
+//! # Roles
+//! On 3.11 `arming` sets `ENDS_MATTER`, and every attached thread reads it.
+//!
+//! # States
+//! `ENDS_MATTER` is true while a session needs the frame in which an exception ends.
+//!
+//! # Orderings
+//! `Relaxed`: the GIL orders the store and the loads.
+//!
+//! # Checked by
+//! `tests/python/test_trace_host.py`, `tests/python/test_pep523.py`, `tests/python/test_trace_returns.py`.
 
 use super::{
     call::{key, End, PyCall},
@@ -24,15 +36,16 @@ mod monitoring {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). Whoever has it by `register_callback` may call it with
-            /// less than the event has; its code object is read as one where its type says so, or not at all.
+            /// As [`vectorcall::Function`](crate::ffi::vectorcall::Function). The program may get it from
+            /// `register_callback` and call it with fewer or other arguments than the event has. So its code object is
+            /// read only if its type is right.
             pub unsafe extern "C" fn $name(
                 _this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
             ) -> *mut PyObject {
                 if nargs(nargsf) < $number {
                     return none();
                 }
-                // SAFETY: there are that many arguments, which stand during the call; and the thread is attached.
+                // SAFETY: there are at least that many arguments, which stand during the call; the thread is attached.
                 unsafe {
                     let $code = *args;
                     let $args = args;
@@ -62,7 +75,7 @@ mod monitoring {
     }
 
     callback! {
-        /// PY_RESUME: a suspended call goes on.
+        /// PY_RESUME: a suspended call resumes.
         py_resume, 2, |here, code, call, args| {
             event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
@@ -73,7 +86,7 @@ mod monitoring {
     }
 
     callback! {
-        /// PY_THROW: a suspended call goes on with an exception.
+        /// PY_THROW: a suspended call resumes with an exception.
         py_throw, 3, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
             event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
@@ -122,7 +135,7 @@ mod monitoring {
     }
 
     callback! {
-        /// CALL: something is called; of interest if it is a function written in C that somebody traces.
+        /// CALL: something is called. Used only if it is a traced function written in C.
         call, 4, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
                 let call = ForeignCall::new(here.host, &here.running, *args.add(3));
@@ -183,7 +196,7 @@ mod frames {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Whether some session wants to know which frame an exception ends in: then the end of every frame matters.
+    /// Whether a session needs the frame in which an exception ends. Then the end of every frame matters.
     static ENDS_MATTER: AtomicBool = AtomicBool::new(false);
 
     /// See [`ENDS_MATTER`].
@@ -198,8 +211,8 @@ mod frames {
     unsafe extern "C-unwind" fn evaluate_unwinding(
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
     ) -> *mut PyObject {
-        // SAFETY: the interpreter passes a frame that is about to run; it stays at its place until it has been cleared
-        // by the caller of this function.
+        // SAFETY: the interpreter passes a frame that is about to run. The frame stays in place until the caller of
+        // this function clears it.
         unsafe {
             if !eval::is_active() {
                 return eval::pass(tstate, raw, throwflag);
@@ -211,14 +224,15 @@ mod frames {
         }
     }
 
-    /// Whether nobody wants to know of a frame that is about to be evaluated: a function begins, none is traced, and no instrument looks at this one.
-    /// The most of what is called while only messages are traced or tokens in use; all else is asked again in [`begin`].
+    /// Whether no session and no instrument needs a frame that is about to be evaluated: a function begins, no function
+    /// is traced, and no instrument watches this one. Covers most calls while only messages are traced or tokens are in
+    /// use; [`begin`] checks the others again.
     ///
     /// # Safety
     /// As [`evaluate_unwinding`].
     #[inline(always)]
     unsafe fn is_of_no_interest(raw: *mut _PyInterpreterFrame) -> bool {
-        // SAFETY: the caller's promise; the thread's state is not used meanwhile, or nobody's code runs who uses it.
+        // SAFETY: the frame is about to run; attached. No code that uses the thread's state runs meanwhile.
         unsafe {
             let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
             let code = frame.code();
@@ -238,7 +252,7 @@ mod frames {
     unsafe extern "C-unwind" fn evaluate_seen(
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
     ) -> *mut PyObject {
-        // SAFETY: as there.
+        // SAFETY: the arguments are those of the frame evaluation function.
         unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
             let result = match mode.place {
@@ -254,10 +268,10 @@ mod frames {
     /// A function written in C is called, returns, or raises.
     ///
     /// # Safety
-    /// To be called as a [`profiling::Handler`] only.
+    /// Called as a [`profiling::Handler`] only.
     pub unsafe fn profile(what: c_int, callable: *mut PyObject) {
         let Some(key) = foreign::key(callable) else { return };
-        // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
+        // SAFETY: the interpreter calls profile functions attached, with the caller as the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
             door::enter_of_ours(|here| {
@@ -271,14 +285,14 @@ mod frames {
         }
     }
 
-    /// [`evaluate_unwinding`] as the interpreter wants it.
+    /// [`evaluate_unwinding`] with the type that the interpreter expects.
     #[must_use]
     pub fn evaluate() -> pyo3::ffi::_PyFrameEvalFunction {
-        // SAFETY: the same function; only what may pass through it differs.
+        // SAFETY: the two types differ only in whether a panic may pass through the function.
         unsafe { std::mem::transmute(evaluate_unwinding as eval::Unwinding) }
     }
 
-    /// What the end of a frame needs to know of its beginning.
+    /// Facts about the beginning of a frame that its end needs.
     #[derive(Clone, Copy)]
     struct Mode {
         code: *mut PyObject,
@@ -286,7 +300,7 @@ mod frames {
         place: Place,
     }
 
-    /// Where there is C stack for a call, which takes some only while this function is in place.
+    /// Where there is C stack for a call. Calls use C stack only while this function is installed.
     #[derive(Clone, Copy)]
     enum Place {
         Here,
@@ -294,17 +308,17 @@ mod frames {
         Nowhere,
     }
 
-    /// Where a call goes for which there is no room here.
+    /// Chooses a place for a call that has no room on this stack.
     ///
     /// # Safety
     /// The calling thread is attached and has no exception set.
     #[cold]
     #[inline(never)]
     unsafe fn place(stack: Stack, generator: bool) -> Place {
-        // SAFETY: attached; an exception that is thrown in has been put aside.
+        // SAFETY: attached; an exception that is thrown in is set aside.
         match unsafe { Segment::take() } {
             Some(segment) => Place::Segment(segment),
-            // a generator that is not evaluated would be left in the middle
+            // a generator that is not evaluated would stop in the middle
             None if generator || stack.last_room() => Place::Here,
             None => Place::Nowhere,
         }
@@ -319,13 +333,14 @@ mod frames {
     unsafe fn elsewhere(
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
     ) -> *mut PyObject {
-        /// Tells the calling thread which stack it is on; answers which it was.
+        /// Records which stack the calling thread is on; returns the one from before.
         fn keep(stack: Stack) -> Option<Stack> {
-            // none in a forked child
+            // a forked child has none
             door::stack().map(|kept| kept.replace(stack))
         }
         let (stack, outer) = segment.enter();
-        // SAFETY: the arguments of the frame evaluation function; no reference to the thread's state is held meanwhile.
+        // SAFETY: these are the arguments of the frame evaluation function; no reference to the thread's state exists
+        // meanwhile.
         unsafe {
             let before = keep(stack);
             let result = segment.run(eval::behind(), tstate, raw, throwflag);
@@ -336,8 +351,8 @@ mod frames {
         }
     }
 
-    /// Without this function in place the call would have needed no C stack; with it, and with no more to be had, the
-    /// program must not crash.
+    /// Raises RecursionError. Without this function installed, the call would have needed no C stack. With it, and with
+    /// no C stack left, the program must not crash.
     ///
     /// # Safety
     /// The calling thread is attached.
@@ -353,13 +368,13 @@ mod frames {
         std::ptr::null_mut()
     }
 
-    /// `None` if nobody needs to see the frame's end.
+    /// A frame begins or resumes. Returns `None` if its end is not needed.
     ///
     /// # Safety
-    /// With the arguments that the frame evaluation function was given, before the frame is evaluated.
+    /// The arguments are those of the frame evaluation function, before the frame is evaluated.
     #[inline(never)]
     unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
-        // SAFETY: see `evaluate`.
+        // SAFETY: the frame is about to run; attached.
         unsafe {
             let frame = Frame::from_ptr(raw.cast())?;
             let code = frame.code();
@@ -417,10 +432,11 @@ mod frames {
     /// A frame was evaluated.
     ///
     /// # Safety
-    /// `mode` is [`begin`]'s for this frame, which has been evaluated and not cleared; `result` is what that gave.
+    /// `mode` is [`begin`]'s for this frame. The frame has been evaluated and not cleared. `result` is the result of
+    /// that.
     #[inline(never)]
     unsafe fn end(raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
-        // SAFETY: see `evaluate`; the code object is alive as long as the frame is not cleared.
+        // SAFETY: the frame is not cleared yet, so its code object lives; attached.
         unsafe {
             let Some(frame) = Frame::from_ptr(raw.cast()) else { return };
             let exit = if result.is_null() {
@@ -458,14 +474,14 @@ mod frames {
         }
     }
 
-    /// An exception has left a call: if its caller has a handler for it, that is where execution goes on.
+    /// An exception has left a call. If its caller has a handler for the exception, execution goes on there.
     ///
     /// # Safety
-    /// The calling thread is attached; the exception is put aside, and the frame that it has left is unlinked.
+    /// The calling thread is attached. The exception is set aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
     unsafe fn handled(here: &mut super::super::here::Here) {
-        // SAFETY: once a frame has ended its caller is the thread's current one.
+        // SAFETY: attached. After a frame has ended, its caller is the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
             if handlers::catches(frame) {

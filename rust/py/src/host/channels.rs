@@ -1,4 +1,4 @@
-//! What a queue, future, executor or event loop is, for logs: looked at when it is first met.
+//! The class, name and size of a queue, future, executor or event loop, for logs. Read when the object is first met.
 
 use super::spawning::attribute;
 use inviso_cpython::capture;
@@ -6,19 +6,19 @@ use inviso_log::about::Channel;
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};
 
-/// Where queues of the library have the number of items that they take.
+/// The attributes in which the library's queues have their maximum number of items.
 const LIMITS: [&str; 2] = ["maxsize", "_maxsize"];
 
-/// Where a program, or the library for an executor, puts a name.
+/// The attributes in which a program, or the library for an executor, stores a name.
 const NAMES: [&str; 2] = ["name", "_thread_name_prefix"];
 
-/// Logs know the queue of this number.
+/// Notes the queue of this number for logs.
 ///
 /// # Safety
 /// Attached; the object stands.
 #[cold]
 pub unsafe fn note(py: Python<'_>, pid: u64, object: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached; the object stands.
     unsafe {
         let class = capture::type_name(ffi::Py_TYPE(object), &mut [0; 256]).to_owned();
         let own = |names: [&str; 2]| names.into_iter().find_map(|name| own_attribute(py, object, name));
@@ -28,12 +28,12 @@ pub unsafe fn note(py: Python<'_>, pid: u64, object: *mut ffi::PyObject) {
     }
 }
 
-/// An attribute that an object has itself, and its class has nothing for: no code of the program's runs.
+/// An attribute of the object itself, unless its class has one of the same name. Runs no code of the program.
 ///
 /// # Safety
 /// As [`note`].
 unsafe fn own_attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached; the object stands.
     unsafe {
         let class = ffi::Py_TYPE(object);
         if (*class).tp_dictoffset == 0 && !has_managed_dict(class)
@@ -45,12 +45,12 @@ unsafe fn own_attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-/// Whether objects of a class have their own attributes where the interpreter manages them.
+/// Whether the interpreter manages the attributes of a class's objects.
 ///
 /// # Safety
 /// The class stands.
 unsafe fn has_managed_dict(class: *mut ffi::PyTypeObject) -> bool {
     const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
-    // SAFETY: the caller's promise.
+    // SAFETY: the class stands.
     unsafe { ffi::PyType_HasFeature(class, MANAGED_DICT) != 0 }
 }

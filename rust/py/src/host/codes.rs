@@ -1,4 +1,4 @@
-//! Finding functions: by pattern among everything that is loaded, and what a code object is called.
+//! Finds functions by pattern among everything that is loaded, and the names of code objects.
 
 use super::{foreign, Host};
 use inviso_core::{control::Target, plan::Mfa};
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 /// A function that was found.
 pub struct Found {
-    /// Its identity for the core: the code object's address, for a function written in C that of its definition.
+    /// Its key for the core: the address of its code object, or of its definition if it is written in C.
     pub key: usize,
-    /// Its code object (or, written in C, the function itself), held.
+    /// Its code object, held; for a function written in C, the function itself.
     pub code: Py<PyAny>,
     /// Module, qualified name, arity.
     pub name: Arc<Mfa>,
-    /// Whether a global pattern takes it.
+    /// Whether a global pattern matches it.
     pub exported: bool,
     /// Whether it is written in C.
     pub foreign: bool,
@@ -37,10 +37,10 @@ impl Found {
     }
 }
 
-/// Which functions are meant; `None` is the wildcard.
+/// A pattern of functions; `None` is the wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The module; with `.**` at its end the module and all below it.
+    /// The module; a `.**` at the end adds all modules below it.
     pub module: Option<String>,
     /// The qualified name.
     pub function: Option<String>,
@@ -49,7 +49,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a name is meant. `<module>` and class bodies are meant by wildcards only.
+    /// Whether the pattern matches a name. Only wildcards match `<module>` and class bodies.
     #[must_use]
     pub fn takes(&self, name: &Mfa) -> bool {
         self.takes_module(&name.module)
@@ -58,7 +58,7 @@ impl Pattern {
             && (self.module.is_some() || !is_ours(&name.module))
     }
 
-    /// Whether functions of a module may be meant.
+    /// Whether the pattern may match functions of a module.
     #[must_use]
     pub fn takes_module(&self, name: &str) -> bool {
         self.module.as_deref().is_none_or(|wanted| match wanted.strip_suffix(".**") {
@@ -68,12 +68,12 @@ impl Pattern {
     }
 }
 
-/// The tracer's own functions are taken only by a pattern that names their module.
+/// Whether a module is the tracer's own. Only a pattern that names the module matches its functions.
 pub fn is_ours(module: &str) -> bool {
     module == "inviso" || module.starts_with("inviso.")
 }
 
-/// Everything that was found, each code object once.
+/// A search under way, with each code object once.
 struct Search<'py> {
     py: Python<'py>,
     pattern: &'py Pattern,
@@ -84,16 +84,16 @@ struct Search<'py> {
     found: Vec<Found>,
 }
 
-/// What a module says that it exports.
+/// The exports that a module declares.
 enum Exports {
     Listed(FxHashSet<String>),
     ByName,
 }
 
-/// All functions that a pattern takes.
+/// All functions that a pattern matches.
 ///
 /// # Errors
-/// What the interpreter raises while it lists its objects (no memory).
+/// An error that the interpreter raises while it lists its objects (no memory).
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     let mut search = Search::new(py, pattern);
     let function = &raw mut ffi::PyFunction_Type;
@@ -114,7 +114,8 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     Ok(search.found)
 }
 
-/// What the core is told of functions that were found: their code is held until [`Host::release`], and logs know where it is.
+/// The targets for the core of functions that were found. Their code is held until [`Host::release`], and logs learn
+/// where it is.
 pub fn targets(py: Python<'_>, host: &Host, found: Vec<Found>) -> Vec<Target> {
     learned::functions(found.iter().map(|f| (&f.name, if f.foreign { None } else { source(py, f) })));
     let targets = found.iter().map(Found::target).collect();
@@ -122,15 +123,15 @@ pub fn targets(py: Python<'_>, host: &Host, found: Vec<Found>) -> Vec<Target> {
     targets
 }
 
-/// Where a function that is written in Python begins.
+/// The file and line at which a function written in Python begins.
 fn source(py: Python<'_>, found: &Found) -> Option<(String, u32)> {
     let code = found.code.as_ptr();
-    // SAFETY: the code object of a function that is not written in C, which is held.
+    // SAFETY: the held code object of a function that is written in Python.
     let (file, line) = unsafe { (frame::code_filename(code), frame::code_first_line(code)) };
     Some((text(py, file)?, u32::try_from(line).ok()?))
 }
 
-/// Every code object that a function brings into being: its own and those among its constants.
+/// Every code object that a function creates: its own and those among its constants.
 pub fn of_function<'py>(py: Python<'py>, function: &Bound<'py, PyAny>) -> Vec<Found> {
     let any = Pattern { module: None, function: None, arity: None };
     let mut search = Search::new(py, &any);
@@ -154,7 +155,7 @@ impl<'py> Search<'py> {
 
     fn function(&mut self, function: &Bound<'py, PyAny>) {
         let (code, globals) = self.parts(function);
-        // SAFETY: `function` is a function (all callers have checked), and `code` its code.
+        // SAFETY: all callers have checked that `function` is a function; `code` is its code.
         let (own, name) = unsafe { (frame::code_qualname(code.as_ptr()), frame::qualname_of(function.as_ptr())) };
         if own != name.as_ptr() && !name.is_null() && text(self.py, own) != text(self.py, name.as_ptr()) {
             return self.renamed.push(function.clone());
@@ -168,8 +169,9 @@ impl<'py> Search<'py> {
         self.code(&code, &globals, None);
     }
 
-    /// Functions that go by another name than their code, once all others have been looked at: their code may be known by
-    /// its own name, as that of a decorator's inner function is. Then only a pattern that names it takes it.
+    /// Functions whose name differs from that of their code. They come after all others, because their code may be
+    /// known by its own name, like that of a decorator's inner function. Then only a pattern with a function name
+    /// matches them.
     fn renamed(&mut self) {
         for function in std::mem::take(&mut self.renamed) {
             let (code, globals) = self.parts(&function);
@@ -188,7 +190,7 @@ impl<'py> Search<'py> {
     /// The name of a module by its globals.
     fn module(&mut self, globals: &Bound<'_, PyAny>) -> Option<Arc<str>> {
         let known = self.modules.entry(globals.as_ptr() as usize).or_insert_with(|| {
-            // SAFETY: a function's or frame's globals.
+            // SAFETY: these are a function's or a frame's globals.
             let name = unsafe { frame::module_of(globals.as_ptr()) };
             text(self.py, name.as_ptr()).map(Arc::from)
         });
@@ -197,7 +199,7 @@ impl<'py> Search<'py> {
 
     /// A function's code and globals.
     fn parts(&self, function: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
-        // SAFETY: `function` is a function (all callers have checked), so these are its live fields.
+        // SAFETY: all callers have checked that `function` is a function, so these are its live fields.
         unsafe {
             let f = function.as_ptr();
             (
@@ -207,11 +209,12 @@ impl<'py> Search<'py> {
         }
     }
 
-    /// A code object that was seen under another name: one code can belong to two modules, and to two functions.
+    /// A code object that was already seen, under another name: one code object can belong to two modules or two
+    /// functions.
     fn alias(&mut self, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, function: Option<String>) {
         let (Some(module), Some(function)) = (self.module(globals), function) else { return };
         let key = code.as_ptr() as usize;
-        // SAFETY: a code object.
+        // SAFETY: `code` is a code object.
         let arity = unsafe { CodeLayout::read(code.as_ptr()).arity() } as u32;
         let name = Mfa { module, function: function.into(), arity };
         if self.pattern.takes(&name) && !self.found.iter().any(|f| f.key == key) {
@@ -221,7 +224,7 @@ impl<'py> Search<'py> {
         }
     }
 
-    /// A code object under the name that its function goes by, and the code objects among its constants.
+    /// A code object under its function's name, and the code objects among its constants.
     fn code(&mut self, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, name: Option<String>) {
         if !self.seen.insert(code.as_ptr() as usize) {
             return;
@@ -232,7 +235,7 @@ impl<'py> Search<'py> {
             text(self.py, unsafe { frame::code_filename(raw) }).map(Arc::from)
         });
         if let Some(module) = module.filter(|m| self.pattern.takes_module(m)) {
-            // SAFETY: as above.
+            // SAFETY: `raw` is a code object.
             let (own, arity) = unsafe { (frame::code_qualname(raw), CodeLayout::read(raw).arity() as u32) };
             if let Some(function) = name.or_else(|| text(self.py, own)) {
                 let name = Mfa { module, function: function.into(), arity };
@@ -243,7 +246,7 @@ impl<'py> Search<'py> {
                 }
             }
         }
-        // SAFETY: a code object, which holds its constants.
+        // SAFETY: `raw` is a code object, which holds its constants.
         let constants = unsafe { Bound::from_borrowed_ptr(self.py, frame::code_constants(raw)) };
         let Ok(constants) = constants.cast_into::<PyTuple>() else { return };
         for constant in constants.iter() {
@@ -266,11 +269,11 @@ impl<'py> Search<'py> {
         }
     }
 
-    /// Functions that the collector does not list because they are frozen: through the modules.
+    /// Functions in modules. The collector does not list functions that are frozen.
     fn modules(&mut self) -> PyResult<()> {
         let modules = self.py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.copy()?;
         for module in modules.values() {
-            // SAFETY: type check, then the dict of a module is borrowed from it.
+            // SAFETY: the type is checked; the module holds its dict.
             let dict = unsafe {
                 if ffi::PyModule_Check(module.as_ptr()) == 0 {
                     continue;
@@ -298,7 +301,7 @@ impl<'py> Search<'py> {
         if function {
             self.function(value);
         } else if class && depth < 8 {
-            // the class's own dict, without asking any metaclass
+            // reads the class's own dict, past any metaclass
             // SAFETY: `o` is a type.
             let dict = unsafe { ffi::PyObject_GenericGetDict(o, std::ptr::null_mut()) };
             if dict.is_null() {
@@ -310,7 +313,7 @@ impl<'py> Search<'py> {
                     }
                 }
             } else {
-                // SAFETY: a new reference.
+                // SAFETY: `dict` is a new reference.
                 let dict = unsafe { Bound::from_owned_ptr(self.py, dict) };
                 if let Ok(dict) = dict.cast_into::<PyDict>() {
                     dict.values().iter().for_each(|v| self.value(&v, depth + 1));
@@ -332,17 +335,18 @@ impl<'py> Search<'py> {
     fn frames(&mut self) {
         let (py, seen, mut found) = (self.py, &self.seen, Vec::new());
         stacks::visit(py, |frame| {
-            // SAFETY: the frame stands, and so do its code and its globals.
+            // SAFETY: the frame stands, and it holds its code and its globals.
             let (code, globals) = unsafe { (frame.code(), frame.globals()) };
             if !seen.contains(&(code as usize)) {
-                // SAFETY: the same; attached.
+                // SAFETY: the frame holds both; attached.
                 found.push(unsafe { [code, globals].map(|object| Bound::from_borrowed_ptr(py, object)) });
             }
         });
         found.iter().for_each(|[code, globals]| self.code(code, globals, None));
     }
 
-    /// Named in the module's `__all__`; without it, no part of the qualified name begins with `_` (dunders are exported).
+    /// Whether a function is exported: the module's `__all__` has it. Without `__all__`, no part of its qualified name
+    /// begins with `_` (dunders are exported).
     fn exported(&mut self, globals: &Bound<'_, PyAny>, function: &str) -> bool {
         let py = self.py;
         let exports = self.exports.entry(globals.as_ptr() as usize).or_insert_with(|| exports_of(py, globals));
@@ -363,7 +367,7 @@ impl<'py> Search<'py> {
 fn exports_of(py: Python<'_>, globals: &Bound<'_, PyAny>) -> Exports {
     let Ok(globals) = globals.cast::<PyDict>() else { return Exports::ByName };
     let Ok(Some(all)) = globals.get_item("__all__") else { return Exports::ByName };
-    // SAFETY: exact list or tuple only, so that no code of the program runs.
+    // SAFETY: reads exact lists and tuples only, so no code of the program runs.
     let exact = unsafe { ffi::PyList_CheckExact(all.as_ptr()) != 0 || ffi::PyTuple_CheckExact(all.as_ptr()) != 0 };
     if !exact {
         return Exports::ByName;
@@ -377,7 +381,7 @@ pub fn text(py: Python<'_>, object: *mut ffi::PyObject) -> Option<String> {
     if object.is_null() {
         return None;
     }
-    // SAFETY: a live object, borrowed for the call.
+    // SAFETY: the object is alive and is borrowed during the call.
     let object = unsafe { Bound::from_borrowed_ptr(py, object) };
     let text = object.cast::<PyString>().ok()?;
     Some(text.to_string_lossy().into_owned())

@@ -1,8 +1,20 @@
-//! Collections of garbage, as the interpreter tells of them through `gc.callbacks`.
+//! Garbage collections, as the interpreter reports them through `gc.callbacks`.
 //!
-//! A collection belongs to the process that set it off. It may begin in the midst of this package's own work on a thread: then
-//! nobody is told. Rules: trace.md, `process/4` (garbage_collection), `system/3` (long_gc, large_heap); of the figures in the
-//! messages there are those that CPython knows.
+//! A collection belongs to the process that triggered it. One that begins while this package works on the same thread
+//! emits no message. Rules: trace.md, `process/4` (garbage_collection), `system/3` (long_gc, large_heap). Messages have
+//! those of the figures that CPython knows.
+//!
+//! # Roles
+//! The instrument adds and removes the callback. The interpreter calls it on the thread that collects.
+//!
+//! # States
+//! `CALLBACK` is set while the instrument is installed. `MAX_HEAP_SIZE` is 0 while no limit is set.
+//!
+//! # Orderings
+//! The mutex orders `CALLBACK`. `MAX_HEAP_SIZE` is a number by itself and needs no order.
+//!
+//! # Checked by
+//! `tests/python/test_collector.py`.
 
 use super::{
     door,
@@ -18,7 +30,7 @@ use std::sync::{
     Mutex,
 };
 
-/// Collections of garbage.
+/// The instrument of garbage collections.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| {
         wants.processes.has(Flags::GARBAGE_COLLECTION)
@@ -34,13 +46,13 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     },
 );
 
-/// What stands in `gc.callbacks`.
+/// Our entry in `gc.callbacks`.
 static CALLBACK: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// Words of memory from which on `gc_max_heap_size` is sent; 0 for never.
+/// Words of resident memory from which `gc_max_heap_size` is sent; 0 for never.
 static MAX_HEAP_SIZE: AtomicU64 = AtomicU64::new(0);
 
-/// The generation from which on a collection is a full one.
+/// The lowest generation that counts as a full collection.
 const FULL: i64 = 2;
 
 /// Bytes of a word.
@@ -58,18 +70,18 @@ fn callbacks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 }
 
 fn begin(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: `on_collection` keeps to the contract, and looks at what it is given.
+    // SAFETY: `on_collection` follows the contract of its type and checks its arguments.
     let callback = unsafe { vectorcall::callable(py, on_collection, std::ptr::null_mut()) }?;
     callbacks(py)?.append(&callback)?;
     *CALLBACK.lock().unwrap_or_else(|e| e.into_inner()) = Some(callback);
     Ok(())
 }
 
-/// Puts the callback back if the program has taken it out.
+/// Adds the callback again if the program has removed it.
 pub fn keep(py: Python<'_>) {
     let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|callback| callback.clone_ref(py));
     let (Some(callback), Ok(all)) = (callback, callbacks(py)) else { return };
-    // by identity, as below
+    // compares by identity, as `end` does
     if !all.iter().any(|known| known.is(&callback)) {
         if let Err(error) = all.append(callback) {
             error.write_unraisable(py, None);
@@ -81,14 +93,14 @@ fn end(py: Python<'_>) -> PyResult<()> {
     let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).take();
     let Some(callback) = callback else { return Ok(()) };
     let all = callbacks(py)?;
-    // by identity: the others' `__eq__` is none of ours
+    // compares by identity: the `__eq__` of other callbacks must not run
     if let Some(at) = all.iter().position(|known| known.is(&callback)) {
         all.del_item(at)?;
     }
     Ok(())
 }
 
-/// Sets from how many words of resident memory on `gc_max_heap_size` is sent, 0 for never; answers what it was.
+/// Sets the words of resident memory from which `gc_max_heap_size` is sent (0 for never). Returns the former value.
 #[pyfunction]
 pub fn set_max_heap_size(words: u64) -> u64 {
     MAX_HEAP_SIZE.swap(words, Ordering::AcqRel)
@@ -97,7 +109,7 @@ pub fn set_max_heap_size(words: u64) -> u64 {
 /// `callback(phase, info)` of `gc.callbacks`.
 ///
 /// # Safety
-/// As a [`vectorcall::Function`] is called: attached, with as many arguments as it says, which stand.
+/// Called as a [`vectorcall::Function`]: attached, with the stated number of arguments, which stand.
 unsafe extern "C" fn on_collection(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -123,7 +135,7 @@ unsafe extern "C" fn on_collection(
     vectorcall::none()
 }
 
-/// A figure of a collection, if the interpreter gives it.
+/// A figure of a collection, if the interpreter reports it.
 fn figure(info: &Bound<'_, PyDict>, key: &str) -> Option<i64> {
     info.get_item(key).ok()??.cast_exact::<PyInt>().ok()?.extract().ok()
 }
@@ -142,7 +154,7 @@ fn started(here: &mut Here, info: &Bound<'_, PyDict>) {
 }
 
 fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
-    // one whose beginning was not told is none of ours
+    // a collection without a recorded beginning emits nothing
     let Some(begun) = here.collection.take() else { return };
     let current = here.thread.current().clone();
     if current.pid != begun.pid {
@@ -192,13 +204,13 @@ fn tell(here: &mut Here, kind: Kind, figures: Vec<Term>) {
     }
 }
 
-/// Memory of the operating system's process that is in RAM.
+/// The resident memory of the operating system's process.
 fn resident_words() -> Option<u64> {
     extern "C" {
         fn getpagesize() -> std::ffi::c_int;
     }
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: a plain query.
+    // SAFETY: `getpagesize` has no preconditions.
     Some(pages * u64::try_from(unsafe { getpagesize() }).ok()? / WORD)
 }

@@ -1,7 +1,23 @@
-//! Threads and tasks as processes: which object is which process, and back.
+//! Threads and tasks as processes: maps objects to processes and back.
 //!
-//! A task is known by its address while it lives: its class's finaliser, or a weak reference's callback, takes it out before the
-//! address can belong to another. A thread is known by the operating system's number for it.
+//! A task is known by its address while it lives. Its class's finaliser or a weak reference's callback removes it
+//! before another object can get the address. A thread is known by the operating system's number for it.
+//!
+//! # Roles
+//! Any attached thread looks objects up and adds them. A thread that ends removes itself. Finalisers and callbacks of
+//! weak references remove tasks, queues and ports.
+//!
+//! # States
+//! An object is unknown; known with a finaliser or a weak reference that reports its end; or removed.
+//! `Process::is_gone` is set once, when the process announces its end. `Process::found` is a thread's number until its
+//! first event, then 0.
+//!
+//! # Orderings
+//! `tasks`, `threads`, `ended_threads` and `numbers` have a lock each, which orders them. No Python code runs under
+//! these locks. The words of [`Process`] are stored with `Release` and loaded with `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
 use super::{
     exits::Exits,
@@ -36,54 +52,54 @@ use std::{
     },
 };
 
-/// What this package keeps with a process.
+/// The data that this package stores with a process.
 #[derive(Default)]
 pub struct Process {
     /// Its mailbox.
     pub mailbox: Arc<Mailbox>,
     /// A task's outermost coroutine, by address.
     pub coroutine: AtomicUsize,
-    /// Its name, if it was given one here.
+    /// Its name, if the program gave it one with this package.
     pub name: Mutex<Option<String>>,
     /// The name that its thread had when it was first seen.
     pub last_name: OnceLock<String>,
-    /// Whether exit signals come as messages.
+    /// Whether exit signals arrive as messages.
     pub traps_exit: AtomicBool,
-    /// The exit signals that it got.
+    /// The exit signals that it received.
     pub exits: Exits,
-    /// Whether it was told to end and has not heard it yet.
+    /// Whether it got the order to end and has not received that yet.
     pub told: AtomicBool,
-    /// Whether its end has been told.
+    /// Whether it has announced its end.
     is_gone: AtomicBool,
-    /// Of a thread that was announced and has come to no event yet: its object, by address; else 0.
+    /// Of a thread that was announced and has had no event yet: the address of its object; else 0.
     pub announced: AtomicUsize,
-    /// Of a thread that was found and has come to no event yet: its number; else 0.
+    /// Of a thread that was found and has had no event yet: its number; else 0.
     found: AtomicU64,
-    /// Who linked itself to it while starting it, until that is told; else 0.
+    /// The process that linked itself to it while starting it, until that is emitted; else 0.
     pub linked_by: AtomicU64,
-    /// Who is told of its end: the reference, and whose mailbox gets the message.
+    /// Monitors of its end: the reference, and the process whose mailbox gets the message.
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
     /// Of a queue, whether items carry tokens: see [`carrier`](super::tokens::carrier).
     pub carrier: AtomicU8,
-    /// Of a queue, who put in what is there.
+    /// Of a queue, the senders of its items.
     pub senders: Senders,
-    /// Sessions that were told that its mailbox, or it as a queue, is long.
+    /// Sessions that got the message that its mailbox, or its queue, is long.
     pub long_for: Mutex<Vec<u64>>,
-    /// What a thread runs as `(module, function, arity)`, a term, once its beginning was seen; of the task that was running when
-    /// scheduling began to be traced, its outermost coroutine.
+    /// Of a thread whose beginning was seen, the function that it runs: `(module, function, arity)`, a term. Of a task
+    /// that was running when tracing of scheduling began, its outermost coroutine.
     pub place: OnceLock<Box<[u8]>>,
-    /// What is known of it if it is a port.
+    /// Its state if it is a port.
     pub port: super::ports::Own,
-    /// Of a future: the token of the call that it stands for, until that begins, and then of its result, until that is taken.
+    /// Of a future: the token of its call until that begins, then the token of its result until that is taken.
     pub carried: Mutex<Option<Carried>>,
-    /// Of a future: on its way to whom its result is.
+    /// Of a future: the process that its result is on its way to.
     pub result: Mutex<super::futures::Outcome>,
     /// Of a task, whether `wait_for` has made it and waits for it.
     #[cfg(not(Py_3_12))]
     pub is_waited_for: AtomicBool,
-    /// Of what a program waits by for many results of a pool.
+    /// Of an object by which a program waits for many results of a pool: the results.
     pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
-    /// Of what holds a queue's objects until they are pickled: what is known of them.
+    /// Of a queue's buffer of objects that wait to be pickled: facts about them.
     pub buffer: Mutex<super::buffers::Buffer>,
 }
 
@@ -92,62 +108,62 @@ impl Process {
         Process { mailbox: Arc::new(Mailbox::of(pid)), ..Process::default() }
     }
 
-    /// Whether it has told of its end, or is about to.
+    /// Whether it has announced its end, or is about to.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }
 }
 
-/// A process tells of its end now, and is none to anybody from here on: nor a tracer, so that who finds it dead doesn't find its flags.
-/// Whether it was so before.
+/// A process announces its end now. From here on nobody sees it as a process or tracer; whoever sees it dead also sees
+/// its flags cleared. Returns whether it had announced its end before.
 pub fn go(host: &Host, tracee: &Tracee) -> bool {
     host.node.lose_tracers(tracee);
     process(tracee).is_gone.swap(true, Ordering::AcqRel)
 }
 
-/// Logs know a task by the name that it has now.
+/// Notes a task's present name for logs.
 ///
 /// # Safety
 /// Attached; the task stands.
 #[cold]
 pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
     let is_given = known(tracee).is_some_and(|process| lock(&process.name).is_some());
-    // SAFETY: the caller's promise.
+    // SAFETY: attached; the task stands.
     let name = unsafe { task_name::name(Python::assume_attached(), task) };
     if let Some(name) = name.filter(|_| !is_given) {
         learned::task(tracee.pid, name.text());
     }
 }
 
-/// What this package keeps with `tracee`; made at first use.
+/// The data that this package stores with `tracee`; made at first use.
 pub fn process(tracee: &Tracee) -> &Process {
     let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::of(tracee.pid)));
     debug_assert!(kept.is::<Process>());
-    // SAFETY: only this line fills it. To ask for its type takes a call, at each message.
+    // SAFETY: only the line above fills it, so its type is known. A checked cast would take a call at each message.
     unsafe { &*std::ptr::from_ref(kept).cast() }
 }
 
-/// The same if it was made.
+/// The same, if it was made.
 pub fn known(tracee: &Tracee) -> Option<&Process> {
     tracee.host.get()?.downcast_ref()
 }
 
-/// An object that a thread has met lately, and its process, queue or port.
+/// An object that a thread has met recently, and its process, queue or port.
 #[derive(Clone)]
 pub struct Place(Arc<Tracee>);
 
 impl Place {
-    /// What this is at its address now.
+    /// The object that is now at `tracee`'s address.
     pub fn new(tracee: Arc<Tracee>) -> Place {
         Place(tracee)
     }
 }
 
-/// Objects that a thread has met lately, by address: looked up at each of their events.
+/// The objects that a thread has met recently, by address; looked up at each of their events.
 #[derive(Default)]
 pub struct Places(Vec<Option<Place>>);
 
-/// Objects that a thread remembers (a power of two).
+/// How many objects a thread remembers (a power of two).
 const MET: usize = 256;
 
 impl Places {
@@ -181,29 +197,29 @@ impl Places {
     }
 }
 
-/// A task, queue or port: its record, and who tells that its object is gone.
+/// A task, queue or port: its record, and how the end of its object is reported.
 struct Task {
     tracee: Arc<Tracee>,
     end: Teller,
 }
 
-/// Who tells that an object is gone.
+/// How the end of an object is reported.
 enum Teller {
     /// A weak reference.
     Weak(Py<PyAny>),
     /// The finaliser of its class, see [`task_end`].
     Finaliser,
-    /// Nobody.
+    /// It is not reported.
     None,
 }
 
 impl Teller {
-    /// The object at this address, of which this tells, if it still exists.
+    /// The object at this address whose end this reports, if it still exists.
     fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
         match self {
             Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
-            // SAFETY: while the thread is attached (there is a GIL where finalisers tell) no other one lets go of it, and this
-            // one does after the finaliser only.
+            // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
+            // the object, and this thread drops it only after the finaliser.
             Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
             Teller::None => None,
         }
@@ -218,7 +234,7 @@ impl Teller {
     }
 }
 
-/// Tasks, queues and ports by address, and those addresses by that of the weak reference.
+/// Tasks, queues and ports by address, and those addresses by the address of the weak reference.
 #[derive(Default)]
 struct Tasks {
     all: FxHashMap<usize, Task>,
@@ -227,7 +243,8 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Takes out what has ended, if it is to be `told` so, and keeps the name that it was given, or else its own.
+    /// Removes an object that has ended, if `told` accepts how its end is reported. Keeps its given name, or else its
+    /// own.
     ///
     /// # Safety
     /// Attached; nothing of the object at this address has been cleared.
@@ -236,7 +253,7 @@ impl Tasks {
             Entry::Occupied(known) if told(&known.get().end) => known.remove(),
             _ => return None,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: attached; nothing of the object at this address has been cleared.
         let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
         let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
         if let Some(name) = given.or_else(own) {
@@ -246,7 +263,7 @@ impl Tasks {
     }
 }
 
-/// All processes by what they are in Python.
+/// All processes, by their objects and threads in Python.
 #[derive(Default)]
 pub struct Directory {
     tasks: Guarded<Tasks>,
@@ -256,11 +273,11 @@ pub struct Directory {
     numbers: Mutex<Numbers>,
 }
 
-/// Names of processes that have ended, the latest ones.
+/// The names of the processes that ended last.
 #[derive(Default)]
 struct EndedNames(VecDeque<(u64, Name)>);
 
-/// How many names of ended threads, and of tasks, are kept.
+/// How many names are kept: of threads, and of tasks.
 const ENDED_NAMES: usize = 4096;
 
 impl EndedNames {
@@ -271,13 +288,14 @@ impl EndedNames {
         self.0.push_back((pid, name));
     }
 
-    /// Rarely asked for, and of many thousands.
+    /// Called rarely; searches thousands of names.
     fn find(&self, pid: u64) -> Option<String> {
         self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
     }
 }
 
-/// The operating system's numbers of threads, those of ended ones too, and the names that they had when they were seen by their objects.
+/// The operating system's numbers of threads, also of ended ones. With each, the name that its thread object had when
+/// it was seen.
 #[derive(Default)]
 struct Numbers {
     of: FxHashMap<u64, (u64, String)>,
@@ -304,7 +322,7 @@ extern "C" {
 
 /// The operating system's number of the calling thread.
 pub fn native_id() -> u64 {
-    // SAFETY: a plain query of the calling thread.
+    // SAFETY: the function has no preconditions.
     unsafe { PyThread_get_thread_native_id() as u64 }
 }
 
@@ -313,7 +331,7 @@ fn exists(id: u64) -> bool {
     std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
 }
 
-/// None of these locks is held while Python code can run, so attached threads may wait for them.
+/// Locks one of the locks here. None of them is held while Python code can run, so attached threads may wait for them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -328,7 +346,7 @@ impl Directory {
         }
         let object = host.spawning.own_object(frame);
         let mut threads = lock(&self.threads);
-        // who looks for threads has found this one meanwhile
+        // a search for threads may have found this one meanwhile
         if let Some(tracee) = threads.get(&id) {
             process(tracee).found.store(0, Ordering::Release);
             return tracee.clone();
@@ -341,7 +359,7 @@ impl Directory {
         tracee
     }
 
-    /// The operating system's number of a thread, and its name as far as it is known without Python.
+    /// The operating system's number of a thread, and its name, as far as it is known without Python.
     pub fn number(&self, host: &Host, pid: u64) -> Option<(u64, String)> {
         let (number, seen) = lock(&self.numbers).of.get(&pid)?.clone();
         let living = host.node.tracee(pid);
@@ -352,12 +370,12 @@ impl Directory {
         Some((number, name.or_else(|| lock(&self.ended_threads).find(pid)).unwrap_or_default()))
     }
 
-    /// The same of all threads that are known.
+    /// The numbers of all known threads.
     pub fn numbers(&self) -> Vec<(u64, u64)> {
         lock(&self.numbers).of.iter().map(|(pid, (number, _))| (*pid, *number)).collect()
     }
 
-    /// Notes the names of the threads that Python knows of, for who asks without it.
+    /// Notes the names of the threads that Python knows, for callers that can't run Python.
     ///
     /// # Errors
     /// What listing them raises.
@@ -368,7 +386,7 @@ impl Directory {
         Ok(())
     }
 
-    /// A thread of this number exists.
+    /// Finds or makes the process of an existing thread of this number.
     fn thread(&self, host: &Host, id: u64) -> Arc<Tracee> {
         let make = || host.node.process(Kind::Thread, 0);
         let tracee = Directory::found(&mut lock(&self.threads), id, make);
@@ -376,7 +394,7 @@ impl Directory {
         tracee
     }
 
-    /// The process that `threads` have for this number; or else one that is made, which is the same for everybody from then on.
+    /// The process that `threads` has for this number. If there is none, makes one, which all callers get from then on.
     fn found(threads: &mut FxHashMap<u64, Arc<Tracee>>, id: u64, make: impl FnOnce() -> Arc<Tracee>) -> Arc<Tracee> {
         let new = || {
             let tracee = make();
@@ -386,12 +404,13 @@ impl Directory {
         threads.entry(id).or_insert_with(new).clone()
     }
 
-    /// A thread of this number and object exists. It is the process that was announced for it, though no event has told so.
+    /// Finds or makes the process of an existing thread of this number and object. It is the process that was announced
+    /// for the object, even if no event of it was seen.
     fn thread_of(&self, host: &Host, id: u64, object: &Bound<'_, PyAny>) -> Arc<Tracee> {
         let announced = || host.spawning.begun(object.as_ptr() as usize);
         let make = || announced().unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         let tracee = Directory::found(&mut lock(&self.threads), id, make);
-        // SAFETY: attached; the object is held. The attribute is a plain one of the class's own.
+        // SAFETY: attached; the object is held. The attribute is a plain one of the class.
         let name = unsafe { super::spawning::attribute(object.py(), object.as_ptr(), "_name") };
         let name = name.and_then(|name| name.extract::<String>().ok()).unwrap_or_default();
         let mut numbers = lock(&self.numbers);
@@ -412,7 +431,7 @@ impl Directory {
         if ended.is_some() {
             return ended;
         }
-        // a task whose end was told while its object is still there
+        // a task whose end was emitted while its object still exists
         let (address, teller) = {
             let tasks = self.tasks.lock(py);
             let (address, task) = tasks.all.iter().find(|(_, task)| task.tracee.pid == pid)?;
@@ -441,7 +460,7 @@ impl Directory {
         names
     }
 
-    /// The calling thread is this process from now on; which one was known for it.
+    /// Makes the calling thread this process. Returns the process that it was.
     pub fn replace_own(&self, own: &Arc<Tracee>) -> Option<Arc<Tracee>> {
         lock(&self.numbers).note(own.pid, native_id());
         lock(&self.threads).insert(native_id(), own.clone())
@@ -461,16 +480,16 @@ impl Directory {
         tokens::all_gone();
     }
 
-    /// The process of the task at this address, which is alive; made at first sight, as a child of `parent` if that is known.
+    /// The process of the living task at this address. Made at first sight, as a child of `parent` if that is known.
     pub fn task(&self, host: &Host, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         self.object_process(host, Kind::Task, address, parent)
     }
 
-    /// The task, queue or port that the object at this address is; made at first sight. The object is alive, and one that weak
-    /// references can be made to.
+    /// The task, queue or port of the object at this address; made at first sight. The object is alive and supports
+    /// weak references.
     pub fn object_process(&self, host: &Host, kind: Kind, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         let object = address as *mut ffi::PyObject;
-        // SAFETY: who has a live object is attached.
+        // SAFETY: the caller has a live object, so it is attached.
         let py = unsafe { Python::assume_attached() };
         if kind == Kind::Task {
             task_name::learn(py);
@@ -485,13 +504,13 @@ impl Directory {
                 Entry::Occupied(known) => return known.get().tracee.clone(),
                 Entry::Vacant(place) => place,
             };
-            // SAFETY: the caller is attached and the object alive.
+            // SAFETY: the caller is attached and the object is alive.
             if kind == Kind::Task && unsafe { task_end::wait_for(object) } {
                 return place.insert(Task { tracee: make(), end: Teller::Finaliser }).tracee.clone();
             }
         }
         let tracee = make();
-        // SAFETY: the caller is attached and the object alive. Python code may run here, and no lock is held.
+        // SAFETY: the caller is attached and the object is alive. Python code may run here, and no lock is held.
         let end = unsafe { weak_reference(object) }.map_or(Teller::None, Teller::Weak);
         let mut tasks = self.tasks.lock(py);
         if let Some(task) = tasks.all.get(&address) {
@@ -506,26 +525,27 @@ impl Directory {
         tasks.all.insert(address, Task { tracee: tracee.clone(), end });
         drop(tasks);
         if kind == Kind::Queue {
-            // SAFETY: the caller is attached and the object alive.
+            // SAFETY: the caller is attached and the object is alive.
             unsafe { super::channels::note(py, tracee.pid, object) };
         }
         tracee
     }
 
-    /// What the task, queue or port at this address is, if it was met before.
+    /// The task, queue or port at this address, if it was met before.
     pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
-        // SAFETY: who has a live object is attached.
+        // SAFETY: the caller has a live object, so it is attached.
         let py = unsafe { Python::assume_attached() };
         self.tasks.lock(py).all.get(&address).map(|task| task.tracee.clone())
     }
 
-    /// The living process, queue or port of a number. A task that is done is none, also where nobody has watched for its end and
-    /// the program holds its object, and no more is a thread that is over; nor is a process that has told of its end, though its thread may not be gone.
+    /// The living process, queue or port of a number. A done task is not living, even if its end was not watched and
+    /// the program holds its object. Neither is a thread that has ended, nor a process that has announced its end, even
+    /// if its thread still exists.
     pub fn living(&self, py: Python<'_>, host: &'static Host, pid: u64) -> Option<Arc<Tracee>> {
         host.node.tracee(pid).filter(|tracee| !process(tracee).is_gone() && !self.is_done(py, host, tracee))
     }
 
-    /// Whether a process is a task that is done, or a thread that is over: then it has ended from now on.
+    /// Whether a process is a done task or an ended thread. If so, it has ended from now on.
     fn is_done(&self, py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>) -> bool {
         match tracee.kind {
             Kind::Task => {}
@@ -533,7 +553,7 @@ impl Directory {
             _ => return false,
         }
         let Ok(Some(task)) = self.object(py, tracee) else { return false };
-        // SAFETY: attached; held. An exception that is set is put aside and back.
+        // SAFETY: attached; the task is held. An exception that is set is put aside and restored.
         unsafe {
             let _aside = Aside::new();
             let done = steps::is_done_task(py, task.as_ptr());
@@ -544,7 +564,7 @@ impl Directory {
         }
     }
 
-    /// Whether a process is a thread that has ended and of which no event has come: then it has ended from now on.
+    /// Whether a process is a thread that has ended without any event. If so, it has ended from now on.
     fn is_over(&self, py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>) -> PyResult<bool> {
         let id = process(tracee).found.load(Ordering::Acquire);
         if id == 0 {
@@ -557,26 +577,27 @@ impl Directory {
         Ok(over)
     }
 
-    /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
+    /// The process of the thread that the threading module knows by this number, as returned by `threading.get_ident`.
     pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
         let threading = inviso_cpython::interpreter::standard::present(py, "threading")?;
         let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
-        // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
+        // SAFETY: the thread object is held; attached, no exception is set. The attribute is a plain one of the class.
         let id = unsafe { super::spawning::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
         Some(self.thread(host, id))
     }
 
-    /// The process of a task or thread object, or the queue that messages to an object are addressed to; `None` of any other.
+    /// The process of a task or thread object, or the queue for messages to another object; `None` for any other
+    /// object.
     ///
     /// # Errors
-    /// What reading a thread's attributes raises.
+    /// An error that reading a thread's attributes raises.
     pub fn of_object(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
         let py = object.py();
         if let Some(class) = task_type(py) {
             if object.is_instance(class)? {
                 let address = object.as_ptr() as usize;
-                // SAFETY: attached; held.
+                // SAFETY: attached; the object is held.
                 return Ok(match unsafe { steps::is_done_task(py, object.as_ptr()) } {
                     true => self.known(address).filter(|tracee| !self.is_done(py, host, tracee)),
                     false => Some(self.task(host, address, None)),
@@ -600,13 +621,14 @@ impl Directory {
         Ok(Some(self.thread(host, id.extract()?)))
     }
 
-    /// The process of a task that has just been made. One that is done, as an eager one may be, is a process that has ended.
+    /// The process of a task that has just been made. If the task is done, as an eager task may be, its process has
+    /// ended.
     ///
     /// # Errors
     /// As [`Directory::of_object`].
     pub fn of_made(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
         let (py, found) = (object.py(), self.of_object(host, object)?);
-        // SAFETY: attached; held.
+        // SAFETY: attached; the object is held.
         if found.is_some() || !unsafe { steps::is_done_task(py, object.as_ptr()) } {
             return Ok(found);
         }
@@ -618,7 +640,7 @@ impl Directory {
     /// The thread or task object of a process, if it still exists.
     ///
     /// # Errors
-    /// What the weak reference raises.
+    /// An error that the weak reference raises.
     pub fn object<'py>(&self, py: Python<'py>, tracee: &Arc<Tracee>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match tracee.kind {
             Kind::Task | Kind::Queue | Kind::Port => {
@@ -637,7 +659,7 @@ impl Directory {
     /// Every task that is not done, with its process.
     ///
     /// # Errors
-    /// What listing them raises.
+    /// An error that listing them raises.
     pub fn tasks<'py>(&self, py: Python<'py>, host: &Host) -> PyResult<Vec<(Arc<Tracee>, Bound<'py, PyAny>)>> {
         let Some(class) = task_type(py) else { return Ok(Vec::new()) };
         let done = class.getattr("done")?;
@@ -652,22 +674,22 @@ impl Directory {
         Ok(all)
     }
 
-    /// Every object that messages go through and that was met.
+    /// All objects that messages go through and that were met.
     pub fn queues(&self, py: Python<'_>) -> Vec<Arc<Tracee>> {
         let tasks = self.tasks.lock(py);
         let queues = tasks.all.values().map(|task| &task.tracee).filter(|tracee| tracee.kind == Kind::Queue);
         queues.filter(|queue| known(queue).is_some()).cloned().collect()
     }
 
-    /// Takes in every thread and task that exists and has not been seen yet, and finds out which ones have ended unseen.
+    /// Adds every thread and task that exists and is not known yet. Finds those that have ended unseen.
     ///
     /// # Errors
-    /// What listing them raises.
+    /// An error that listing them raises.
     pub fn refresh(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let own = native_id();
         self.own_process(host, None);
         let mut alive = vec![own];
-        // before 3.13, threads that threading did not start stay in its table when they have ended
+        // before 3.13 the threading module keeps ended threads that it did not start in its table
         for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
             alive.push(id);
             self.thread_of(host, id, &object);
@@ -686,7 +708,7 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
-    /// Nobody traces any more: from now on weak references tell of the tasks whose ends finalisers were to tell.
+    /// Tracing has ended: weak references now report the ends of the tasks whose finalisers did so before.
     pub fn leave_finalisers(&self, py: Python<'_>) {
         let awaited = |task: &Task| matches!(task.end, Teller::Finaliser);
         let all: Vec<(usize, Bound<'_, PyAny>)> = {
@@ -695,7 +717,7 @@ impl Directory {
             waiting.filter_map(|(address, task)| Some((*address, task.end.object(py, *address)?))).collect()
         };
         for (address, object) in all {
-            // SAFETY: attached; held. Python code may run here, and no lock is held.
+            // SAFETY: attached; the object is held. Python code may run here, and no lock is held.
             let end = unsafe { weak_reference(object.as_ptr()) }.map_or(Teller::None, Teller::Weak);
             let mut tasks = self.tasks.lock(py);
             if tasks.all.get(&address).is_some_and(awaited) {
@@ -713,10 +735,10 @@ impl Directory {
 
     /// The task at this address is about to be freed, and nothing of it has been cleared.
     pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
-        // SAFETY: nothing of it has been cleared; attached.
+        // SAFETY: attached; nothing of the task has been cleared.
         let ended = unsafe { self.tasks.lock(py).end(py, address, |end| matches!(end, Teller::Finaliser)) };
         if let Some(ended) = ended {
-            // SAFETY: attached; nothing of it has been cleared.
+            // SAFETY: attached; nothing of the task has been cleared.
             unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
             host.node.fold_counters(&ended.tracee);
             task_end::done(py);
@@ -726,28 +748,28 @@ impl Directory {
     /// The object of this weak reference is about to be freed, and nothing of it has been cleared.
     fn referent_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
         let address = self.tasks.lock(py).references.remove(&reference)?;
-        // SAFETY: as above.
+        // SAFETY: attached; nothing of the object has been cleared.
         let ended = unsafe { self.tasks.lock(py).end(py, address, |_| true) }?;
-        // SAFETY: attached; as above.
+        // SAFETY: attached; nothing of the object has been cleared.
         unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
         host.node.fold_counters(&ended.tracee);
         Some(ended)
     }
 }
 
-/// An object is about to be freed, or is a task that was found to be done.
+/// The end of an object that is about to be freed, or of a task that was found to be done.
 ///
 /// # Safety
 /// Attached; nothing of the object has been cleared.
 unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, object: *mut ffi::PyObject) {
     match tracee.kind {
         Kind::Port => super::ports::collected(host, tracee),
-        // threads that have met it may remember its record
+        // threads that have met the queue may remember its record
         Kind::Queue => known(tracee).into_iter().for_each(|process| {
             senders::gone(py, &process.senders);
             super::buffers::gone(tracee);
         }),
-        // SAFETY: the caller's promise.
+        // SAFETY: attached; nothing of the task has been cleared.
         Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
         _ => {}
     }
@@ -755,12 +777,13 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     host.node.seq_leave(tracee);
 }
 
-/// Whether the threading module knows of one thread only.
+/// Whether the threading module knows only one thread.
 pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(threads(py)?.len() <= 1)
 }
 
-/// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
+/// The number and object of each thread that Python knows. Reads the threading module's own table and runs none of its
+/// code.
 fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
     let Some(threading) = inviso_cpython::interpreter::standard::present(py, "threading") else {
         return Ok(Vec::new());
@@ -777,7 +800,7 @@ fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
     Ok(all)
 }
 
-/// Classes whose objects are what messages are addressed to while it isn't known who will take them.
+/// Classes of objects that messages are addressed to while the receiver is not known.
 const QUEUES: [(&str, &str); 12] = [
     ("queue", "Queue"),
     ("_queue", "SimpleQueue"),
@@ -793,13 +816,13 @@ const QUEUES: [(&str, &str); 12] = [
     ("multiprocessing.pool", "Pool"),
 ];
 
-/// Whether an object is of one of [`QUEUES`], of those modules that the program has imported.
+/// Whether an object is of one of [`QUEUES`]. Looks only at modules that the program has imported.
 fn is_queue(object: &Bound<'_, PyAny>) -> bool {
     let py = object.py();
     let Ok(modules) = py.import("sys").and_then(|sys| sys.getattr("modules")) else { return false };
     QUEUES.iter().any(|(module, name)| {
         let class = modules.get_item(module).and_then(|module| module.getattr(name));
-        // SAFETY: both are classes, and stand; attached. No class of the program's is asked.
+        // SAFETY: both are classes and stand; attached. No metaclass of the program is called.
         class.is_ok_and(|class| unsafe {
             ffi::PyType_Check(class.as_ptr()) != 0
                 && ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast()) != 0
@@ -813,8 +836,8 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
 /// Attached; `task` is alive.
 unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where they
-    // would run at once and in the midst of an event.
+    // SAFETY: attached, and `task` is alive. An exception that is set is put aside and restored. On 3.11 collections
+    // are held back: they would run at once, in the middle of an event.
     unsafe {
         let py = Python::assume_attached();
         let _aside = Aside::new();
@@ -838,15 +861,16 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
 unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
+    // SAFETY: `Py_IsInitialized` has no preconditions. At its very end the interpreter lets no thread attach.
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = super::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
-        // SAFETY: called attached, with one argument: the weak reference, or what somebody who has the callback from it passes.
+        // SAFETY: called attached, with one argument: the weak reference, or whatever code that got the callback from
+        // it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
         super::door::guard(|| {
             if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference)
             {
-                drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
+                drop(reference.into_bound(py)); // dropped here, where the token shows that this thread is attached
             }
         });
     }

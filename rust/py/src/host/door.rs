@@ -1,25 +1,35 @@
-//! The door: every way from CPython into the tracer's code passes here, and nothing else hands out a thread's state.
+//! The door: CPython enters the tracer's code here only, and only the door hands out a thread's state.
 //!
-//! CPython calls the tracer from almost anywhere: while an exception is set, inside the collector, at the interpreter's end, in a thread
-//! that is ending, inside another call into the tracer. The door decides whether the tracer may run, keeps the program's exception, and
-//! catches a failure of the tracer's own.
+//! CPython calls the tracer from almost anywhere: while an exception is set, inside the collector, at the interpreter's
+//! end, in a thread that is ending, inside another call into the tracer. The door decides whether the tracer may run,
+//! keeps the program's exception, and catches the tracer's own failures.
 //!
 //! | way in | for | inside another one |
+//! | way in | for | inside another one |
 //! | --- | --- | --- |
-//! | [`enter`], [`enter_of_ours`] | events: callbacks, handlers, methods that were taken | not let in: what the tracer does is not traced |
+//! | [`enter`], [`enter_of_ours`] | events: callbacks, handlers, methods | refused: the tracer does not trace itself |
 //! | [`call`] | functions of the package that the program calls | let in, with a state of its own |
 //! | [`untraced`] | work of the tracer that runs Python code without a thread's state | let in |
 //! | [`guard`] | callbacks that need no thread's state: watchers, finalisers, pending calls | let in |
 //!
+//! # Roles
+//!
+//! Each thread has a [`Slot`] of its own, and no other thread touches it.
+//!
 //! # States
 //!
-//! `depth` counts the calls into the tracer that are under way on a thread; each has a [`Here`] of its own, so no two references to one
-//! exist. A call that panics leaves `depth` above zero for ever: no event of that thread is taken any more. The panic is reported once
-//! for each process, on standard error; the program goes on.
+//! `depth` counts the calls into the tracer that are under way on a thread. Each has a [`Here`] of its own, so no two
+//! references to one exist. After a panic `depth` stays above zero for ever: the thread emits no event any more. The
+//! first panic of a process is reported on standard error; the program goes on.
+//!
+//! # Orderings
+//!
+//! Only `FAILURES` is shared. It decides which panic is reported, orders no other data, and so is relaxed.
 //!
 //! # Checked by
 //!
-//! `tests/python/test_door.py`; `tests/python/test_layout.py` holds that functions which CPython calls use the door.
+//! `tests/python/test_door.py`. `tests/python/test_layout.py` checks that the functions that CPython calls use the
+//! door.
 
 use super::{greenlets, here::Here, try_host, Host};
 use inviso_core::tracee::Tracee;
@@ -34,16 +44,16 @@ use std::{
     },
 };
 
-/// A thread's record, behind its word of thread-local storage. Reached by shared references only.
+/// A thread's record; its word of thread-local storage points here. Used by shared references only.
 struct Slot {
     host: &'static Host,
-    /// Calls into the tracer that are under way.
+    /// The number of calls into the tracer that are under way.
     depth: Cell<u32>,
     /// The state of the outermost call.
     here: UnsafeCell<Here>,
-    /// The process that the thread is.
+    /// The thread's own process.
     own: RefCell<Arc<Tracee>>,
-    /// The states of calls inside it, the outermost first. Boxed, so that they stay in place when the list grows.
+    /// The states of the inner calls, the outermost first. Boxed, so they stay in place when the list grows.
     #[allow(clippy::vec_box)]
     inner: UnsafeCell<Vec<Box<Here>>>,
     /// How far the C stack may grow.
@@ -61,7 +71,7 @@ impl Drop for AtEnd {
             return;
         }
         tls::set(std::ptr::null_mut());
-        // SAFETY: the pointer was made by `Box::into_raw` in `create` on this thread, and the word is null from now on.
+        // SAFETY: `create` made the pointer by `Box::into_raw` on this thread, and the word is null from now on.
         let slot = *unsafe { Box::from_raw(word) };
         let has_failed = slot.depth.get() != 0;
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -70,7 +80,7 @@ impl Drop for AtEnd {
             }
             let here = slot.here.into_inner();
             if has_failed {
-                here.leave(); // what it knows of its calls may be half written
+                here.leave(); // its call records may be half written
             } else {
                 here.end();
             }
@@ -83,26 +93,28 @@ impl Drop for AtEnd {
 
 thread_local! {
     static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
-    /// Where this thread panicked last inside the door.
+    /// The place of this thread's last panic inside the door.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Panics inside the door, in this process.
+/// The number of panics inside the door, in this process.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// This thread's record; made at its first use. `None` before anything was ever asked of the tracer and at the very end of a thread.
+/// This thread's record; made at first use. `None` before the first use of the tracer in this process, and at the very
+/// end of a thread.
 #[inline(always)]
 fn slot() -> Option<&'static Slot> {
-    // SAFETY: the word is null or a live box of this thread (see `create`, `AtEnd`), and only shared references to it exist.
+    // SAFETY: the word is null or points to a live box of this thread (see `create`, `AtEnd`). Only shared references
+    // to it exist.
     match unsafe { tls::get().cast::<Slot>().as_ref() } {
         Some(slot) => Some(slot),
         None => create(),
     }
 }
 
-/// The record, where there is one already.
+/// The record, if it exists.
 fn known() -> Option<&'static Slot> {
-    // SAFETY: as above.
+    // SAFETY: as in `slot`.
     unsafe { tls::get().cast::<Slot>().as_ref() }
 }
 
@@ -112,7 +124,8 @@ fn create() -> Option<&'static Slot> {
     let host = try_host()?;
     AT_END.try_with(|end| end.0.set(true)).ok()?;
     let here = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: attached, as the caller is; a first event may be an exception, and what is asked here may raise and drop its own
+        // SAFETY: attached, as the caller is. The first event may be an exception, and the code below may raise and
+        // drop another one.
         let _aside = unsafe { Aside::new() };
         Here::first(host)
     }));
@@ -128,16 +141,16 @@ fn create() -> Option<&'static Slot> {
     };
     let slot = Box::into_raw(Box::new(slot));
     tls::set(slot.cast());
-    // SAFETY: made a line above.
+    // SAFETY: the pointer comes from the box above.
     Some(unsafe { &*slot })
 }
 
-/// Forgets this thread's state without ending anything: after a fork it belongs to the parent.
+/// Forgets this thread's state without ending anything. After a fork it belongs to the parent.
 pub fn forget() {
     tls::set(std::ptr::null_mut());
 }
 
-/// This thread is another process from now on; answers the one that it was. `None` if it is that one already.
+/// Makes this thread another process and returns the former one. `None` if it is that process already.
 pub fn become_process(here: &mut Here, own: Arc<Tracee>) -> Option<Arc<Tracee>> {
     if Arc::ptr_eq(here.thread.own(), &own) {
         return None;
@@ -157,11 +170,11 @@ impl Slot {
     /// The state of a call that has `depth` others around it.
     ///
     /// # Safety
-    /// That is the number of calls under way, so that nobody else has this state.
+    /// `depth` is the number of calls under way, so no other reference to this state exists.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     unsafe fn level(&self, depth: u32) -> &mut Here {
-        // SAFETY: the caller's promise; see States.
+        // SAFETY: `depth` is the number of calls under way, so no other reference to this state exists (see States).
         unsafe {
             if depth == 0 {
                 return &mut *self.here.get();
@@ -175,7 +188,8 @@ impl Slot {
     #[cold]
     #[allow(clippy::mut_from_ref)]
     unsafe fn inner_level(&self, depth: u32) -> &mut Here {
-        // SAFETY: the caller's promise: what is given out of the list is in its own box, and others only look at the boxes' addresses
+        // SAFETY: `depth` is the number of calls under way. Each state that the list gives out is in a box of its own;
+        // other code reads only the boxes' addresses.
         unsafe {
             let (inner, own) = (&mut *self.inner.get(), self.own.borrow().clone());
             while inner.len() < depth as usize {
@@ -190,14 +204,14 @@ impl Slot {
     }
 }
 
-/// Takes an event: runs `with` with this thread's state. `None` inside another call into the tracer, where this thread runs another
-/// interpreter, where the thread is ending, and where `with` panics. An exception that is set stays set.
+/// Handles an event: runs `with` with this thread's state. Returns `None` inside another call into the tracer, if this
+/// thread runs another interpreter, if the thread is ending, and if `with` panics. An exception that is set stays set.
 ///
 /// # Safety
 /// Attached.
 #[inline(always)]
 pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached.
     unsafe {
         if state::is_elsewhere() {
             return None;
@@ -206,7 +220,7 @@ pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     }
 }
 
-/// The same, for what is called by our interpreter only.
+/// The same, for functions that only our interpreter calls.
 ///
 /// # Safety
 /// As [`enter`].
@@ -239,30 +253,31 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     }
 }
 
-/// Runs `with` for a function of this package that the program has called: also inside another call into the tracer (a tracer module
-/// may call any function), then with a state of its own. `None` where the thread is ending or runs another interpreter.
+/// Runs `with` for a function of this package that the program has called. Inside another call into the tracer it runs
+/// too, with a state of its own: a tracer module may call any function. Returns `None` if the thread is ending or runs
+/// another interpreter.
 ///
 /// # Safety
 /// Attached.
 pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached.
     if unsafe { state::is_elsewhere() } {
         return None;
     }
     let slot = slot()?;
     let depth = slot.depth.get();
     slot.depth.set(depth + 1);
-    // SAFETY: as many calls are under way.
+    // SAFETY: `depth` calls are under way, and their states are the lower ones.
     let here = unsafe { slot.level(depth) };
     let done = catch_unwind(AssertUnwindSafe(|| with(here)));
     slot.depth.set(depth);
     match done {
         Ok(done) => Some(done),
-        Err(panic) => resume_unwind(panic), // to whoever called the function, as an exception
+        Err(panic) => resume_unwind(panic), // the caller of the function gets it as an exception
     }
 }
 
-/// [`call`], on a thread that may be detached; `None` also on one that has no state yet.
+/// [`call`] for a thread that may be detached. Returns `None` also if the thread has no state yet.
 pub fn call_detached<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let slot = known()?;
     let depth = slot.depth.get();
@@ -273,7 +288,7 @@ pub fn call_detached<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     Some(done)
 }
 
-/// Runs `with`, whose events are not taken.
+/// Runs `with` without handling its events.
 pub fn untraced<R>(with: impl FnOnce() -> R) -> R {
     let slot = slot();
     let depth = slot.map_or(0, |slot| slot.depth.replace(slot.depth.get() + 1));
@@ -284,23 +299,23 @@ pub fn untraced<R>(with: impl FnOnce() -> R) -> R {
     done.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Runs a callback that needs no thread's state. An exception that is set stays set; `None` where `with` panics.
+/// Runs a callback that needs no thread's state. An exception that is set stays set. Returns `None` if `with` panics.
 pub fn guard<R>(with: impl FnOnce() -> R) -> Option<R> {
-    // SAFETY: a plain question; a thread that is not attached has no exception.
+    // SAFETY: the questions have no preconditions. A thread that is not attached has no exception.
     let aside = unsafe { (state::is_attached() && state::has_exception()).then(|| Aside::new()) };
     let done = catch_unwind(AssertUnwindSafe(with)).map_err(|panic| report(&*panic)).ok();
     drop(aside);
     done
 }
 
-/// Says once what has failed.
+/// Reports the first failure.
 #[cold]
 #[inline(never)]
 fn report(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     if FAILURES.fetch_add(1, Relaxed) == 0 {
         let place = PLACE.try_with(|place| place.take()).unwrap_or_default();
-        // nobody may be there to read it
+        // standard error may be closed
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
             format!(
@@ -313,7 +328,7 @@ fn report(panic: &(dyn Any + Send)) {
     }
 }
 
-/// From now on a panic inside the door is reported by the door alone.
+/// From now on the door reports panics inside the door, and no other hook does.
 pub fn keep_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -332,18 +347,18 @@ pub fn has_state() -> bool {
     known().is_some()
 }
 
-/// How far this thread's C stack may grow, if it has a state.
+/// The limits of this thread's C stack, if it has a state.
 #[cfg(not(Py_3_12))]
 pub fn stack() -> Option<&'static Cell<inviso_cpython::hooks::stack::Stack>> {
     known().map(|slot| &slot.stack)
 }
 
-/// Whether this thread traces functions, or is in the midst of calls that were traced; `None` inside a call into the tracer, and of a
-/// thread that has no state.
+/// Whether this thread traces functions, or is inside calls that were traced. `None` inside a call into the tracer, and
+/// if the thread has no state.
 #[cfg(not(Py_3_12))]
 #[inline(always)]
 pub fn is_traced() -> Option<bool> {
     let slot = known().filter(|slot| slot.depth.get() == 0)?;
-    // SAFETY: no call is under way on this thread, so nobody has the state for writing.
+    // SAFETY: no call is under way on this thread, so no mutable reference to the state exists.
     Some(unsafe { (*slot.here.get()).is_traced() })
 }

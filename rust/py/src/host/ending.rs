@@ -1,12 +1,28 @@
-//! The signal that ends a process in which something is still to be written.
+//! The signal that ends a process which still has something to write.
 //!
 //! # Roles
-//! Our handler, in any thread at any time, notes the signal and wakes the one thread that waits. That writes what there is, then
-//! has the signal's default action follow. Where it doesn't come to that in [`PATIENCE`] seconds a timer sends the signal again, and
-//! the handler follows it at once: what holds the interpreter for long may not keep the process alive.
+//! Our handler may run in any thread, at any time. It notes the signal and wakes the one waiting thread. That thread
+//! writes the rest and then runs the signal's default action. If it does not finish within [`PATIENCE`] seconds, a
+//! timer sends the signal again, and the handler runs the default action at once. So code that holds the interpreter
+//! for long does not keep the process alive.
 //!
 //! # States
-//! `TAKEN` is the signal that is waited for. `COME` is 0, or the number of the signal that was noted. `WAITER` is the process whose thread waits; a forked child has none.
+//! | word | is |
+//! | --- | --- |
+//! | `TAKEN` | the signal that is waited for |
+//! | `COME` | 0, or the number of the signal that was noted |
+//! | `WAITER` | the process whose thread waits; a forked child has none |
+//! | `BELL` | 1 if the waiting thread has to wake up |
+//! | `HAS_TIMER`, `TIMER` | whether `WAITER` has a timer, and which |
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `WAITER` | [`ending_take`], `Release` | the handler, `Acquire` | it sees the timer and an empty `COME` |
+//! | `BELL` | [`ring`], `AcqRel` | [`ending_wait`], `AcqRel` | the woken thread sees `COME` |
+//!
+//! # Checked by
+//! `tests/python/test_children.py`, `tests/python/test_run_children.py`, `tests/python/test_autostart_children.py`.
 
 use inviso_port::signals::follow;
 use pyo3::prelude::*;
@@ -20,17 +36,17 @@ use std::{
 const PATIENCE: i64 = 2;
 
 static WAITER: AtomicI32 = AtomicI32::new(0);
-/// The signal that it waits for.
+/// The signal that the thread waits for.
 static TAKEN: AtomicI32 = AtomicI32::new(0);
 static COME: AtomicI32 = AtomicI32::new(0);
-/// 1: there is something to look at.
+/// 1: the waiting thread has to wake up.
 static BELL: AtomicU32 = AtomicU32::new(0);
 static HAS_TIMER: AtomicBool = AtomicBool::new(false);
 /// A `timer_t` of the process `WAITER`.
 static TIMER: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn on_signal(number: libc::c_int, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: this thread's own, put back below; calls that a handler may do.
+    // SAFETY: errno is this thread's own and is restored below. All other calls are async-signal-safe.
     unsafe {
         let errno = *libc::__errno_location();
         if WAITER.load(Ordering::Acquire) != libc::getpid() {
@@ -64,16 +80,16 @@ extern "C" fn on_signal(number: libc::c_int, _info: *mut libc::siginfo_t, _conte
 
 fn ring() {
     if BELL.swap(1, Ordering::AcqRel) == 0 {
-        // SAFETY: wakes a thread that waits for a word that is always there.
+        // SAFETY: the futex word is a static, so its address is always valid.
         unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
     }
 }
 
-/// A thread of this process waits for the signal from now on, if the default action is what follows it; False if the program handles
-/// or ignores it.
+/// A thread of this process waits for the signal from now on, if its default action would follow. Returns False if the
+/// program handles or ignores it.
 #[pyfunction]
 pub fn ending_take(number: i32) -> bool {
-    // SAFETY: plain structures of the system's, which are valid as zeroes; the handler lives for ever.
+    // SAFETY: all zeroes are a valid value of these plain structures; the handler lives for ever.
     unsafe {
         let mut there: libc::sigaction = zeroed();
         if libc::sigaction(number, ptr::null(), &raw mut there) != 0 {
@@ -107,9 +123,9 @@ pub fn ending_take(number: i32) -> bool {
     }
 }
 
-/// Puts an action in the place of the one whose handler is `expected`; one that another thread has set meanwhile stays.
+/// Replaces the action whose handler is `expected`. An action that another thread has set meanwhile stays.
 fn replace(number: i32, expected: libc::sighandler_t, action: &libc::sigaction) -> bool {
-    // SAFETY: plain structures of the system's, valid as zeroes.
+    // SAFETY: all zeroes are a valid value of this plain structure.
     unsafe {
         let mut there: libc::sigaction = zeroed();
         if libc::sigaction(number, action, &raw mut there) != 0 {
@@ -123,7 +139,7 @@ fn replace(number: i32, expected: libc::sighandler_t, action: &libc::sigaction) 
     true
 }
 
-/// Waits so many seconds, or until the signal comes or `ending_wake` is called; answers the signal that has come, or 0.
+/// Waits for this many seconds, or until the signal arrives or `ending_wake` is called. Returns the signal, or 0.
 #[pyfunction]
 pub fn ending_wait(py: Python<'_>, seconds: f64) -> i32 {
     let most = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
@@ -134,7 +150,8 @@ pub fn ending_wait(py: Python<'_>, seconds: f64) -> i32 {
     py.detach(|| {
         if BELL.swap(0, Ordering::AcqRel) == 0 {
             let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            // SAFETY: the word is always there, the time for the call; the system compares and sleeps in one.
+            // SAFETY: the word is a static and the timeout lives until the call returns. The system compares the word
+            // and sleeps in one step.
             unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), how, 0, &raw const time) };
             BELL.swap(0, Ordering::AcqRel);
         }
@@ -142,22 +159,23 @@ pub fn ending_wait(py: Python<'_>, seconds: f64) -> i32 {
     COME.load(Ordering::Acquire)
 }
 
-/// Wakes the thread that waits.
+/// Wakes the waiting thread.
 #[pyfunction]
 pub fn ending_wake() {
     ring();
 }
 
-/// What the system does at the signal where nobody handles it.
+/// Runs the signal's default action.
 #[pyfunction]
 pub fn ending_follow(number: i32) {
     follow(number);
 }
 
-/// Nobody waits for the signal any more: its default action is there again, and follows at once if it has come.
+/// No thread waits for the signal any more. Restores the default action, and runs it at once if the signal has arrived.
 #[pyfunction]
 pub fn ending_give() {
-    // SAFETY: plain structures of the system's, valid as zeroes; the timer is this process's, and nobody's after the swap.
+    // SAFETY: all zeroes are a valid value of these plain structures. The timer belongs to this process, and after the
+    // swap no other thread uses it.
     unsafe {
         if WAITER.swap(0, Ordering::AcqRel) == libc::getpid() {
             if HAS_TIMER.swap(false, Ordering::AcqRel) {

@@ -1,5 +1,5 @@
-//! Executors: a call that is submitted is a message to the executor, which the worker that begins with it receives; its result is
-//! a message from the worker to whoever submitted it. What executors use inside is silent.
+//! Executors. A submitted call is a message to the executor, received by the worker that begins it. The result is a
+//! message from the worker to the caller that submitted it. The executors' internal messages are not emitted.
 
 use super::{
     futures::{outcome, record},
@@ -33,23 +33,23 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |_| modules::forget(&MODULES),
 );
 
-/// The initialiser of a thread pool's work items: a call has been submitted, and nobody can have taken it yet.
+/// The initialiser of a thread pool's work items: a call has been submitted, and no worker can have taken it yet.
 pub static ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, false)), ..Handler::NONE };
 
-/// The same of a pool of operating system processes.
+/// The same for a pool of operating system processes.
 pub static PROCESS_ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, true)), ..Handler::NONE };
 
-/// `Future.set_running_or_notify_cancel`: a worker begins with an item, unless that was cancelled.
+/// `Future.set_running_or_notify_cancel`: a worker begins an item, unless it was cancelled.
 pub static RUNNING: Handler = Handler { end: Some(on_running), ..Handler::NONE };
 
-/// Where they are defined.
+/// The modules that define them.
 pub static MODULES: [Module; 3] = [
     Module::new("concurrent.futures.thread", adopt_threads),
     Module::new("concurrent.futures.process", adopt_processes),
     Module::new("concurrent.futures._base", adopt_base),
 ];
 
-/// Work items are made of a future, and of the call: as three parts before 3.14, as one since.
+/// The parameters of a work item: a future and the call. The call is three parameters before 3.14 and one since.
 const SPREAD: &[&str] = &["self", "future", "fn", "args", "kwargs"];
 const TASK: &[&str] = &["self", "future", "task"];
 
@@ -66,16 +66,16 @@ fn adopt_base(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) ->
     modules::watch_all(py, host, module, &[("Future.set_running_or_notify_cancel", &["self"], &RUNNING)])
 }
 
-/// The function, the arguments and the keyword arguments of a work item, from where `part` finds its parts. Borrowed.
+/// The function, the arguments and the keyword arguments of a work item, borrowed. `part` returns the item's parts.
 ///
 /// # Safety
-/// What `part` answers is null or stands while the answer is used; attached.
+/// What `part` returns is null or stands while the result is used; attached.
 unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Option<[*mut ffi::PyObject; 3]> {
     if spread {
         return Some([part(0), part(1), part(2)]).filter(|parts| !parts.contains(&std::ptr::null_mut()));
     }
     let task = part(0);
-    // SAFETY: the type is checked; the tuple keeps its items, and is kept by whoever shows it.
+    // SAFETY: the type is checked. The tuple holds its items, and the source of `part` holds the tuple.
     unsafe {
         if task.is_null() || ffi::PyTuple_Check(task) == 0 || ffi::PyTuple_GET_SIZE(task) != 3 {
             return None;
@@ -84,12 +84,12 @@ unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Opt
     }
 }
 
-/// The message that a work item's parts are.
+/// The message of a work item, from its parts.
 ///
 /// # Safety
 /// All three stand; the calling thread is attached and has no exception set.
 unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObject; 3]) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the callers': they stand, the thread is attached, and nothing is set.
+    // SAFETY: all three stand, the thread is attached and no exception is set.
     unsafe {
         if ffi::PyTuple_Check(args) == 0 {
             return None;
@@ -100,7 +100,7 @@ unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObjec
 
 /// A call is submitted.
 fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
-    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its caller runs.
+    // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters; its caller runs.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let future = frame.local(1);
@@ -124,7 +124,7 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
         }
         let arity = inviso_cpython::frames::frame::arity(frame.code());
         let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
-        // whoever submits by the executor's own method has the executor as its first variable
+        // a caller that submits by the executor's own method has the executor as its first variable
         let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));
         let to = match executor.filter(|executor| !executor.is_null()) {
             Some(executor) => passing::queue(here, executor),
@@ -139,12 +139,13 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
     }
 }
 
-/// Whether an event loop submits a call for itself, to look up a name or to read a file: seen from the frame of the item's initialiser.
+/// Whether an event loop submits a call for itself, to look up a name or to read a file. `frame` is that of the item's
+/// initialiser.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; attached.
+/// The frame belongs to the current event and begins; attached.
 unsafe fn is_of_library(frame: Frame) -> bool {
-    // SAFETY: the caller's promise: its callers run.
+    // SAFETY: the frame begins, so its callers run; attached.
     unsafe {
         let is = |frame: &Frame, name| is_text(code_qualname(frame.code()), name);
         let hands_in = passing::caller(frame).and_then(|submit| submit.caller());
@@ -158,7 +159,7 @@ unsafe fn is_of_library(frame: Frame) -> bool {
 /// A worker has taken an item that was not cancelled.
 fn on_running(here: &mut Here, frame: Frame, how: Ended) {
     let Ended::Returned(goes_on) = how else { return };
-    // SAFETY: `True` lives for ever; both frames run; callbacks run attached.
+    // SAFETY: `True` lives for ever, both frames run, and callbacks run attached.
     unsafe {
         if goes_on != ffi::Py_True() {
             return;
@@ -184,18 +185,19 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
         let told = record
             .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));
         if !told && tokens::has(here) {
-            // handed in before tokens were in use, or by the library: the worker is not to go on with that of the call before
+            // the call was submitted before tokens were in use, or by the library; the worker must not keep the token
+            // of its previous call
             here.host.node.seq_clear(here.thread.current());
         }
     }
 }
 
-/// The message that a work item is.
+/// The message of a work item.
 ///
 /// # Safety
-/// It stands; callbacks run attached on this thread.
+/// The item stands; callbacks run attached on this thread.
 unsafe fn taken_call(here: &mut Here, item: *mut ffi::PyObject) -> Held {
-    // SAFETY: the caller's promise; nothing is set while it is made.
+    // SAFETY: the item stands, and this thread is attached. No exception is set while the message is made.
     unsafe {
         parcels::made(here, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));

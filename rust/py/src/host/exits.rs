@@ -1,8 +1,21 @@
-//! By which exception a process ends that was told to end: who has survived a signal may end much later, for another reason.
+//! Finds the exit signal behind the exception that ends a process. A process that survived a signal may end much later,
+//! for another reason.
 //!
-//! A signal is a tuple, `("EXIT", from, reason)`. It is the message of a task's cancellation, which asyncio hands on from one exception to the
-//! next, or an attribute of the exception that is raised in a thread, or by `exit/1`. It is known again by its address: the last
-//! ones are held.
+//! A signal is a tuple, `("EXIT", from, reason)`. For a task it is the message of its cancellation, which asyncio
+//! copies from one exception to the next. For a thread, and for `exit/1`, it is an attribute of the exception. It is
+//! recognised by its address, so the last signals are held.
+//!
+//! # Roles
+//! A sender adds a signal, on any attached thread. The process that ends looks it up.
+//!
+//! # States
+//! The list has the last [`KNOWN`] signals, the latest at the end.
+//!
+//! # Orderings
+//! The mutex orders everything. No Python code runs under it.
+//!
+//! # Checked by
+//! `tests/python/test_process_links.py`.
 
 use super::directory;
 use crate::terms;
@@ -17,14 +30,14 @@ use inviso_cpython::{
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{Mutex, MutexGuard};
 
-/// How many signals of a process are known again.
+/// How many signals of a process are recognised.
 const KNOWN: usize = 8;
-/// How many exceptions that one was raised in the handling of are looked at.
+/// How many exceptions of a chain of contexts are searched.
 const DEPTH: usize = 16;
 
 static ATTRIBUTE: Interned = Interned::new(c"_inviso_exit");
 
-/// The signals that a process got, the latest ones, and those that it sent itself.
+/// The latest signals that a process received, and those that it sent to itself.
 #[derive(Default)]
 pub struct Exits(Mutex<Vec<Exit>>);
 
@@ -39,10 +52,10 @@ impl Exits {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A signal comes, which is this object from now on.
+    /// Adds a signal, and returns the object that represents it from now on.
     ///
     /// # Errors
-    /// What making the objects raises.
+    /// An error that making the objects raises.
     pub fn add<'py>(&self, py: Python<'py>, from: u64, reason: Vec<u8>) -> PyResult<Bound<'py, PyTuple>> {
         let parts = (terms::atom(py, "EXIT")?, terms::identity(py, from)?, terms::object(py, &reason)?);
         let signal = parts.into_pyobject(py)?;
@@ -67,35 +80,36 @@ impl Exits {
         self.lock().last().map(|exit| exit.reason.clone())
     }
 
-    /// The reason of a signal that is known again, a term.
+    /// The reason of a signal that is recognised, a term.
     pub fn reason_of(&self, signal: *mut ffi::PyObject) -> Option<Vec<u8>> {
         let all = self.lock();
         all.iter().find(|exit| exit.signal.as_ptr() == signal).map(|exit| exit.reason.clone())
     }
 }
 
-/// The exception is this signal's.
+/// Marks an exception as this signal's.
 ///
 /// # Errors
-/// What setting an attribute raises.
+/// An error that setting an attribute raises.
 pub fn mark(error: &Bound<'_, PyAny>, signal: &Bound<'_, PyTuple>) -> PyResult<()> {
-    // SAFETY: attached, without an exception; the name is kept for ever.
+    // SAFETY: attached, no exception is set; the name is kept for ever.
     let name = unsafe { Bound::from_borrowed_ptr_or_opt(error.py(), ATTRIBUTE.get()) };
     let name = name.ok_or_else(|| pyo3::exceptions::PyMemoryError::new_err(()))?;
     error.setattr(name.cast::<PyString>()?, signal)
 }
 
-/// The reason of the signal that this exception, which ends a process, comes of: a term. One without arguments may have been raised in the
-/// handling of that.
+/// The reason of the signal that caused this exception, which ends a process: a term. An exception without arguments
+/// may have been raised while the signal's exception was handled.
 ///
 /// # Safety
-/// Attached, without an exception; this one stands.
+/// Attached, no exception is set; `error` stands.
 pub unsafe fn told(ending: &Tracee, error: Raised) -> Option<Vec<u8>> {
     let exits = &directory::process(ending).exits;
     if exits.lock().is_empty() {
         return None;
     }
-    // SAFETY: the caller's promise. The type is looked at, each exception is held, and nothing of the program's runs.
+    // SAFETY: attached, no exception is set, and `error` stands. The types are checked, each exception is held, and no
+    // code of the program runs.
     unsafe {
         if capture::exception_class(error) != "exit" {
             return None;
@@ -122,7 +136,8 @@ pub unsafe fn told(ending: &Tracee, error: Raised) -> Option<Vec<u8>> {
 /// # Safety
 /// Attached; the exception stands.
 unsafe fn message(error: *mut ffi::PyObject) -> (Held, bool) {
-    // SAFETY: the caller's promise; its arguments hold what they hold, also where they are replaced meanwhile.
+    // SAFETY: attached, and the exception stands. The tuple of arguments is held and holds its items, even if the
+    // exception gets other arguments meanwhile.
     unsafe {
         let arguments = capture::exception_arguments(error);
         if arguments.is_null() || ffi::PyTuple_GET_SIZE(arguments.as_ptr()) == 0 {
@@ -134,12 +149,12 @@ unsafe fn message(error: *mut ffi::PyObject) -> (Held, bool) {
     }
 }
 
-/// What [`mark`] has set, or null.
+/// The attribute that [`mark`] has set, or null.
 ///
 /// # Safety
 /// As [`message`], and no exception is set.
 unsafe fn attribute(error: *mut ffi::PyObject) -> Held {
-    // SAFETY: the caller's promise; the exact type of what is found is looked at.
+    // SAFETY: attached, the exception stands and no exception is set. The exact type of the dict is checked.
     unsafe {
         let dict = capture::instance_dict(error);
         if dict.is_null() || ffi::PyDict_CheckExact(dict.as_ptr()) == 0 {

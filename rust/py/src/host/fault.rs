@@ -1,4 +1,4 @@
-//! A failure of the tracer's own, on request: tests of the door need one.
+//! A failure of the tracer on request, for tests of the door.
 
 use super::{
     here::Here,
@@ -14,10 +14,10 @@ fn fail(_here: &mut Here, _frame: Frame) {
     panic!("a test asked for this failure");
 }
 
-/// The tracer fails at the beginning of each call of this code object, until the process ends. For tests.
+/// Makes the tracer fail at the beginning of each call of this code object, until the process ends. For tests.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// An error that `sys.monitoring` raises.
 #[pyfunction]
 pub fn fail_at(py: Python<'_>, code: Bound<'_, PyAny>) -> PyResult<()> {
     watch::add(py, super::host(py)?, &FAULT, &[code])

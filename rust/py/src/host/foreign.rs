@@ -1,8 +1,8 @@
-//! Functions written in C: found by name, seen where Python code calls them: by CALL, C_RETURN and C_RAISE, on 3.11 by a
-//! profile function.
+//! Functions written in C. They are found by name and seen where Python code calls them: by CALL, C_RETURN and C_RAISE,
+//! or on 3.11 by a profile function.
 //!
-//! While a pattern names one, every call of C by Python costs an event (on 3.11 every call). Calls that C code makes of
-//! C code are not seen.
+//! While a pattern names such a function, each call of a C function by Python code costs an event (on 3.11 every call
+//! does). Calls from C code to C code are not seen.
 
 use super::{
     backtrace,
@@ -33,10 +33,10 @@ use inviso_term::{
 use pyo3::{ffi, prelude::*, types::PyString};
 use std::sync::Arc;
 
-/// The function written in C that a pattern names, if it names one: a module, a name, and `_` as the arity.
+/// The function written in C that a pattern names: the pattern has a module, a name, and `_` as the arity.
 ///
 /// # Errors
-/// What looking at a module's or type's dictionary raises.
+/// An error that reading the dictionary of a module or type raises.
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
     let (Some(module), Some(function), None) = (&pattern.module, &pattern.function, pattern.arity) else {
         return Ok(None);
@@ -44,15 +44,16 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
     let modules = py.import("sys")?.getattr("modules")?;
     let Ok(mut object) = modules.get_item(module) else { return Ok(None) };
     for part in function.split('.') {
-        // SAFETY: attached; generic access to modules and types only, so that none of the program's code runs.
+        // SAFETY: attached. Generic access to modules and types only, so no code of the program runs.
         let next = unsafe {
             let name = PyString::new(py, part);
             if ffi::PyModule_Check(object.as_ptr()) != 0 {
-                // not by the attribute: a module that is loaded lazily would be loaded
+                // reads the dict, not the attribute: that would load a lazily loaded module
                 let dict = Bound::from_borrowed_ptr(py, ffi::PyModule_GetDict(object.as_ptr()));
                 dict.get_item(name)
             } else if ffi::PyType_Check(object.as_ptr()) != 0 {
-                // past a metaclass's own access; from 3.12 on a type of the interpreter's has no dict in its own words
+                // bypasses a metaclass's own access; since 3.12 built-in types do not store their dict in their own
+                // structure
                 let dict = ffi::PyObject_GenericGetAttr(object.as_ptr(), pyo3::intern!(py, "__dict__").as_ptr());
                 Bound::from_owned_ptr_or_err(py, dict).and_then(|dict| dict.get_item(name))
             } else {
@@ -76,14 +77,14 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
     Ok(Some(Found { key, code: object.unbind(), name: Arc::new(name), exported, foreign: true }))
 }
 
-/// The number of parameters that a text signature declares, without the bound ones (`$self`, `$module`).
+/// The number of parameters in a text signature, without the bound ones (`$self`, `$module`).
 fn parameters(signature: &str) -> u32 {
     let inner = signature.trim_start_matches('(').trim_end_matches(')');
     let real = |p: &&str| !p.is_empty() && !p.starts_with('$') && *p != "/" && *p != "*";
     inner.split(',').map(str::trim).filter(real).count() as u32
 }
 
-/// What tells one function written in C from another, however it is bound: the address of its definition.
+/// The key of a function written in C, however it is bound: the address of its definition.
 #[inline]
 pub fn key(callable: *mut ffi::PyObject) -> Option<usize> {
     // SAFETY: type checks of a live object, then fields of those types.
@@ -99,34 +100,34 @@ pub fn key(callable: *mut ffi::PyObject) -> Option<usize> {
     }
 }
 
-/// What the interpreter shows of a call's arguments.
+/// The arguments of a call that the interpreter shows.
 pub enum Shown {
-    /// That there are none.
+    /// The call has no arguments.
     None,
-    /// The first; there may be more.
+    /// The first argument; there may be more.
     First(*mut ffi::PyObject),
-    /// Nothing.
+    /// The arguments are not shown.
     #[cfg(not(Py_3_12))]
     Unknown,
 }
 
-/// A call of a function written in C, seen from its caller.
+/// A call of a function written in C, as its caller sees it.
 pub struct ForeignCall<'a> {
-    /// The call that makes it.
+    /// The calling Python call.
     pub caller: PyCall<'a>,
     /// Its arguments, which live as long as the call.
     pub shown: Shown,
 }
 
 impl<'a> ForeignCall<'a> {
-    /// The call in this callback of `sys.monitoring`; `first` is the first argument or the mark for none.
+    /// The call of this `sys.monitoring` callback; `first` is the first argument, or the mark for no argument.
     #[cfg(Py_3_12)]
     pub fn new(host: &'static Host, running: &'a Running, first: *mut ffi::PyObject) -> Self {
         let shown = if first == host.missing() { Shown::None } else { Shown::First(first) };
         ForeignCall { caller: PyCall::new(host, running), shown }
     }
 
-    /// The call of `callable` in this event of a profile function: only what a method is bound to is shown.
+    /// The call of `callable` in this event of a profile function. Only the object that a method is bound to is shown.
     #[cfg(not(Py_3_12))]
     pub fn new(host: &'static Host, running: &'a Running, frame: Frame, callable: *mut ffi::PyObject) -> Self {
         // SAFETY: the type is checked before the fields are read.
@@ -156,7 +157,7 @@ impl Subject for ForeignCall<'_> {
     where
         Self: 'v;
 
-    /// Those that are shown; there may be more.
+    /// The number of shown arguments; there may be more.
     fn count(&self) -> usize {
         usize::from(matches!(self.shown, Shown::First(_)))
     }
@@ -169,7 +170,7 @@ impl Subject for ForeignCall<'_> {
         }
     }
 
-    /// The interpreter doesn't tell the names of its parameters.
+    /// The interpreter does not show the names of the parameters.
     fn named(&self, _name: &str) -> Option<PyView<'_>> {
         None
     }
@@ -226,8 +227,8 @@ impl Activation for ForeignCall<'_> {
     fn is_global(&self) -> bool {
         true
     }
-    /// The first argument at most; that there may be more is marked. Where nothing is shown nothing is written, and the
-    /// message has the arity.
+    /// Writes at most the first argument, and marks that there may be more. If nothing is shown, writes nothing, and
+    /// the message has the arity.
     fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
         let first = match self.shown {
             Shown::None => return out.nil(),
@@ -251,7 +252,7 @@ impl Activation for ForeignCall<'_> {
             Shown::First(first) => Some(first),
         };
         calling::attached(|py| {
-            // SAFETY: as above; attached.
+            // SAFETY: the argument lives as long as the call; attached.
             let values: Vec<_> = first.map(|first| unsafe { late::held(py, first) }).into_iter().collect();
             let more = !values.is_empty();
             late::write(py, Arguments { values, more }, out, session, scheduler);

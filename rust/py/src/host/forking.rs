@@ -1,4 +1,16 @@
-//! What survives a fork: in the parent everything, in the child nothing but this package itself.
+//! After a fork, the parent keeps everything. The child keeps nothing but this package itself.
+//!
+//! # Roles
+//! The child's only thread runs [`after_in_child`].
+//!
+//! # States
+//! `FORKS` only grows.
+//!
+//! # Orderings
+//! `FORKS` is a number by itself and is relaxed.
+//!
+//! # Checked by
+//! `tests/python/test_host_fork.py`.
 
 use super::{arming::Armer, door, forget, try_host};
 use inviso_core::control::Arm;
@@ -7,16 +19,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// How many forks lie before this process.
+/// The number of forks between the first process and this one.
 pub fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// In the child: what the parent traced is no longer traced. Its locks may be held by threads that don't exist here, so
-/// nothing of the old host is used but its list of armed code, where that is not held.
+/// Stops all tracing in the child. Threads that don't exist here may hold the locks of the old host. So only its list
+/// of armed code is used, and only if its lock is free.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// An error that `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
     inviso_port::learned::after_fork();

@@ -1,7 +1,21 @@
-//! Futures as messages: whoever sets a result sends it, and the process that waits for it, or takes it, receives it.
+//! Futures as messages: the caller that sets a result sends it. The process that waits for it, or that takes it,
+//! receives it.
 //!
-//! A future whose result somebody is known to wait for delivers to that process, at once, as a mailbox does. Any other is a queue
-//! with one message, which is received by the first process that takes it.
+//! If a process is known to wait for a future's result, the result is delivered to it at once, as to a mailbox. Any
+//! other future is a queue with one message. The first process that takes the message receives it.
+//!
+//! # Roles
+//! The thread that sets a result and the threads that wait for it or take it.
+//!
+//! # States
+//! [`Outcome`]: asked for, then set, then taken.
+//!
+//! # Orderings
+//! The mutex around the [`Outcome`] orders everything. It is held for single reads and writes only; no Python code runs
+//! under it.
+//!
+//! # Checked by
+//! `tests/python/test_futures.py`, `tests/python/test_message_numbers.py`.
 
 use super::{
     asyncio_futures, directory, gathered,
@@ -45,13 +59,14 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     },
 );
 
-/// `set_result` of a future that is written in Python.
+/// `set_result` of a future written in Python.
 pub static SET_RESULT: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, false)), ..Handler::NONE };
 
 /// `set_exception`, likewise.
 pub static SET_EXCEPTION: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, true)), ..Handler::NONE };
 
-/// `result` of `concurrent.futures.Future`, and what takes it for that, also where it waits already.
+/// `result` of `concurrent.futures.Future`, and the method that takes the result for it; also for a call that waits
+/// already.
 pub static RESULT: Handler =
     Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, false)), ..Handler::NONE };
 
@@ -59,44 +74,44 @@ pub static RESULT: Handler =
 pub static EXCEPTION: Handler =
     Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, true)), ..Handler::NONE };
 
-/// Where they are defined.
+/// The modules that define them.
 pub static MODULES: [Module; 3] = [
     Module::new("concurrent.futures._base", adopt_concurrent),
     Module::new("_asyncio", asyncio_futures::adopt),
     Module::new("asyncio.tasks", gathered::adopt),
 ];
 
-/// What becomes of a future's result, as far as that is known.
+/// The known state of a future's result.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Who gets the result by whatever is set: the process that asked for it. 0: nobody asked.
+    /// The process that asked for the result, and so receives it; 0 if no process asked.
     pub reply_to: u64,
-    /// Whether it comes from another operating system process, by a thread that has nothing to do with it.
+    /// Whether the result comes from another operating system process, set by an unrelated thread.
     pub comes_from_afar: bool,
     /// Whether the library asked for it for itself: no message.
     pub is_inner: bool,
-    /// Whether it has been set.
+    /// Whether the result has been set.
     pub is_set: bool,
-    /// By whom, 0 where that is not known.
+    /// The process that set it; 0 if that is not known.
     pub by: u64,
-    /// The number of the message by which the call was asked for, and then of its result; or 0.
+    /// The number of the message that asked for the call, and later of the message with its result; or 0.
     pub number: u64,
-    /// Whether it has been received.
+    /// Whether the result has been received.
     pub is_taken: bool,
-    /// The process that waits for it, and how many do.
+    /// The process that waits for it, and how many processes wait.
     waiter: u64,
     waiters: u32,
 }
 
 impl Outcome {
-    /// Where the result comes from.
+    /// The origin of the result.
     pub fn origin(&self) -> Origin {
         let sender = if self.by == 0 { Sender::Unknown } else { Sender::Process(self.by) };
         Origin::new(sender, self.number)
     }
 }
 
-/// What is known of a future.
+/// The known state of a future's result.
 pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
     directory::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -130,12 +145,12 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     modules::leave(py, host, &MODULES)
 }
 
-/// The plain attribute of an object, if it is a str among these.
+/// Whether an object's plain attribute `_state` is a str among `states`.
 ///
 /// # Safety
 /// As [`attribute`].
 pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[&str]) -> bool {
-    // SAFETY: the caller's promise; held while it is looked at.
+    // SAFETY: the object stands, attached, no exception is set; the value is held while it is compared.
     unsafe {
         attribute(py, object, "_state").is_some_and(|now| states.iter().any(|s| capture::is_text(now.as_ptr(), s)))
     }
@@ -143,7 +158,7 @@ pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[
 
 /// A result is about to be set.
 fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
-    // SAFETY: the first two parameters, at the beginning; the caller's frame runs.
+    // SAFETY: the frame begins, so its first two parameters are there; the caller's frame runs.
     let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
     let known = here.host.directory.known(object as usize);
     let now = known.as_ref().map_or_else(Outcome::default, |known| *outcome(known));
@@ -180,13 +195,13 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
     }
 }
 
-/// The task whose result is being set by the event loop, for whoever handed its coroutine to the loop; seen from the setting
-/// method's frame.
+/// The task whose result the event loop is setting, for the caller that handed its coroutine to the loop. `frame` is
+/// that of the setting method.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; attached.
+/// The frame belongs to the current event and begins; attached.
 unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
-    // SAFETY: the callers': the event's frame begins, its caller runs; that one's second parameter stands.
+    // SAFETY: the event's frame begins and its caller runs; the caller's second parameter stands.
     unsafe {
         let caller = passing::caller(frame).filter(|_| here.host.node.seq_in_use())?;
         if !capture::is_text(code_qualname(caller.code()), "_set_concurrent_future_state") {
@@ -196,13 +211,13 @@ unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
     }
 }
 
-/// Who asked, unless it has ended: a task may have done so unseen.
+/// The process that asked, unless it has ended. A task may have ended unseen.
 pub fn living(here: &mut Here, asker: u64) -> Option<Arc<Tracee>> {
     quietly(here, |py, here| here.host.directory.living(py, here.host, asker))
 }
 
-/// The result of a call that somebody asked for goes back to them: from the running process, though its token may be that of
-/// `setter`.
+/// The result of a call goes back to the process that asked for it. It comes from the running process, but its token
+/// may be that of `setter`.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
@@ -211,7 +226,7 @@ pub unsafe fn reply_with(
 ) {
     let now = *outcome(future);
     let asker = living(here, now.reply_to);
-    // SAFETY: the caller's: callbacks run attached on this thread, and the value stands.
+    // SAFETY: callbacks run attached on this thread, and the value stands.
     unsafe {
         if !now.comes_from_afar {
             return send(here, future, setter, asker.as_deref(), value, is_error);
@@ -229,7 +244,7 @@ pub unsafe fn reply_with(
     (outcome.is_set, outcome.is_taken) = (true, asker.is_some());
 }
 
-/// The running process sends a result: to the process that waits for it, or to the future.
+/// The running process sends a result: to the process that waits for it, or else to the future.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
@@ -249,7 +264,7 @@ pub unsafe fn send(
         // SAFETY: attached.
         return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the value stands, and callbacks run attached on this thread.
     unsafe {
         tell(here, value, is_error, |here, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
@@ -267,7 +282,7 @@ pub unsafe fn send(
     }
 }
 
-/// Calls `with` with the message that a value or an exception is.
+/// Calls `with` with the message for a value or an exception.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
@@ -277,20 +292,20 @@ pub unsafe fn tell(
     if !is_error {
         return with(here, value);
     }
-    // SAFETY: the caller's promise; nothing is set while it is made.
+    // SAFETY: the value stands; attached. No exception is set while the message is made.
     let message = parcels::made(here, |py| unsafe { parcels::of_exception(py, value).ok() });
     if !message.is_null() {
         with(here, message.as_ptr());
     }
 }
 
-/// The message that a value or an exception is, held.
+/// The message for a value or an exception, held.
 ///
 /// # Safety
 /// As [`tell`].
 pub unsafe fn as_message(here: &mut Here, value: *mut ffi::PyObject, is_error: bool) -> Held {
     let mut message = Held::borrowed(std::ptr::null_mut());
-    // SAFETY: the caller's promise; a reference more, which `Held` gives back.
+    // SAFETY: the value stands; attached. `Held` gives the extra reference back.
     unsafe {
         tell(here, value, is_error, |_, object| {
             ffi::Py_INCREF(object);
@@ -301,13 +316,13 @@ pub unsafe fn as_message(here: &mut Here, value: *mut ffi::PyObject, is_error: b
 }
 
 thread_local! {
-    /// Calls of this thread that take a result: the frame, and the future, whose variable is gone when they end.
+    /// Calls of this thread that take a result: the frame, and the future, whose variable is gone when the call ends.
     static TAKING: RefCell<Vec<(usize, Arc<Tracee>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The program asks for a result; or that is there which it has asked for, perhaps before anybody watched.
+/// The program asks for a result. Or a result arrives that it asked for, perhaps before tracing began.
 fn on_take(here: &mut Here, frame: Frame) {
-    // SAFETY: an event's frame, which begins; its callers run.
+    // SAFETY: the event's frame begins; its callers run.
     unsafe {
         let asked = passing::caller(frame);
         if !capture::is_text(code_qualname(frame.code()), "Future.__get_result") {
@@ -321,12 +336,13 @@ fn on_take(here: &mut Here, frame: Frame) {
     }
 }
 
-/// A method begins that answers the result of its future, for who has called `caller`.
+/// A method begins that returns the result of its future to `caller`.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; the caller's runs.
+/// The frame belongs to the current event and begins; the caller's frame runs.
 unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
-    // SAFETY: the caller's promise; callbacks run attached on this thread; the first parameter.
+    // SAFETY: the frame begins, so its first parameter is there. The caller's frame runs, and callbacks run attached on
+    // this thread.
     unsafe {
         let object = frame.local(0);
         if object.is_null() || passing::is_inner(caller) {
@@ -343,14 +359,14 @@ unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
             outcome.waiter = own;
         }
         TAKING.with_borrow_mut(|taking| {
-            // a call that was not seen to end
+            // the entry of a call whose end was not seen
             taking.retain(|(address, _)| *address != frame.address());
             taking.push((frame.address(), future));
         });
     }
 }
 
-/// It gets one, or none.
+/// The method has returned or raised.
 fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
     let taken = || {
         TAKING.with_borrow_mut(|taking| {
@@ -359,9 +375,9 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
         })
     };
     let future = taken().or_else(|| {
-        // it may have begun before anybody watched; `result` has no first variable any more, see `on_take`
+        // the call may have begun before tracing; `result` has no first variable any more, see `on_take`
         if shows_error {
-            // SAFETY: the event's frame; its caller runs.
+            // SAFETY: the event's frame runs, and so does its caller.
             unsafe { taking(here, frame, passing::caller(frame)) };
         }
         taken()
@@ -372,14 +388,14 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
         outcome.waiters = outcome.waiters.saturating_sub(1);
         *outcome
     };
-    // SAFETY: what ends the call is held by the interpreter; attached.
+    // SAFETY: the interpreter holds the value or exception that ends the call; attached.
     let (value, is_error) = unsafe {
         match how {
             Ended::Returned(value) => (value, shows_error),
             Ended::Raised(error) => (error.object(), true),
         }
     };
-    // SAFETY: as above; the classes live for ever.
+    // SAFETY: the value or exception stands, and the exception classes live for ever; attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         if let (Ended::Raised(error), false) = (how, now.is_set) {
@@ -388,7 +404,7 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
             }
             return;
         }
-        // no exception: the result is still to be taken
+        // no exception: the result was not taken
         if shows_error && value == ffi::Py_None() {
             return;
         }
@@ -399,12 +415,12 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
     }
 }
 
-/// The running process takes a result, if nobody has before.
+/// The running process receives a result, unless it was received before.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
 pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
-    // SAFETY: the callers' promise.
+    // SAFETY: the value stands, and callbacks run attached on this thread.
     unsafe { tokens::receive_by(here, About::Current, future, |here| as_message(here, value, is_error)) };
     let was = {
         let mut outcome = outcome(future);
@@ -415,7 +431,7 @@ pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObjec
     if was.is_taken || !parcels::is_asked(here, Flags::RECEIVE) {
         return;
     }
-    // SAFETY: the caller's: the value stands, and callbacks run attached on this thread.
+    // SAFETY: the value stands, and callbacks run attached on this thread.
     unsafe {
         tell(here, value, is_error, |here, message| {
             let parcel = Message::from(message, was.origin());
@@ -424,12 +440,12 @@ pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObjec
     }
 }
 
-/// What a function that is written inside another has of that one's variables; null if nothing.
+/// The value of a variable that an inner function takes from its outer function; `None` if it has no value.
 ///
 /// # Safety
-/// A Python function, which stands; the calling thread is attached and has no exception set.
+/// `function` is a Python function that stands; the calling thread is attached and has no exception set.
 pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &str) -> Option<Held> {
-    // SAFETY: the caller's promise; the types are checked.
+    // SAFETY: the function stands, attached, no exception is set; the types are checked.
     unsafe {
         let cells = Bound::from_borrowed_ptr_or_opt(py, ffi::PyFunction_GetClosure(function))?;
         let cells = cells.cast_into::<PyTuple>().ok()?;

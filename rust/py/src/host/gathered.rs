@@ -1,5 +1,6 @@
-//! Futures that the library sets with what others hold: those of `asyncio.gather` and `asyncio.shield`, and those that follow one of
-//! `concurrent.futures`. A result that was sent to the one inside reaches who waits for the one outside.
+//! Futures that the library sets with the results of other futures: those of `asyncio.gather` and `asyncio.shield`, and
+//! those that follow a future of `concurrent.futures`. A result that was sent to the inner future reaches the process
+//! that waits for the outer one.
 
 use super::{
     asyncio_futures as futures, door,
@@ -19,56 +20,57 @@ use inviso_cpython::{
 };
 use pyo3::{ffi, prelude::*, types::*};
 
-/// The class of the futures that `gather` answers, at what `await` does with them.
+/// The `await` slot of the class of the futures that `gather` returns, wrapped.
 static GATHERING: Awaited = Awaited::new();
 
-/// How many of such futures one may lie in.
+/// How deep such futures may be nested.
 pub const DEPTH: u32 = 8;
 
-/// The library's functions that set one future with another's: the first parameter of each is that one.
+/// The library's functions that set one future from another: the other one is their first parameter.
 const COPIES: [&str; 2] = ["_copy_future_state", "shield.<locals>._inner_done_callback"];
 const GATHERS: &str = "gather.<locals>._done_callback";
 
-/// `asyncio.tasks` is there.
+/// The program has imported `asyncio.tasks`.
 ///
 /// # Errors
-/// What the interpreter raises.
+/// An error that the interpreter raises.
 pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     let class = module.getattr("_GatheringFuture")?.cast_into::<PyType>()?;
-    // SAFETY: one more reference keeps the class for ever; the wrapper calls the original on.
+    // SAFETY: one more reference keeps the class for ever; the wrapper calls the original.
     unsafe { GATHERING.take(class.into_ptr().cast(), awaiting) };
     Ok(())
 }
 
-/// Takes all of it away.
+/// Restores the original.
 pub fn give_back() {
     GATHERING.give_back(awaiting);
 }
 
-/// Whether a future is one that `gather` has answered.
+/// Whether a future was returned by `gather`.
 #[inline]
 pub fn is(future: *mut ffi::PyObject) -> bool {
     // SAFETY: the callers' future stands.
     unsafe { GATHERING.is_class_of(future) }
 }
 
-/// Whether the library looks into the futures that it gathers, in this frame, to set the one outside: nobody takes anything.
+/// Whether the library reads the futures that it gathers, in this frame, to set the outer one. No process takes a
+/// result then.
 ///
 /// # Safety
 /// The frame runs; attached.
 pub unsafe fn looks(frame: Option<Frame>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the frame runs; attached.
     unsafe {
         frame.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), GATHERS) && passing::is_library(frame))
     }
 }
 
-/// `await` of such a future: if it is done, the running process takes what it holds.
+/// `await` of such a future: if it is done, the running process takes the results.
 ///
 /// # Safety
 /// To be called by the interpreter only.
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: called attached, with a future that stands.
+    // SAFETY: the interpreter calls this attached, with a future that stands.
     unsafe {
         door::enter(|here| {
             if is(future) {
@@ -79,13 +81,13 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
     }
 }
 
-/// The running process takes what the futures hold that are gathered in this one, or a task does that is woken by it. Nothing if it
-/// is not done; of one that has failed, only what has made it fail.
+/// The running process, or a task that the future wakes, takes the results of the futures that are gathered in this
+/// one. Nothing happens if it is not done. If it has failed, only the result that made it fail is taken.
 ///
 /// # Safety
 /// Attached, with no exception set; the future stands.
 pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, no exception is set, and the future stands.
     unsafe {
         if quietly(here, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
             if matches!(at, About::Current) {
@@ -96,14 +98,15 @@ pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject
     }
 }
 
-/// A result is set by the library, with one that another future holds or several do: that goes on by this one.
+/// The library sets a result that one or several other futures hold. The result goes on with this future.
 ///
 /// # Safety
-/// The future stands, as the value does; attached, with no exception set.
+/// The future and the value stand; attached, with no exception set.
 pub unsafe fn passed_on(
     here: &mut Here, frame: Frame, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
 ) {
-    // SAFETY: the caller's promise; the functions' first parameters stand while they run.
+    // SAFETY: the future and the value stand, attached, no exception is set. A function's first parameter stands while
+    // the function runs.
     unsafe {
         let function = code_qualname(frame.code());
         if COPIES.iter().any(|known| capture::is_text(function, known)) {
@@ -123,7 +126,7 @@ pub unsafe fn passed_on(
     }
 }
 
-/// What one future holds goes on by another.
+/// The result of one future goes on with another.
 ///
 /// # Safety
 /// As [`passed_on`].
@@ -134,7 +137,7 @@ unsafe fn copied(
     if !carries && (was.is_taken || !was.is_set) {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: both futures and the value stand, attached, no exception is set.
     unsafe {
         let waiter = if was.is_taken { None } else { futures::waiter(here, future) };
         let target = record(here, future);
@@ -148,19 +151,19 @@ unsafe fn copied(
     }
 }
 
-/// The futures that are gathered in one have come to the task that waits for another, if one does.
+/// The results of the futures that are gathered in one reach the task that waits for another, if there is one.
 ///
 /// # Safety
 /// As [`passed_on`].
 unsafe fn told_all(
     here: &mut Here, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both futures and the value stand, attached, no exception is set.
     unsafe {
         let Some(waiter) = futures::waiter(here, future) else { return };
         each(here, gathering, failed, DEPTH, &mut |here, inner, known| {
             if gathering != future {
-                // it is woken by a future that knows nothing of these
+                // the task is woken by a future that has no link to these
                 futures::take_known(here, About::Other(&waiter), known, inner);
             }
             if let Some((value, is_error)) = futures::held(here, inner) {
@@ -170,8 +173,8 @@ unsafe fn told_all(
     }
 }
 
-/// Goes through the futures that are gathered in one and hold a message; of one that has failed, or does now by `failed`, through
-/// those that failed so.
+/// Calls `with` for the futures that are gathered in one and hold a message. If the future has failed, or fails now
+/// with `failed`, only for those that failed with the same exception.
 ///
 /// # Safety
 /// As [`take`].
@@ -179,7 +182,7 @@ unsafe fn each(
     here: &mut Here, gathering: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>, depth: u32,
     with: &mut dyn FnMut(&mut Here, *mut ffi::PyObject, &Tracee),
 ) {
-    // SAFETY: the caller's promise; the list holds what is looked at, and is held.
+    // SAFETY: attached, no exception is set, and the future stands. The list is held, and it holds its items.
     unsafe {
         let Some((children, error)) = quietly(here, |py, _| {
             let children = attribute(py, gathering, "_children")?.cast_into::<PyList>().ok()?;
@@ -212,12 +215,12 @@ unsafe fn each(
     }
 }
 
-/// The future outside of one, if this is the callback by which the library will set it; a new reference.
+/// The outer future, if this is the callback by which the library will set it; a new reference.
 ///
 /// # Safety
 /// The callback stands; attached, with no exception set.
 pub unsafe fn outside(py: Python<'_>, callback: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the caller's promise; the type is checked.
+    // SAFETY: the callback stands, attached, no exception is set; the type is checked.
     unsafe {
         if ffi::PyFunction_Check(callback) == 0 {
             return None;
@@ -236,12 +239,12 @@ pub unsafe fn outside(py: Python<'_>, callback: *mut ffi::PyObject) -> Option<Bo
     }
 }
 
-/// What goes with the result that the library passes on to an asyncio future by this frame, where it does.
+/// The token of the result that the library passes on to an asyncio future in this frame, if it does so.
 ///
 /// # Safety
 /// The frame runs; attached.
 pub unsafe fn carried(here: &mut Here, frame: Frame) -> Option<Carried> {
-    // SAFETY: the caller's promise; the function's second parameter.
+    // SAFETY: the frame runs, so its second parameter stands; attached.
     unsafe {
         if !capture::is_text(code_qualname(frame.code()), COPIES[0]) {
             return None;

@@ -1,9 +1,15 @@
-//! Greenlets: each has a stack of traced calls of its own, and time and memory are charged to the greenlet that runs.
+//! Greenlets: each has a stack of traced calls of its own. Time and memory are charged to the running greenlet.
 //!
-//! The interpreter has no event for a switch. greenlet has one: it calls the thread's trace function (`greenlet.settrace`) in the
-//! greenlet that goes on. Our trace function is installed in each thread that runs traced code, as long as a session wants ends of calls
-//! and the program has imported greenlet. It tells the core which stack goes on, then calls the program's own trace function.
-//! Calls of `settrace` and `gettrace` are taken meanwhile, so the program sets and sees only its own function.
+//! The interpreter has no event for a switch. greenlet has one: it calls the thread's trace function
+//! (`greenlet.settrace`) in the greenlet that resumes. Our trace function is installed in each thread that runs traced
+//! code, as long as a session needs ends of calls and the program has imported greenlet. It passes the resumed stack to
+//! the core, then calls the program's own trace function. Meanwhile `settrace` and `gettrace` are wrapped, so the
+//! program sets and sees only its own function.
+//!
+//! # Roles
+//!
+//! The instrument turns our function on and off, on any attached thread. Each thread installs and removes its own, and
+//! has its own [`Stacks`].
 //!
 //! # States
 //!
@@ -13,11 +19,16 @@
 //! * a switch was missed, because it happened inside the tracer;
 //! * greenlet removed our function, because the program's function raised.
 //!
-//! Before each event a thread compares the epoch with the last one that it saw: one load and one comparison. Without greenlet the epoch
-//! never changes.
+//! Before each event a thread compares the epoch with the last one that it saw: one load and one comparison. Without
+//! greenlet the epoch never changes.
 //!
-//! A thread installs and removes our function itself, at its next event or its next switch. In a thread that has neither, our function
-//! stays and only calls the program's.
+//! A thread installs and removes our function itself, at its next event or its next switch. In a thread that has
+//! neither, our function stays and only calls the program's.
+//!
+//! # Orderings
+//!
+//! `ON`, `BEGUN` and the kept objects are stored with `Release` before [`EPOCH`] changes with `Release`. A thread that
+//! sees the new epoch loads it again with `Acquire`, and so sees them.
 //!
 //! # Checked by
 //!
@@ -47,7 +58,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
-/// Greenlets as stacks of calls of their own.
+/// The instrument of greenlets.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.ends,
     |py, _| begin(py),
@@ -66,39 +77,40 @@ const EXECS: &[Wrapper] = &[Wrapper::Plain(exec_dynamic)];
 const SETS: &[Wrapper] = &[Wrapper::Plain(settrace)];
 const GETS: &[Wrapper] = &[Wrapper::Plain(gettrace)];
 
-/// `getcurrent`, and the attributes of greenlets, as descriptors: a subclass may have others of the same name.
+/// `getcurrent`, and the attributes of greenlets as descriptors: a subclass may have other attributes of the same
+/// names.
 static GETCURRENT: AtomicUsize = AtomicUsize::new(0);
 static PARENT: AtomicUsize = AtomicUsize::new(0);
 static DEAD: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether threads are to have ours.
+/// Whether threads should have our function.
 static ON: AtomicBool = AtomicBool::new(false);
 /// See States.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// How often ours has come into use.
+/// How often our function has come into use.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// What a thread knows of its greenlets.
+/// The greenlets of a thread.
 #[derive(Default)]
 pub struct Stacks {
-    /// What it has seen of [`EPOCH`] and of [`BEGUN`].
+    /// The values of [`EPOCH`] and [`BEGUN`] that it has seen.
     epoch: u32,
     begun: u32,
-    /// The one that runs, by its address.
+    /// The running greenlet, by its address.
     current: usize,
-    /// Traced calls of the others.
+    /// Traced calls of the other greenlets.
     suspended: FxHashMap<usize, Suspended>,
 }
 
 impl Stacks {
-    /// The thread has this greenlet only; calls that have not ended are its calls.
+    /// The thread has only this greenlet; all calls that have not ended belong to it.
     fn restart(&mut self, current: usize) {
         self.current = current;
         self.suspended.clear();
     }
 }
 
-/// Before an event is taken: makes sure that the calls are those of the greenlet that runs.
+/// Called before each event: switches to the calls of the running greenlet.
 #[inline(always)]
 pub fn look(here: &mut Here) {
     if EPOCH.load(Ordering::Relaxed) != here.greenlets.epoch {
@@ -109,7 +121,7 @@ pub fn look(here: &mut Here) {
 #[cold]
 #[inline(never)]
 fn look_again(here: &mut Here) {
-    // first: what changes from now on is found the next time
+    // first, so a later change is found the next time
     here.greenlets.epoch = EPOCH.load(Ordering::Acquire);
     attached(|py| {
         if is_ending(py) {
@@ -129,27 +141,29 @@ fn look_again(here: &mut Here) {
     });
 }
 
-/// All threads look again.
+/// Makes all threads look again.
 fn change() {
     EPOCH.fetch_add(1, Ordering::Release);
 }
 
-/// A session wants ends of calls. Adopts greenlet if the program has imported it, and takes the calls of `_imp.exec_dynamic` to notice a
-/// later import: every module that is written in C is loaded by that function. A watched import system would slow down each event.
+/// A session needs ends of calls. Adopts greenlet if the program has imported it. Wraps `_imp.exec_dynamic` to notice a
+/// later import, because that function loads every module written in C. Watching the import system instead would slow
+/// down each event.
 ///
 /// # Errors
-/// RuntimeError if greenlet is there and not as it is known.
+/// RuntimeError if greenlet is present and its parts are not the known ones.
 fn begin(py: Python<'_>) -> PyResult<()> {
-    // greenlet 3.5 ends a free-threaded program where a thread that it was asked in ends: it takes a reference that is no leak for one
+    // on a free-threaded build, greenlet 3.5 ends the program when a thread ends that was asked for its greenlet: it
+    // mistakes a reference for a leak
     if cfg!(Py_GIL_DISABLED) {
         return Ok(());
     }
-    // SAFETY: the wrapper keeps to its kind, and calls on.
+    // SAFETY: the wrapper follows the contract of its kind and calls the original.
     unsafe { EXEC_DYNAMIC.take(py.import("_imp")?.as_any(), "exec_dynamic", EXECS)? };
     find(py)
 }
 
-/// Looks whether the program has greenlet.
+/// Adopts greenlet if the program has imported it.
 ///
 /// # Errors
 /// As [`begin`].
@@ -161,10 +175,10 @@ fn find(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// `_imp.exec_dynamic(module)`: a module that is written in C is loaded.
+/// `_imp.exec_dynamic(module)`: a module written in C is loaded.
 ///
 /// # Safety
-/// As a function with METH_O is called.
+/// Called as a function with METH_O.
 unsafe extern "C" fn exec_dynamic(this: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
     type Unwinding = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
     // SAFETY: called attached, with the original's arguments.
@@ -181,16 +195,16 @@ unsafe extern "C" fn exec_dynamic(this: *mut PyObject, module: *mut PyObject) ->
     }
 }
 
-/// The program has greenlet.
+/// The program has imported greenlet.
 ///
 /// # Errors
-/// RuntimeError if it is not as it is known.
+/// RuntimeError if its parts are not the known ones.
 fn adopt(module: &Bound<'_, PyAny>) -> PyResult<()> {
     let class = module.getattr("greenlet")?.getattr("__dict__")?;
     keep(&GETCURRENT, module.getattr("getcurrent")?);
     keep(&PARENT, class.get_item("parent")?);
     keep(&DEAD, class.get_item("dead")?);
-    // SAFETY: both wrappers keep to their kind, and call on.
+    // SAFETY: both wrappers follow the contracts of their kinds and call the originals.
     unsafe {
         GETTRACE.take(module, "gettrace", GETS)?;
         if let Err(error) = SETTRACE.take(module, "settrace", SETS) {
@@ -204,7 +218,7 @@ fn adopt(module: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// No session wants ends of calls any more.
+/// No session needs ends of calls any more.
 fn stop(py: Python<'_>) -> PyResult<()> {
     EXEC_DYNAMIC.give_back(EXECS);
     if !ON.swap(false, Ordering::AcqRel) {
@@ -216,21 +230,21 @@ fn stop(py: Python<'_>) -> PyResult<()> {
     take_out(py)
 }
 
-/// Installs our function in this thread, and switches to the calls of the greenlet that runs.
+/// Installs our function in this thread, and switches to the calls of the running greenlet.
 fn begin_here(py: Python<'_>, here: &mut Here) -> PyResult<()> {
     put_in(py)?;
     let current = kept(py, &GETCURRENT)?.call0()?;
     let begun = BEGUN.load(Ordering::Acquire);
     if begun != here.greenlets.begun {
         here.greenlets.begun = begun;
-        // calls that began before are those of the greenlet that every thread begins with
+        // calls that began earlier belong to the greenlet that each thread begins with
         here.greenlets.restart(first(py, &current)?.as_ptr() as usize);
     }
     go_on(here, current.as_ptr() as usize, |_| false);
     Ok(())
 }
 
-/// A greenlet goes on; `has_ended` is asked about the one that is left, if that has calls that have not ended.
+/// A greenlet resumes. `has_ended` is called for the one that is left, if it has calls that have not ended.
 fn go_on(here: &mut Here, target: usize, has_ended: impl FnOnce(usize) -> bool) {
     let Stacks { current, suspended, .. } = &mut here.greenlets;
     if *current == target {
@@ -244,7 +258,7 @@ fn go_on(here: &mut Here, target: usize, has_ended: impl FnOnce(usize) -> bool) 
     }
 }
 
-/// The greenlet that the thread of this one began with: the last of its parents.
+/// The greenlet with which the thread of `greenlet` began: the last of its parents.
 fn first<'py>(py: Python<'py>, greenlet: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let mut last = greenlet.clone();
     loop {
@@ -269,9 +283,9 @@ fn attribute<'py>(
     kept(py, descriptor)?.call_method1("__get__", (greenlet,))
 }
 
-/// Puts ours in front of this thread's trace function.
+/// Installs our function before this thread's trace function.
 fn put_in(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: attached; an answer is held while it is looked at.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let there = Bound::from_owned_ptr_or_err(py, original_gettrace())?;
         if !vectorcall::runs(there.as_ptr(), on_switch) {
@@ -281,9 +295,9 @@ fn put_in(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Gives this thread the program's function back.
+/// Restores the program's function in this thread.
 fn take_out(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: as above.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let there = Bound::from_owned_ptr_or_err(py, original_gettrace())?;
         if vectorcall::runs(there.as_ptr(), on_switch) {
@@ -294,12 +308,12 @@ fn take_out(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Ours, in front of a trace function or None.
+/// Our function, which calls the given trace function (or None) after its own work.
 ///
 /// # Safety
 /// The object stands.
 unsafe fn front(py: Python<'_>, behind: *mut PyObject) -> PyResult<Py<PyAny>> {
-    // SAFETY: the caller's promise. The reference that is kept goes with [`taken`].
+    // SAFETY: the object stands. [`taken`] gives the kept reference back.
     unsafe {
         let behind = if behind == ffi::Py_None() { null_mut() } else { Held::new(behind).into_ptr() };
         let made = vectorcall::callable(py, on_switch, behind.cast());
@@ -307,12 +321,12 @@ unsafe fn front(py: Python<'_>, behind: *mut PyObject) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// Takes what is behind ours away from it; None for nothing.
+/// Takes the program's function out of ours; None if there is none.
 ///
 /// # Safety
-/// That is one of ours; attached.
+/// `ours` is a function of ours; attached.
 unsafe fn taken(ours: *mut PyObject) -> Held {
-    // SAFETY: the caller's promise; the word is null or a reference of the object's own.
+    // SAFETY: `ours` is a function of ours, attached. The word is null or a reference that the function owns.
     unsafe {
         let behind = vectorcall::exchange(ours, null_mut());
         if behind.is_null() {
@@ -325,21 +339,21 @@ unsafe fn taken(ours: *mut PyObject) -> Held {
 
 /// The module that the original functions are called with.
 fn module() -> *mut PyObject {
-    // SAFETY: held for ever; null without greenlet, which has been adopted before this is asked.
+    // SAFETY: held for ever. Null without greenlet, but greenlet is adopted before this is called.
     unsafe { ffi::PyCFunction_GetSelf(GETCURRENT.load(Ordering::Acquire) as *mut PyObject) }
 }
 
 /// # Safety
 /// Attached, and greenlet has been adopted.
 unsafe fn original_gettrace() -> *mut PyObject {
-    // SAFETY: the caller's promise; a function without arguments.
+    // SAFETY: attached, and greenlet has been adopted; a function without arguments.
     unsafe { GETTRACE.original::<Plain>()(module(), null_mut()) }
 }
 
 /// # Safety
 /// As [`original_gettrace`]; the function stands.
 unsafe fn set_original(function: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the caller's promise; the original takes a tuple of one.
+    // SAFETY: attached, greenlet has been adopted, and the function stands; the original takes a tuple of one.
     unsafe {
         let arguments = Held::owned(ffi::PyTuple_Pack(1, function));
         if arguments.as_ptr().is_null() {
@@ -349,10 +363,10 @@ unsafe fn set_original(function: *mut PyObject) -> *mut PyObject {
     }
 }
 
-/// `greenlet.settrace(function)`: ours stays in front.
+/// `greenlet.settrace(function)`: our function stays first.
 ///
 /// # Safety
-/// As a function with METH_VARARGS is called.
+/// Called as a function with METH_VARARGS.
 unsafe extern "C" fn settrace(module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     let set = || {
         // SAFETY: called attached, with a tuple.
@@ -380,12 +394,12 @@ unsafe extern "C" fn settrace(module: *mut PyObject, arguments: *mut PyObject) -
     door::guard(set).unwrap_or(null_mut())
 }
 
-/// `greenlet.gettrace()`: the program's function.
+/// `greenlet.gettrace()`: returns the program's function.
 ///
 /// # Safety
-/// As a function with METH_NOARGS is called.
+/// Called as a function with METH_NOARGS.
 unsafe extern "C" fn gettrace(module: *mut PyObject, nothing: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called attached; what is behind ours stands as long as that.
+    // SAFETY: called attached. Our function holds the program's as long as it stands.
     let get = || unsafe {
         let there = GETTRACE.original::<Plain>()(module, nothing);
         if there.is_null() || !vectorcall::runs(there, on_switch) {
@@ -398,10 +412,10 @@ unsafe extern "C" fn gettrace(module: *mut PyObject, nothing: *mut PyObject) -> 
     door::guard(get).unwrap_or(null_mut())
 }
 
-/// The trace function: `(event, (origin, target))`, in the target, after each switch.
+/// Our trace function, called with `(event, (origin, target))` in the target after each switch.
 ///
 /// # Safety
-/// As a [`vectorcall::Function`] is called: attached, with as many arguments as it says, which stand.
+/// Called as a [`vectorcall::Function`]: attached, with the stated number of arguments, which stand.
 unsafe extern "C" fn on_switch(
     this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
 ) -> *mut PyObject {
@@ -425,18 +439,18 @@ unsafe extern "C" fn on_switch(
 /// Calls the program's function.
 ///
 /// # Safety
-/// Attached; all of them stand, and `this` is one of ours.
+/// Attached; all objects stand, and `this` is a function of ours.
 unsafe fn pass_on(
     this: *mut PyObject, behind: *mut PyObject, event: *mut PyObject, pair: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, and all objects stand; `this` is a function of ours.
     attached(|py| unsafe {
         let behind = Bound::from_borrowed_ptr(py, behind);
         let (event, pair) = (Bound::from_borrowed_ptr(py, event), Bound::from_borrowed_ptr(py, pair));
         match calling::call(&behind, (event, pair)) {
             Ok(_) => vectorcall::none(),
             Err(error) => {
-                // greenlet takes ours away with it
+                // greenlet then removes our function together with the program's
                 drop(taken(this));
                 change();
                 error.restore(py);
@@ -451,7 +465,7 @@ unsafe fn pass_on(
 /// # Safety
 /// Attached; `pair` stands.
 unsafe fn switched(here: &mut Here, pair: *mut PyObject) {
-    // SAFETY: the caller's promise; the pair holds its two greenlets.
+    // SAFETY: attached, and `pair` stands; it holds its two greenlets.
     unsafe {
         if !ON.load(Ordering::Relaxed) || ffi::PyTuple_CheckExact(pair) == 0 || ffi::PyTuple_GET_SIZE(pair) != 2 {
             return;
@@ -463,11 +477,11 @@ unsafe fn switched(here: &mut Here, pair: *mut PyObject) {
 }
 
 /// # Safety
-/// Attached; it stands.
+/// Attached; the greenlet stands.
 #[cold]
 unsafe fn is_dead(greenlet: *mut PyObject) -> bool {
     attached(|py| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the greenlet stands; attached.
         let greenlet = unsafe { Bound::from_borrowed_ptr(py, greenlet) };
         attribute(py, &DEAD, &greenlet).and_then(|dead| dead.is_truthy()).unwrap_or(false)
     })

@@ -1,5 +1,5 @@
-//! `asyncio.TaskGroup`: the task that waits for a group and those that it starts in it are linked, as soon as they are made: an
-//! eager one may have ended when the group gets it.
+//! `asyncio.TaskGroup`: links the task that waits for a group with each task that it starts in the group. The link is
+//! made with the task, because an eager task may have ended before the group gets it.
 
 use super::{
     here::Here,
@@ -29,7 +29,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |_| modules::forget(&MODULES),
 );
 
-/// Where task groups are defined.
+/// The module that defines task groups.
 pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
 
 /// `TaskGroup.create_task`.
@@ -44,11 +44,11 @@ fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 }
 
 fn on_create(here: &mut Here, frame: Frame) {
-    // SAFETY: the first two arguments of a method whose frame is about to run.
+    // SAFETY: the frame of the method is about to run, so its first two arguments are there.
     here.grouping = unsafe { (frame.local(0) as usize, frame.local(1) as usize) };
 }
 
-/// A task is made of this coroutine, by who runs here.
+/// The running process makes a task of this coroutine.
 ///
 /// # Safety
 /// Attached, with no exception set; the coroutine stands.
@@ -58,7 +58,7 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
         return;
     }
     here.grouping = (0, 0);
-    // SAFETY: attached; the group makes the task and so stands.
+    // SAFETY: attached. The group makes the task, so it stands.
     if let Some(parent) = unsafe { parent_of(here, group as *mut ffi::PyObject) } {
         relations::group_announced(here, &parent, child);
     }
@@ -69,7 +69,7 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
 /// # Safety
 /// Attached, with no exception set; the group stands.
 unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise. The group's own plain attribute.
+    // SAFETY: attached, no exception is set, and the group stands. The attribute is a plain one of the group.
     let parent = calling::attached(|py| unsafe {
         let parent = spawning::attribute(py, group, "_parent_task")?;
         is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
@@ -80,22 +80,23 @@ unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tr
 /// # Safety
 /// Attached; the object stands.
 unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: attached, and the object stands.
     tasks::task_type(py)
         .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
 }
 
-/// The group has its task. One that was not seen when it was made (a task factory has made it of something else) is linked now.
+/// The group has its task. A task that was not seen when it was made is linked now: a task factory made it of another
+/// object.
 fn on_created(here: &mut Here, frame: Frame, how: Ended) {
     here.grouping = (0, 0);
     let Ended::Returned(task) = how else { return };
-    // SAFETY: attached; the event's frame stands, and so does what it returns.
+    // SAFETY: attached; the event's frame stands, and so does the returned object.
     let child = calling::attached(|py| unsafe {
         let living = is_task(py, task) && !steps::is_done_task(py, task);
         living.then(|| here.host.directory.task(here.host, task as usize, None))
     });
     let Some(child) = child.filter(|child| child.is_alive()) else { return };
-    // SAFETY: as above.
+    // SAFETY: attached, no exception is set. The frame's first argument is the group, which stands.
     if let Some(parent) = unsafe { parent_of(here, frame.local(0)) } {
         relations::group(here, &parent, &child);
     }

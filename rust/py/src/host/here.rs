@@ -1,4 +1,17 @@
-//! What a thread keeps between two events: its scheduler, and which process runs on it.
+//! The state that a thread keeps between two events: its scheduler, and the process that runs on it.
+//!
+//! # Roles
+//! Each thread has a [`Here`] of its own; the door hands it out. No other thread touches it.
+//!
+//! # States
+//! `running.task` is 0 outside tasks, else the address of the running task.
+//!
+//! # Orderings
+//! Nothing here is shared but the records of processes. `Tracee::object` is loaded with `Acquire`, so a task's address
+//! that is used again is not taken for the old task.
+//!
+//! # Checked by
+//! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
 
 use super::{directory, directory::Places, places::Place, Host};
 use inviso_core::{thread::Thread, tracee::Tracee};
@@ -17,46 +30,47 @@ pub struct Here {
     pub host: &'static Host,
     /// Its scheduler.
     pub thread: Thread,
-    /// Which task runs.
+    /// The running task.
     pub running: Running,
-    /// Queues and ports that it has met lately.
+    /// Queues and ports that it has met recently.
     pub places: Places,
-    /// Whether the process that is being started here is to be linked to its parent.
+    /// Whether the process that is being started here has to be linked to its parent.
     pub linking: bool,
-    /// By which reference its end is to be told to its parent.
+    /// The reference of the parent's monitor of the process that is being started.
     pub watching: Option<pyo3::Py<pyo3::PyAny>>,
-    /// A task group that is about to make a task, and what of (addresses), until that is made; else 0.
+    /// A task group that is about to make a task, and the coroutine of the task, until the task is made (addresses);
+    /// else 0.
     pub grouping: (usize, usize),
-    /// The task that was made last, until logs know its name.
+    /// The task that was made last, until its name is noted for logs.
     #[cfg(not(Py_3_13))]
     pub made: Option<Arc<Tracee>>,
-    /// Which code is not new.
+    /// Code that is not new.
     #[cfg(not(Py_3_12))]
     pub met: super::loading::Met,
-    /// How the thread's own process will have ended, once that is known.
+    /// The reason with which the thread's own process ends, once that is known.
     pub reason: Option<Vec<u8>>,
-    /// Whether its end has been told.
+    /// Whether its end has been emitted.
     pub told_exit: bool,
-    /// What runs on it, see `scheduling`.
+    /// The task or callback that runs on it, see `scheduling`.
     pub turn: super::scheduling::Here,
     /// Callbacks of an event loop that run here, while tokens are in use.
     pub lent: Vec<super::loop_tokens::Lent>,
-    /// The collection of garbage that is under way.
+    /// The garbage collection that is under way.
     pub collection: Option<super::collector::Begun>,
     /// Its greenlets.
     pub greenlets: super::greenlets::Stacks,
 }
 
-/// Which task runs on this thread, remembered from one event to the next.
+/// The running task of this thread, remembered from one event to the next.
 #[derive(Default)]
 pub struct Running {
-    /// What the interpreter's own mark of the running task was.
+    /// The last value of the interpreter's own mark of the running task.
     cache: Cell<tasks::Cache>,
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
-    /// Tasks that ran here lately.
+    /// Tasks that ran here recently.
     known: RefCell<Vec<Option<Known>>>,
-    /// Tasks in whose steps this thread is, the innermost last: they are not among those known meanwhile.
+    /// Tasks in whose steps this thread is, the innermost last. Meanwhile they are not in `known`.
     steps: RefCell<Vec<Known>>,
 }
 
@@ -67,13 +81,13 @@ pub struct Known {
     pub task: usize,
     /// Its process.
     pub tracee: Arc<Tracee>,
-    /// Its outermost coroutine; None where nobody has asked.
+    /// Its outermost coroutine; None if that was not needed yet.
     pub place: Option<Place>,
-    /// The object of the name that logs know it by, by address.
+    /// The name object that logs know it by, by address.
     named: Cell<usize>,
 }
 
-/// Places for the tasks that a thread remembers (a power of two); made at the first one.
+/// How many tasks a thread remembers (a power of two). Allocated at the first task.
 const KNOWN: usize = 4096;
 
 #[cfg(not(Py_3_12))]
@@ -81,7 +95,7 @@ thread_local! {
     static FIRST: Cell<Option<Frame>> = const { Cell::new(None) };
 }
 
-/// This thread's state will be made at the beginning of this frame, which is not linked to its caller yet.
+/// Notes that this thread's state will be made at the beginning of this frame, which is not linked to its caller yet.
 #[cfg(not(Py_3_12))]
 #[cold]
 pub fn begin_with(frame: Frame) {
@@ -90,7 +104,7 @@ pub fn begin_with(frame: Frame) {
 
 /// The innermost Python frame of this thread.
 fn first_frame() -> Option<Frame> {
-    // SAFETY: attached (`create` is called by events and by calls into this package).
+    // SAFETY: attached, as events and calls into this package are.
     let linked = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
     #[cfg(not(Py_3_12))]
     return linked.or(FIRST.take());
@@ -99,14 +113,14 @@ fn first_frame() -> Option<Frame> {
 }
 
 impl Known {
-    /// A task that nothing else is known of.
+    /// A task without any other facts.
     pub fn new(task: usize, tracee: Arc<Tracee>) -> Known {
         Known { task, tracee, place: None, named: Cell::new(0) }
     }
 }
 
 impl Here {
-    /// The state of a thread whose first event this is.
+    /// The state of a thread at its first event.
     pub fn first(host: &'static Host) -> Here {
         let frame = first_frame();
         let own = host.directory.own_process(host, frame);
@@ -133,7 +147,7 @@ impl Here {
         }
     }
 
-    /// Another state of the same thread, whose process is `own`.
+    /// A further state of the same thread, whose process is `own`.
     pub fn of(host: &'static Host, own: Arc<Tracee>) -> Here {
         Here {
             host,
@@ -161,7 +175,8 @@ impl Here {
         let own = self.thread.own().clone();
         self.thread.switch_to_own();
         if !self.told_exit {
-            // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
+            // its first frames were not seen to end: code before the hook on 3.11, or a thread without the threading
+            // module
             let reason = self.reason.take().unwrap_or_else(super::spawning::normal);
             super::relations::exit_unattached(&mut self, &own, &reason);
         }
@@ -171,12 +186,12 @@ impl Here {
         host.directory.thread_ended(host, &own);
     }
 
-    /// The state goes, and nothing is told of the thread.
+    /// Drops the state without emitting anything about the thread.
     pub fn leave(self) {
         self.host.node.end_thread(self.thread);
     }
 
-    /// Whether any function is traced, or was while a call began here that has not ended.
+    /// Whether any function is traced, or was traced when a call began here that has not ended.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         self.host.node.traces_functions() || !self.thread.is_idle()
@@ -191,7 +206,7 @@ impl Running {
     #[inline(always)]
     pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
         let mut cache = self.cache.get();
-        // SAFETY: the caller is attached.
+        // SAFETY: attached, in the thread that `thread` belongs to.
         let running = unsafe { tasks::current_task(inviso_cpython::interpreter::tstate(), &mut cache) };
         self.cache.set(cache);
         let task = match running {
@@ -200,7 +215,7 @@ impl Running {
         };
         if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
             if task != 0 && matches!(running, tasks::Running::Changed(_)) {
-                // a later step of it
+                // a later step of the task
                 self.note_name(host, task);
             }
             return;
@@ -208,7 +223,7 @@ impl Running {
         self.switch(host, thread, task);
     }
 
-    /// Which task runs is asked anew the next time: this may have been just before a step begins.
+    /// Looks for the running task again the next time: this call may come just before a step begins.
     pub fn look_again(&self) {
         self.cache.set(tasks::Cache::new());
     }
@@ -227,18 +242,18 @@ impl Running {
         thread.switch(tracee);
     }
 
-    /// The process of the task at this address, which is alive.
+    /// The process of the living task at this address.
     #[inline]
     pub fn process(&self, host: &'static Host, task: usize) -> Arc<Tracee> {
         self.known(host, task, |known| known.tracee.clone())
     }
 
-    /// Logs know the task at this address, which runs, by the name that it has now.
+    /// Notes the present name of the running task at this address for logs.
     pub fn note_name(&self, host: &'static Host, task: usize) {
         self.known(host, task, note_name);
     }
 
-    /// What is remembered of the task at this address, which is alive.
+    /// Calls `with` with the entry of the living task at this address.
     #[inline]
     fn known<R>(&self, host: &'static Host, task: usize, with: impl FnOnce(&Known) -> R) -> R {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
@@ -255,8 +270,8 @@ impl Running {
         found
     }
 
-    /// The same, to be given to [`Running::begin_step`] or back to [`Running::keep`]: each further reference to a process that is
-    /// made and dropped costs as much as all else that is done here.
+    /// The entry itself, for [`Running::begin_step`] or to be given back to [`Running::keep`]. Moving it avoids one
+    /// more reference to the process, whose making and dropping would cost as much as everything else here.
     #[inline]
     pub fn take(&self, host: &'static Host, task: usize) -> Known {
         let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
@@ -271,7 +286,7 @@ impl Running {
             known.resize(KNOWN, None);
         }
         let before = known[place(task.task)].replace(task);
-        // it may be the last that knows of that process, whose mailbox has objects of the program's
+        // it may be the last reference to that process, whose mailbox has objects of the program
         drop(known);
         drop(before);
     }
@@ -282,8 +297,8 @@ impl Running {
         self.steps.borrow_mut().push(task);
     }
 
-    /// It has ended: the task, to be given back to [`Running::keep`]. `None` in a forked child, where no step has begun. Nearly
-    /// always the innermost one; who switches stacks may end another first.
+    /// A step has ended. Returns the task, to be given back to [`Running::keep`]. `None` in a forked child, where no
+    /// step has begun. The step is nearly always the innermost one; code that switches stacks may end another first.
     #[inline]
     pub fn end_step(&self, task: usize) -> Option<Known> {
         let mut steps = self.steps.borrow_mut();
@@ -295,12 +310,12 @@ impl Running {
     }
 }
 
-/// Whether what is remembered is the process of the task at this address still.
+/// Whether the entry is still that of the task at this address.
 fn is(known: &Known, task: usize) -> bool {
     known.task == task && known.tracee.object.load(Ordering::Acquire) == task
 }
 
-/// A task that this thread does not remember.
+/// Looks up a task that this thread does not remember.
 fn look_up(host: &'static Host, task: usize) -> Known {
     let tracee = host.directory.task(host, task, None);
     let known = Known::new(task, tracee);
@@ -308,11 +323,11 @@ fn look_up(host: &'static Host, task: usize) -> Known {
     known
 }
 
-/// Logs know a task by the name that it has now; nothing is done where that is the same object as before.
+/// Notes a task's present name for logs. Does nothing if the name is the same object as before.
 #[inline]
 fn note_name(known: &Known) {
     let task = known.task as *mut pyo3::ffi::PyObject;
-    // SAFETY: all that asks which task runs is attached; that one stands.
+    // SAFETY: attached, because only attached threads ask which task runs. The task stands.
     unsafe {
         let name = task_name::object(task);
         if name != known.named.replace(name) {
@@ -321,7 +336,7 @@ fn note_name(known: &Known) {
     }
 }
 
-/// Where a task's process is remembered.
+/// The index of a task's entry.
 fn place(task: usize) -> usize {
     (task >> 4 ^ task >> 16) & (KNOWN - 1)
 }

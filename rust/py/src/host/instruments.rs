@@ -1,5 +1,25 @@
-//! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
-//! in place while some session has asked for what it shows, and leaves nothing behind.
+//! The instruments: hooks that are put into the interpreter and the standard library for events that are no calls. Each
+//! is installed while a session needs its events, and is removed without a trace.
+//!
+//! # Roles
+//! Any attached thread calls [`Host::adjust`] after a change of what sessions need. One thread at a time installs and
+//! removes instruments. Every thread reads the words.
+//!
+//! # States
+//! | word | is |
+//! | --- | --- |
+//! | `WANTED`, `MONITORED` | the flags and system events that some session needs: hints, checked first |
+//! | `AGAIN` | whether the thread that adjusts was asked to adjust meanwhile |
+//! | `CARRIED` | whether everything that carries tokens is installed |
+//! | `Instrument::on` | whether the instrument is installed |
+//!
+//! # Orderings
+//! After clearing `CARRIED` the adjusting thread passes a `SeqCst` fence and looks for tokens. A thread that has made a
+//! token passes one and reads `CARRIED`, see [`carry_tokens`]. So one of them sees the other. `WANTED` and `MONITORED`
+//! are relaxed: they are hints, and the flags of sessions decide.
+//!
+//! # Checked by
+//! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
 use super::{
     alone::Alone, collector, executors, fault, futures, greenlets, groups, lengths, loop_callbacks, loop_tokens, loops,
@@ -14,7 +34,7 @@ use std::sync::{
     Arc,
 };
 
-/// Everything that functions of the standard library are watched for. Handlers of one function run in this order.
+/// All handlers of functions of the standard library. Handlers of the same function run in this order.
 pub static HANDLERS: &[&Handler] = &[
     &fault::FAULT,
     &spawning::START,
@@ -83,24 +103,24 @@ pub static HANDLERS: &[&Handler] = &[
     &super::wait_for::WAITED,
 ];
 
-/// What sessions ask for, all of them together.
+/// The needs of all sessions together.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Wants {
-    /// Flags that some process has, or will have.
+    /// Flags that a process has or will have.
     pub processes: Flags,
-    /// Flags that some port has, or will have.
+    /// Flags that a port has or will have.
     pub ports: Flags,
-    /// System events that are watched for, a bit each.
+    /// System events that are watched for, one bit each.
     pub monitored: u8,
     /// Whether a token of sequential tracing is in use, or a match spec may set one.
     pub tokens: bool,
-    /// Whether processes are linked, watched or named: their ends matter.
+    /// Whether processes are linked, monitored or named: then their ends matter.
     pub related: bool,
-    /// Whether a match spec looks at messages that arrive, and so at their senders.
+    /// Whether a match spec reads messages that arrive, and so their senders.
     pub senders: bool,
-    /// Whether a port has a name or is linked to: its end matters.
+    /// Whether a port has a name or a link: then its end matters.
     pub related_ports: bool,
-    /// Whether ends of calls are told or measured.
+    /// Whether ends of calls are emitted or measured.
     pub ends: bool,
 }
 
@@ -140,20 +160,20 @@ impl Wants {
 
 /// One instrument.
 pub struct Instrument {
-    /// Whether it is needed for what sessions ask for.
+    /// Whether sessions need it.
     pub needed: fn(&Wants) -> bool,
-    /// Puts it in place.
+    /// Installs it.
     pub begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
-    /// Takes it away.
+    /// Removes it.
     pub end: fn(Python<'_>, &'static Host) -> PyResult<()>,
-    /// In a forked child: takes away what is not a watched function. Nothing of the host may be used.
+    /// Removes in a forked child whatever is not a watched function. The host must not be used.
     pub forget: fn(Python<'_>),
-    /// Whether it is in place.
+    /// Whether it is installed.
     pub on: AtomicBool,
 }
 
 impl Instrument {
-    /// One that is not in place.
+    /// An instrument that is not installed.
     pub const fn new(
         needed: fn(&Wants) -> bool, begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
         end: fn(Python<'_>, &'static Host) -> PyResult<()>, forget: fn(Python<'_>),
@@ -162,7 +182,7 @@ impl Instrument {
     }
 }
 
-/// All of them, in the order in which they are put in place.
+/// All instruments, in the order in which they are installed.
 static INSTRUMENTS: &[&Instrument] = &[
     &spawning::INSTRUMENT,
     &groups::INSTRUMENT,
@@ -184,48 +204,49 @@ static INSTRUMENTS: &[&Instrument] = &[
     &greenlets::INSTRUMENT,
 ];
 
-/// Which flags matter to somebody now: see [`wanted`].
+/// The flags that some session needs now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
-/// Which system events are watched for by somebody now: see [`monitored`].
+/// The system events that some session watches for now: see [`monitored`].
 static MONITORED: AtomicU8 = AtomicU8::new(0);
 
-/// Instruments are put in place and taken away by one thread at a time, and not by that one in the midst of it: it does so again.
+/// One thread at a time installs and removes instruments. If that thread is asked to adjust again meanwhile, it does so
+/// afterwards.
 static ONE: Alone = Alone::new();
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
-/// Whether what carries tokens is in place, all of it.
+/// Whether everything that carries tokens is installed.
 static CARRIED: AtomicBool = AtomicBool::new(false);
 
-/// Whether what carries tokens is in place. Who makes one and asks then, and who takes that away and looks for tokens then: one of them
-/// finds the other.
+/// Whether everything that carries tokens is installed. A caller that makes a token asks afterwards. The thread that
+/// removes the instruments looks for tokens afterwards. So one of them sees the other.
 pub fn carry_tokens() -> bool {
     fence(Ordering::SeqCst);
     CARRIED.load(Ordering::Acquire)
 }
 
-/// Whether some session watches for a system event; a first look.
+/// Whether some session watches for a system event; a hint, checked first.
 #[inline(always)]
 pub fn monitored(event: Event) -> bool {
     MONITORED.load(Ordering::Relaxed) & 1 << event as u8 != 0
 }
 
-/// Whether some session has asked for one of these flags of processes; a first look, before anything is worked out.
+/// Whether some session needs one of these flags of processes; a hint, checked before any other work.
 #[inline(always)]
 pub fn wanted(flags: Flags) -> bool {
     WANTED.load(Ordering::Relaxed) & flags.0 != 0
 }
 
 impl Host {
-    /// Puts in place what sessions ask for (and `soon`, what one is about to ask for), and takes away what none asks for any more.
+    /// Installs what sessions need, and what one is about to need (`soon`). Removes what no session needs any more.
     ///
     /// # Errors
-    /// What importing a module of the standard library, or `sys.monitoring`, raises.
+    /// An error that importing a module of the standard library, or `sys.monitoring`, raises.
     pub fn adjust(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
         self.adjust_or(py, soon, || ())
     }
 
-    /// The same; where it fails, `undo` takes back what was noted for it, and everything is as it was before.
+    /// The same. If it fails, `undo` takes back what was noted for it, and everything is as before.
     ///
     /// # Errors
     /// As [`Host::adjust`].
@@ -233,7 +254,7 @@ impl Host {
         let done = self.put_in_place(py, soon);
         if done.is_err() {
             undo();
-            // what stays wanted and can't be had is what the first error says
+            // the first error reports what is needed and can't be had
             let _ = self.put_in_place(py, Wants::default());
         }
         done
@@ -243,7 +264,7 @@ impl Host {
         if calling::is_ending(py) {
             return Ok(());
         }
-        // made here, and not at the first message, in the midst of which a signal's handler may want them, too
+        // made here: at the first message, a signal's handler may interrupt and need them, too
         crate::messages::Words::get(py)?;
         crate::tracer::words(py)?;
         let Some(one) = ONE.enter(py) else {
@@ -287,7 +308,7 @@ impl Host {
                 instrument.on.store(true, Ordering::Release);
                 let begun = (instrument.begin)(py, self);
                 if begun.is_err() {
-                    // half in place; the error is what is said
+                    // partly installed; the caller gets the error
                     instrument.on.store(false, Ordering::Release);
                     let _ = (instrument.end)(py, self);
                 }
@@ -300,8 +321,8 @@ impl Host {
         }
         CARRIED.store(wants.tokens && done.is_ok(), Ordering::Release);
         drop(one);
-        // what has ended may have been all that was related; a token may have come after the first look; and in the midst of it this thread
-        // may have asked for something else
+        // an ended instrument may have held the last relation; a token may have come after the first look; this thread
+        // may have been asked to adjust meanwhile
         let came = !wants.tokens && self.node.seq_in_use();
         if ended && wants.related || came || AGAIN.load(Ordering::Acquire) {
             return done.and(self.put_in_place(py, soon));
@@ -310,7 +331,7 @@ impl Host {
     }
 }
 
-/// In a forked child: nothing is in place.
+/// Resets everything in a forked child: no instrument is installed there.
 pub fn forget(py: Python<'_>) {
     ONE.forget();
     WANTED.store(0, Ordering::Relaxed);

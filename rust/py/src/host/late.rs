@@ -1,4 +1,4 @@
-//! Arguments for sessions that take texts or the objects themselves; see the core's `late`.
+//! Arguments for sessions that take texts, or the objects themselves; see the core's `late`.
 
 use super::{objects::Arguments, try_host};
 use inviso_core::{
@@ -18,18 +18,18 @@ pub fn limits(capture: &Capture) -> Limits {
     Limits { depth: capture.depth, items: capture.items, bytes: capture.bytes }
 }
 
-/// An argument, held; `None` if it is not bound.
+/// An argument, held; `None` if it is unbound.
 ///
 /// # Safety
-/// Null, or an object that stands; and attached.
+/// `object` is null or stands; attached.
 pub unsafe fn held(py: Python<'_>, object: *mut PyObject) -> Option<Py<PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is null or stands; attached.
     unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }.map(Bound::unbind)
 }
 
-/// Writes what a record needs of the arguments.
+/// Writes the part of the arguments that a record needs.
 pub fn write(py: Python<'_>, arguments: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-    // what this allocates is not the program's
+    // the program is not charged for these allocations
     let allocated = tls::bytes();
     match session.options.capture.takes {
         Takes::Objects => keep(arguments, out, session, scheduler),
@@ -38,7 +38,7 @@ pub fn write(py: Python<'_>, arguments: Arguments, out: &mut Vec<u8>, session: &
     tls::set_bytes(allocated);
 }
 
-/// Writes what a record needs of the one value that a call returned.
+/// Writes the part of a returned value that a record needs.
 pub fn write_one(py: Python<'_>, value: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
     let allocated = tls::bytes();
     match session.options.capture.takes {
@@ -51,7 +51,7 @@ pub fn write_one(py: Python<'_>, value: Arguments, out: &mut Vec<u8>, session: &
             let object = value.values.first().and_then(Option::as_ref).map_or(std::ptr::null_mut(), Py::as_ptr);
             let written = match value.values.is_empty() {
                 true => encoder.cut("result"),
-                // SAFETY: held, and attached.
+                // SAFETY: the value is held; attached.
                 false => unsafe { capture::encode_noting(object, &mut encoder, &limits(capture), &mut noted) },
             };
             match written {
@@ -97,7 +97,7 @@ fn list(arguments: &Arguments, out: &mut Encoder<'_>, capture: &Capture, noted: 
     }
     for value in &arguments.values {
         let object = value.as_ref().map_or(std::ptr::null_mut(), Py::as_ptr);
-        // SAFETY: held, and attached (`write` was given the token).
+        // SAFETY: the value is held; attached, as `write` has the token.
         unsafe { capture::encode_noting(object, out, &limits(capture), noted)? };
     }
     if arguments.more {

@@ -1,4 +1,16 @@
-//! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
+//! Lengths of mailboxes and queues, for sessions that watch for long ones (`system/3`, long_message_queue).
+//!
+//! # Roles
+//! `instruments` sets `ON`. Any attached thread reads it and the class.
+//!
+//! # States
+//! `ON` is true while a session watches. `CLASS` is null, or `collections.deque`, which is then held for ever.
+//!
+//! # Orderings
+//! Both are relaxed for readers: `ON` is a hint, and `CLASS` is a type that existed before the thread met it.
+//!
+//! # Checked by
+//! `tests/python/test_system.py`.
 
 use super::{directory, here::Here, queues, senders::Length, Host};
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
@@ -9,27 +21,27 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether somebody watches from now on.
+/// Sets whether a session watches.
 pub fn want(how: bool) {
     ON.store(how, Ordering::Release);
 }
 
-/// Whether somebody watches.
+/// Whether a session watches.
 #[inline(always)]
 pub fn are_wanted() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// How many items a queue of the standard library holds, by its own list of them; `None` where that is of another kind.
+/// The number of items of a queue of the standard library, by its own list of them; `None` if it has no list or deque.
 ///
 /// # Safety
 /// The queue stands; attached.
 pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
-    // SAFETY: the caller's promise; the types are checked before what only they have is asked.
+    // SAFETY: the queue stands; attached. A type is checked before its own functions are used.
     unsafe { of_items(queue, |items| (ffi::PyList_Check(items) != 0 || is_deque(items)).then(|| ffi::Py_SIZE(items))) }
 }
 
-/// The same of a class that may keep its items in a set or a dict.
+/// The same for a class that may keep its items in a set or a dict.
 ///
 /// # Safety
 /// As [`length`].
@@ -45,17 +57,17 @@ pub unsafe fn size(queue: *mut PyObject) -> Option<u64> {
     }
 }
 
-/// What is asked of a queue's items, without any code of their class's own: of built-in types, or what derives from them.
+/// The length of a queue's items, without any code of their class. The items are of a built-in type or of a subclass.
 ///
 /// # Safety
 /// As [`length`].
 unsafe fn of_items(queue: *mut PyObject, length: impl FnOnce(*mut PyObject) -> Option<ffi::Py_ssize_t>) -> Option<u64> {
     static ITEMS: [(&str, Attribute); 2] = [("queue", Attribute::new(c"queue")), ("_queue", Attribute::new(c"_queue"))];
-    // SAFETY: the caller's promise; plain attributes, whose values are held.
+    // SAFETY: the queue stands; attached. These are plain attributes, whose values are held.
     unsafe {
         let class = ffi::Py_TYPE(queue);
         let own = !queues::is_of_library(class);
-        // a property of the program's is not asked
+        // does not run a property of the program
         let plain = |name: &str| !own || capture::attribute_of_class(class, name).is_null();
         let mut items = ITEMS.iter().filter(|(name, _)| plain(name)).map(|(_, named)| named.of(queue));
         let items = items.find(|items| !items.is_null())?;
@@ -69,8 +81,8 @@ unsafe fn of_items(queue: *mut PyObject, length: impl FnOnce(*mut PyObject) -> O
 /// The object stands; attached.
 unsafe fn is_deque(object: *mut PyObject) -> bool {
     static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: the object stands, and the order of a ready type is a tuple of types. The class that is kept is the library's own, in a
-    // module that is never unloaded.
+    // SAFETY: the object stands, and the order of a ready type is a tuple of types. The stored class is the library's
+    // own, in a module that is never unloaded.
     unsafe {
         let (class, known) = (ffi::Py_TYPE(object), CLASS.load(Ordering::Relaxed));
         if !known.is_null() {
@@ -92,14 +104,14 @@ unsafe fn is_deque(object: *mut PyObject) -> bool {
     }
 }
 
-/// A queue holds what `length` says, and `more` besides.
+/// Checks a queue that holds `length` items and `more` besides.
 ///
 /// # Safety
 /// As [`length`].
 #[inline(always)]
 pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64, length: Length) {
     if are_wanted() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the queue stands; attached.
         if let Some(length) = unsafe { length(queue) } {
             if let Some(tracee) = here.host.node.tracee(number) {
                 changed(here.host, &mut here.thread, &tracee, length + more);
@@ -108,12 +120,12 @@ pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more:
     }
 }
 
-/// A mailbox or queue has become longer or shorter.
+/// Checks a mailbox or queue that has become longer or shorter.
 #[cold]
 #[inline(never)]
 pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
     host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
-        // not longer: what is told may wait for room, and others come here meanwhile
+        // not locked longer: emitting may wait for room, and other threads come here meanwhile
         let mut long = directory::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
         let known = long.iter().position(|id| *id == session.id);
         match known {

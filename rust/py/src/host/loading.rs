@@ -1,7 +1,22 @@
-//! Functions that come into being later: each new function object's code is offered to every session's `on_load` once.
+//! Functions that are created later: the code of each new function object is offered once to every session's `on_load`.
 //!
-//! On 3.12 and later a function watcher tells; on 3.11 the frame evaluation function sees each frame and asks here about
-//! code that it has not met.
+//! On 3.12 and later a function watcher reports new functions. On 3.11 the frame evaluation function sees each frame
+//! and passes it to this file if its code is new.
+//!
+//! # Roles
+//! Sessions begin and end the noticing. Any attached thread that makes a function, or begins a frame, looks at `ON` and
+//! the known code.
+//!
+//! # States
+//! `ON` is true while a session waits for new code. Code is unknown or known; freed code is unknown again. `TIMES` only
+//! grows; each thread forgets its met code when it changes.
+//!
+//! # Orderings
+//! Each table of [`Loading`] has a mutex, which orders it. No Python code runs under them. `ON` and `TIMES`
+//! are relaxed for readers: a function made by a thread that still sees the old value counts as made before.
+//!
+//! # Checked by
+//! `tests/python/test_trace_loading.py`.
 
 #[cfg(Py_3_12)]
 use super::door;
@@ -19,17 +34,17 @@ use std::sync::{
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether any session waits for new code.
+/// Whether a session waits for new code.
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// How often new code has begun to be noticed: code that a thread has met is known as long as that stays the same.
+/// How often the noticing of new code has begun. A thread's met code is valid while this does not change.
 #[cfg(not(Py_3_12))]
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// Code that a thread has met lately, each at the one place that its address gives (3.11).
+/// Code that a thread has met recently, each at the one index that its address gives (3.11).
 #[cfg(not(Py_3_12))]
 #[derive(Default)]
 pub struct Met {
@@ -67,12 +82,12 @@ std::thread_local! {
     static CHANGING: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// While one of these exists, this thread is inside a change: functions that come into being on it (a destructor may run
-/// any code) wait until the change is done.
+/// While a value of this type exists, its thread is inside a change. Functions that are created on the thread then (a
+/// destructor may run any code) wait until the change is done.
 pub struct Changing(());
 
 impl Changing {
-    /// Begins.
+    /// Begins a change.
     #[must_use]
     pub fn new() -> Self {
         CHANGING.set(CHANGING.get() + 1);
@@ -86,13 +101,13 @@ impl Drop for Changing {
     }
 }
 
-/// Code that is known, so that what is not is new.
+/// Known code; all other code is new.
 #[derive(Default)]
 pub struct Loading {
     known: Mutex<Known>,
-    /// Functions that came into being inside a change.
+    /// Functions that were created inside a change.
     late: Mutex<Vec<Py<PyAny>>>,
-    /// What each session waits for; of a function that none does, nothing is armed.
+    /// The patterns that each session waits for. Nothing is armed for a function that no session waits for.
     wanted: Mutex<FxHashMap<u64, Vec<codes::Pattern>>>,
 }
 
@@ -110,17 +125,17 @@ impl Loading {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// From now on new code is noticed. What exists now is not new.
+    /// New code is noticed from now on. Code that exists now is not new.
     ///
     /// # Errors
-    /// No watcher slot is left; or what listing the functions raises.
+    /// No watcher slot is left, or listing the functions raised an error.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         if is_on() {
             return Ok(());
         }
         #[cfg(Py_3_12)]
         {
-            // SAFETY: both callbacks keep to their contracts and are never unloaded.
+            // SAFETY: both callbacks follow their contracts and are never unloaded.
             let watchers = unsafe {
                 use inviso_cpython::hooks::watch::Watcher;
                 let code = Watcher::code(py, code_event)
@@ -139,12 +154,12 @@ impl Loading {
         known.codes.extend(all.iter().map(|found| found.code.as_ptr() as usize));
         #[cfg(not(Py_3_12))]
         known.held.extend(all.into_iter().map(|found| found.code));
-        // code that goes with `all` comes here again
+        // code that is freed with `all` locks this again
         drop(known);
         Ok(())
     }
 
-    /// Nobody waits for new code any more.
+    /// No session waits for new code any more.
     pub fn end(&self, py: Python<'_>) {
         if !ON.swap(false, Ordering::AcqRel) {
             return;
@@ -166,12 +181,12 @@ impl Loading {
         self.wanted.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A session waits for the functions that one of these patterns takes.
+    /// A session waits for the functions that these patterns match.
     pub fn want(&self, session: u64, patterns: Vec<codes::Pattern>) {
         self.wanted().insert(session, patterns);
     }
 
-    /// A session waits for nothing any more.
+    /// A session does not wait for functions any more.
     pub fn unwant(&self, session: u64) {
         self.wanted().remove(&session);
     }
@@ -186,23 +201,23 @@ impl Loading {
     /// # Safety
     /// `globals` stands, and the calling thread is attached.
     unsafe fn wants_module(&self, globals: *mut ffi::PyObject) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `globals` stands; attached.
         let module = unsafe { frame::module_of(globals) };
-        // what has no name may go by that of its file: let the search say
-        // SAFETY: attached, as the caller promises.
+        // a module without a name may go by the name of its file; the search decides
+        // SAFETY: attached.
         let name = codes::text(unsafe { Python::assume_attached() }, module.as_ptr());
         let named = |pattern: &codes::Pattern| name.as_deref().is_none_or(|name| pattern.takes_module(name));
         self.wanted().values().flatten().any(named)
     }
 
-    /// Whether this code has not been met before; it has then.
+    /// Adds code to the known code. Returns whether it is new.
     fn is_new(&self, code: usize) -> bool {
         self.known().codes.insert(code)
     }
 }
 
 impl Host {
-    /// Takes in the functions that came into being inside a change. To be called outside of one.
+    /// Offers the functions that were created inside a change. Called outside of a change.
     pub fn catch_up(&'static self, py: Python<'_>) {
         let late = std::mem::take(&mut *self.loading.late.lock().unwrap_or_else(|e| e.into_inner()));
         for function in late {
@@ -210,11 +225,11 @@ impl Host {
         }
     }
 
-    /// A function object has come into being.
+    /// A function object was created.
     fn function_made(&'static self, py: Python<'_>, function: &Bound<'_, PyAny>) {
         // SAFETY: `function` is a function.
         let code = unsafe { ffi::PyFunction_GetCode(function.as_ptr()) };
-        // SAFETY: a function's globals live as long as it does.
+        // SAFETY: a function's globals live as long as the function.
         let wanted = unsafe { self.loading.wants_module(ffi::PyFunction_GetGlobals(function.as_ptr())) };
         if !self.loading.is_new(code as usize) || !wanted {
             return;
@@ -240,7 +255,7 @@ impl Host {
     }
 }
 
-/// A function object has come into being: its code is offered if it is new. Other events are passed over.
+/// A function object was created: its code is offered if it is new. Other events are ignored.
 ///
 /// # Safety
 /// To be called by the interpreter only, as a watcher of functions.
@@ -253,13 +268,13 @@ unsafe extern "C" fn function_event(
     }
     let Some(host) = super::try_host() else { return 0 };
     door::guard(|| {
-        // SAFETY: the interpreter passes a function, and is attached.
+        // SAFETY: the interpreter passes a function, and this thread is attached.
         let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
         if code == 0 || host.loading.known().codes.contains(&code) {
             return;
         }
         calling::attached(|py| {
-            // SAFETY: as above.
+            // SAFETY: the function stands during the event; attached.
             let function = unsafe { Bound::from_borrowed_ptr(py, function) };
             if CHANGING.get() > 0 {
                 host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
@@ -285,12 +300,12 @@ unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject
     0
 }
 
-/// A frame begins (3.11): if its code is new, sessions are offered it before the call is taken.
+/// A frame begins (3.11). If its code is new, it is offered to sessions before the call is handled.
 #[cfg(not(Py_3_12))]
 #[inline(always)]
 pub fn first_seen(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Frame) {
     if is_on() {
-        // SAFETY: the frame is about to run.
+        // SAFETY: the frame is about to run, so its code stands.
         let code = unsafe { frame.code() } as usize;
         if !here.met.has(code) {
             meet(here, frame, code);
@@ -312,9 +327,9 @@ fn meet(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Fram
 #[inline(never)]
 fn offer_frame(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Frame) {
     calling::attached(|py| {
-        // SAFETY: the frame's globals are alive as long as the frame.
+        // SAFETY: the frame's globals live as long as the frame.
         let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };
-        // SAFETY: the frame's function and code are alive as long as the frame.
+        // SAFETY: the frame's function and code live as long as the frame.
         let (function, code) = unsafe {
             (Bound::from_borrowed_ptr(py, frame.function()), Bound::from_borrowed_ptr(py, frame.code()).unbind())
         };
@@ -329,7 +344,7 @@ fn offer_frame(here: &mut super::here::Here, frame: inviso_cpython::frames::fram
     });
 }
 
-/// In a forked child: nothing is waited for; the locks of the old host may be held for ever.
+/// Stops all waiting in a forked child. The old host's locks may be held for ever there.
 pub fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     if let Some(host) = super::try_host() {

@@ -1,7 +1,9 @@
-//! What an event loop runs besides the steps of tasks: callbacks, of timers, sockets and whoever called `call_soon`.
+//! Callbacks that an event loop runs besides the steps of tasks: those of timers and sockets, and those of callers of
+//! `call_soon`.
 //!
-//! They belong to the loop's thread. With the flag `running_procs` it is told to be `in` and `out` around each of them; while
-//! somebody watches for `long_schedule` they are timed, and those of a transport are its port's. Seen on asyncio's own event loops, whose handles are written in Python; on uvloop see
+//! They belong to the loop's thread. With the flag `running_procs` the thread emits `in` and `out` around each of them.
+//! While a session watches for `long_schedule` they are timed, and those of a transport belong to its port. They are
+//! seen on asyncio's own event loops, whose handles are written in Python; for uvloop see
 //! [`uv_loops`](super::uv_loops).
 
 use super::{
@@ -22,7 +24,7 @@ use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 
-/// What an event loop runs besides tasks.
+/// The instrument of callbacks of event loops.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
     |py, host| modules::want(py, host, &MODULES),
@@ -33,7 +35,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |_| modules::forget(&MODULES),
 );
 
-/// Where handles are defined.
+/// The module that defines handles.
 pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
 
 /// `asyncio.Handle._run`.
@@ -41,24 +43,24 @@ pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Ha
 
 /// A callback that runs on a thread.
 pub struct Running {
-    /// What tells it from others that run: see [`enter`].
+    /// Its key: see [`enter`].
     key: usize,
-    /// What it is, as `(module, function, arity)`, a term.
+    /// The function that it calls, as `(module, function, arity)`, a term.
     place: Box<[u8]>,
-    /// The port for which it runs, if somebody wants to know.
+    /// The port that it runs for, if a session needs that.
     serves: Option<Served>,
-    /// When what it interrupts began: a loop may be run inside another's callback.
+    /// When the interrupted callback began: a loop may run inside another loop's callback.
     since: u64,
 }
 
-/// Callbacks inside each other on one thread.
+/// How many callbacks may run inside each other on one thread.
 const DEPTH: usize = 64;
 
 fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "asyncio.events")?) {
         return Ok(());
     }
-    // what has been imported is found by name, and a handle that overrides the method has one of its own
+    // imported modules are found by name; a subclass that overrides the method has a method of its own
     for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
         let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };
         if class.getattr("__dict__")?.contains("_run")? {
@@ -70,23 +72,24 @@ fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 
 /// A handle is about to call.
 fn on_run(here: &mut Here, frame: Frame) {
-    // SAFETY: the first argument of a method whose frame is about to run.
+    // SAFETY: the frame of the method is about to run, so its first argument is there.
     if let Some((place, serves)) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
         enter(here, frame.address(), place, serves);
     }
 }
 
-/// It has.
+/// The handle has called.
 fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
     leave(here, frame.address());
 }
 
-/// A callback begins, which is of this place, and maybe a port's. `key` is that of no other which runs on this thread: of a handle's frame, say.
+/// A callback begins at `place`, perhaps for a port. No other callback on this thread has the same `key`; for example,
+/// it is the address of a handle's frame.
 pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>, serves: Option<Served>) {
     here.thread.switch_to_own();
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
-    // a frame that ended unseen has left its own
+    // removes the entry of a frame whose end was not seen
     here.turn.callbacks.retain(|running| running.key != key);
     if here.turn.callbacks.len() < DEPTH {
         let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
@@ -109,12 +112,14 @@ pub fn leave(here: &mut Here, key: usize) {
     here.turn.since = running.since;
 }
 
-/// What a handle calls, as a term, and the port that it is called for; `None` if that is a task's step.
+/// The function that a handle calls, as a term, and the port that it is called for; `None` for a task's step.
 ///
 /// # Safety
-/// The frame of a handle's method, which is about to run; nobody listens, whatever the handle's class makes of its fields.
+/// The frame belongs to a handle's method and is about to run. No events are handled meanwhile, whatever the handle's
+/// class does for its fields.
 unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box<[u8]>, Option<Served>)> {
-    // SAFETY: the caller's promise; what is read is held.
+    // SAFETY: the frame of a handle's method is about to run, so its first argument is the handle. The values that are
+    // read are held.
     unsafe {
         let handle = frame.local(0);
         let callback = attribute(py, handle, "_callback")?;
@@ -128,11 +133,11 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box
     }
 }
 
-/// What is called with so many arguments, as a term.
+/// A callable with this number of arguments, as a term.
 ///
 /// # Safety
-/// It stands; attached, and nobody listens.
+/// The callable stands; attached, and no events are handled meanwhile.
 pub unsafe fn place_of(here: &mut Here, callback: *mut PyObject, number: usize) -> Box<[u8]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the callable stands; attached, and no events are handled.
     here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, false, out) }).into()
 }

@@ -1,5 +1,5 @@
-//! Tokens of what an event loop runs besides tasks: a callback runs in the process of the loop's thread, with the token of whoever
-//! scheduled it, and that thread has its own again afterwards.
+//! Tokens of callbacks that an event loop runs besides tasks. A callback runs in the process of the loop's thread, with
+//! the token of the process that scheduled it. The thread gets its own token back afterwards.
 
 use super::{
     here::Here,
@@ -12,7 +12,7 @@ use super::{
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};
 use inviso_cpython::{frames::frame::Frame, object::held::Held, tasks::running as tasks};
 
-/// Ends of callbacks, and of what `asyncio.wait_for` runs apart.
+/// The instrument of ends of callbacks, and of the tasks that `asyncio.wait_for` makes.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.tokens,
     |py, host| modules::want(py, host, &MODULES),
@@ -31,7 +31,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 /// `Handle._run`: the callback has run.
 pub static RAN: Handler = Handler { end: Some(on_ran), ..Handler::NONE };
 
-/// Where these are defined.
+/// The modules that define them.
 pub static MODULES: [Module; if cfg!(Py_3_12) { 1 } else { 2 }] = [
     Module::new("asyncio.events", |py, host: &'static Host, module| {
         modules::watch_all(py, host, module, &[("Handle._run", &["self"], &RAN)])
@@ -40,39 +40,39 @@ pub static MODULES: [Module; if cfg!(Py_3_12) { 1 } else { 2 }] = [
     Module::new("asyncio.tasks", super::wait_for::adopt),
 ];
 
-/// How a callback comes by its token.
+/// How a callback gets its token.
 pub enum Way {
-    /// By a message, of which somebody may be told.
+    /// By a message, which may be traced.
     Message(Carried),
-    /// Unseen: it was scheduled in the loop's own thread.
+    /// Without a message: it was scheduled in the loop's own thread.
     Unseen(Carried),
-    /// Not at all: the library's own.
+    /// Not at all: the callback is the library's own.
     None,
 }
 
-/// A callback that runs.
+/// A running callback.
 pub struct Lent {
-    /// What tells it from others that run: see [`begin`].
+    /// Its key: see [`begin`].
     key: usize,
-    /// What the thread had before.
+    /// The token that the thread had before.
     had: Carried,
     /// Whether the program scheduled it.
     by_program: bool,
 }
 
-/// Set in the key of a callback whose end is never missed: it is that of no frame.
+/// Set in the key of a callback whose end is never missed. No frame has such a key.
 pub const SURE: usize = 1;
 
-/// Whether a callback that was seen to begin runs on this thread. One whose frame ended unseen, as where a reset took the instruments
-/// away, ends here.
+/// Whether a callback whose beginning was seen runs on this thread. Ends the entry of a callback whose frame ended
+/// unseen, for example because a reset removed the instruments.
 ///
 /// # Safety
 /// Attached.
 pub unsafe fn is_inside(here: &mut Here) -> bool {
     let runs = |key: usize| {
-        // SAFETY: the caller's promise.
+        // SAFETY: attached.
         let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
-        // SAFETY: whoever called a frame that runs does, too.
+        // SAFETY: the caller of a frame that runs also runs.
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });
         key & SURE != 0 || frames.any(|frame| frame.address() == key)
     };
@@ -82,8 +82,8 @@ pub unsafe fn is_inside(here: &mut Here) -> bool {
     !here.lent.is_empty()
 }
 
-/// A callback is about to run. `key` is that of no other which runs on this thread: of the frame of `Handle._run`, say. `message` makes
-/// the message that it came by.
+/// A callback is about to run. No other callback on this thread has the same `key`; for example, it is the address of
+/// the frame of `Handle._run`. `message` makes the message by which it came.
 ///
 /// # Safety
 /// Attached.
@@ -91,7 +91,7 @@ pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(
     if !here.host.node.seq_in_use() {
         return;
     }
-    end(here, key); // a frame that ended unseen has left its own
+    end(here, key); // removes the entry of a frame whose end was not seen
     let own = here.thread.own().clone();
     let had = here.host.node.seq_copy(&own);
     here.lent.push(Lent { key, had, by_program: !matches!(way, Way::None) });
@@ -100,18 +100,18 @@ pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(
         Way::Unseen(carried) => here.host.node.seq_lend(&own, carried),
         Way::Message(carried) => {
             let message = tokens::message_for(here, &carried, message);
-            // SAFETY: held; attached.
+            // SAFETY: the message is held; attached.
             let write = unsafe { tokens::writing(message.as_ptr()) };
             here.host.node.seq_receive(&mut here.thread, About::Other(&own), carried, write);
         }
     }
 }
 
-/// Whether the running process is an event loop's thread that passes on what has come from outside, by a callback of a socket or
-/// a pipe: ports carry no token, so that a result which it sets neither sets nor clears one.
+/// Whether the running process is an event loop's thread that passes on data from outside, in a callback of a socket or
+/// pipe. Ports carry no token, so a result that such a callback sets neither sets nor clears one.
 pub fn relays(here: &Here) -> bool {
     let own = here.thread.current().kind == Kind::Thread;
-    // SAFETY: the callers' events: attached, with nothing set.
+    // SAFETY: called in events only, which are attached and have no exception set.
     own && !here.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
 }
 

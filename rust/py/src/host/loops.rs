@@ -1,5 +1,20 @@
-//! What other threads hand to an event loop: a callback, or a coroutine, is a message to the loop's thread, which receives it when
-//! it begins.
+//! Callbacks and coroutines that other threads hand to an event loop. Each is a message to the loop's thread, received
+//! when it begins.
+//!
+//! # Roles
+//! The thread that schedules a callback or coroutine adds its sender. The loop's thread takes it out. A forked child
+//! drops both tables.
+//!
+//! # States
+//! A table is null before its first use and after a fork. An entry lives from the scheduling until the callback or
+//! coroutine begins, or until another object gets its address.
+//!
+//! # Orderings
+//! The mutex of a table orders its entries. The pointer to a table is set with `AcqRel` and read with `Acquire`.
+//! `THREADSAFE` is set with `Release` and read with `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_futures.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_host_fork.py`.
 
 use super::{
     asyncio_futures,
@@ -37,7 +52,7 @@ use std::{
     },
 };
 
-/// Event loops.
+/// The instrument of event loops.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages(),
     |py, host| modules::want(py, host, &MODULES),
@@ -57,17 +72,17 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 /// `Handle.__init__`: a callback is scheduled, and can't have run yet.
 pub static HANDLE: Handler = Handler { begin: Some(on_handle), ..Handler::NONE };
 
-/// `Handle._run`: it runs.
+/// `Handle._run`: the callback runs.
 pub static RUN: Handler = Handler { begin: Some(on_run), ..Handler::NONE };
 
 /// `run_coroutine_threadsafe`.
 pub static SUBMIT: Handler =
     Handler { begin: Some(on_submit), end: Some(on_submitted), raises_only: true, ..Handler::NONE };
 
-/// The function inside of that, which the loop runs.
+/// The function inside `run_coroutine_threadsafe` that the loop runs.
 pub static BEGUN: Handler = Handler { begin: Some(on_begun), ..Handler::NONE };
 
-/// Where they are defined.
+/// The modules that define them.
 pub static MODULES: [Module; 3] = [
     Module::new("asyncio.events", adopt_events),
     Module::new("asyncio.tasks", adopt_tasks),
@@ -77,23 +92,24 @@ pub static MODULES: [Module; 3] = [
 /// The code of `BaseEventLoop.call_soon_threadsafe`.
 static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
 
-/// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
-/// another one takes its address: each that is looked up here was announced before.
+/// The senders of callbacks and coroutines that are on their way, by the address of the handle or coroutine. If the
+/// object of an entry is gone, the next object at its address overwrites the entry: each object that is looked up here
+/// was added before.
 type Senders = Mutex<FxHashMap<usize, Sent>>;
 
-/// What is on its way to an event loop.
+/// A callback or coroutine on its way to an event loop.
 struct Sent {
     by: u64,
     /// The message's number, or 0.
     number: u64,
-    /// With which token.
+    /// Its token.
     carried: Carried,
 }
 
 impl Sent {
-    /// By the library, for itself: it sets a future.
+    /// Scheduled by the library for itself: the callback sets a future.
     const INNER: Sent = Sent { by: u64::MAX, number: 0, carried: Carried::Nothing };
-    /// Who schedules a callback in the loop's own thread sends no message.
+    /// The `by` of a callback that was scheduled in the loop's own thread, which sends no message.
     const SCHEDULED: u64 = 0;
 
     fn is_inner(&self) -> bool {
@@ -101,7 +117,8 @@ impl Sent {
     }
 }
 
-/// Handles of callbacks that are on their way, and coroutines. Replaced after a fork: a thread that is no more may hold the lock.
+/// Handles of callbacks, and coroutines, that are on their way. Replaced after a fork, because a thread that no longer
+/// exists may hold the lock.
 static HANDLES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
 static COROUTINES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -114,12 +131,12 @@ fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usi
             Err(other) => other,
         };
     }
-    // SAFETY: made by `Box::into_raw` and never freed.
+    // SAFETY: the pointer comes from `Box::into_raw` and is never freed.
     unsafe { &*there }.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 fn forget_all() {
-    // a thread that is no more may hold the lock
+    // a thread that does not exist in the child may hold the lock
     HANDLES.store(std::ptr::null_mut(), Ordering::Release);
     COROUTINES.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -138,7 +155,7 @@ fn adopt_events(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 
 fn adopt_loops(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     let threadsafe = modules::code(module, "BaseEventLoop.call_soon_threadsafe", &["self", "callback"])?;
-    // kept for ever, so that no other code gets its address
+    // kept for ever, so no other code gets its address
     THREADSAFE.store(threadsafe.into_ptr() as usize, Ordering::Release);
     Ok(())
 }
@@ -148,7 +165,7 @@ fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
     watch::add(py, host, &SUBMIT, std::slice::from_ref(&submit))?;
     for constant in submit.getattr("co_consts")?.try_iter()? {
         let constant = constant?;
-        // SAFETY: a type check.
+        // SAFETY: the object is held.
         if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
             watch::add(py, host, &BEGUN, &[constant])?;
         }
@@ -156,43 +173,43 @@ fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
     Ok(())
 }
 
-/// The process that runs an event loop, or the loop as a queue while none does.
+/// The process that runs an event loop, or the loop as a queue while no process runs it.
 ///
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
 unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
     let running = quietly(here, |py, here| {
-        // SAFETY: the callers': the object stands; nothing is set inside `quietly`.
+        // SAFETY: the event loop stands, and no exception is set inside `quietly`.
         let ident = unsafe { attribute(py, event_loop, "_thread_id") }.filter(|ident| !ident.is_none())?;
         here.host.directory.of_ident(py, here.host, &ident).map(|thread| thread.pid)
     });
-    // SAFETY: as above; callbacks run attached on this thread.
+    // SAFETY: the event loop stands; callbacks run attached on this thread.
     running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
 }
 
 thread_local! {
-    /// The handle that this thread runs, if it is such a one.
+    /// The handle that this thread runs, if the library scheduled it for itself; else 0.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this frame, the innermost one, runs a callback that the library has scheduled for itself.
+/// Whether this frame, the innermost one, runs a callback that the library scheduled for itself.
 ///
 /// # Safety
 /// The frame runs.
 pub unsafe fn runs_inner(frame: Frame) -> bool {
     let handle = RUNNING.get();
-    // SAFETY: the caller's promise; the first variable of `Handle._run` is the handle.
+    // SAFETY: the frame runs; the first variable of `Handle._run` is the handle.
     handle != 0
         && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
 }
 
-/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser; and whether that method
-/// schedules a callback once.
+/// The frame that called the loop's method that makes a handle, and whether that method schedules a callback once.
+/// `frame` is that of the handle's initialiser.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; attached.
+/// The frame belongs to the current event and begins; attached.
 unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
-    // SAFETY: the callers': the event's frame begins; its callers run.
+    // SAFETY: the event's frame begins, so its callers run; attached.
     unsafe {
         let mut caller = passing::caller(frame);
         let mut once = false;
@@ -215,9 +232,9 @@ unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
     }
 }
 
-/// A callback is scheduled: by the program and from another thread, or not.
+/// A callback is scheduled, perhaps by the program from another thread.
 fn on_handle(here: &mut Here, frame: Frame) {
-    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its callers run.
+    // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters; its callers run.
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
@@ -225,7 +242,7 @@ fn on_handle(here: &mut Here, frame: Frame) {
             senders(&HANDLES).insert(handle, Sent::INNER);
             return;
         }
-        // one function lies between, which differs by version
+        // one function lies between; it differs by version
         let between = passing::caller(frame);
         let threadsafe = between
             .and_then(|f| originals::caller(f))
@@ -248,7 +265,7 @@ fn on_handle(here: &mut Here, frame: Frame) {
     }
 }
 
-/// The running process hands something to an event loop: the message's number, and with which token.
+/// The running process hands a callback or coroutine to an event loop. Returns the message's number and its token.
 ///
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
@@ -259,7 +276,7 @@ pub unsafe fn send(
     if !asked && !tokens::has(here) {
         return (0, Carried::Empty);
     }
-    // SAFETY: the caller's promise; the message is held.
+    // SAFETY: the event loop stands, and callbacks run attached on this thread; the message is held.
     unsafe {
         let to = process_of(here, event_loop);
         let message = parcels::made(here, make);
@@ -269,14 +286,14 @@ pub unsafe fn send(
     }
 }
 
-/// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
-/// program did it, that of the result where the library passes one on, else none. What is called more than once, as a reader is, has
-/// none.
+/// A callback is scheduled on the loop's own thread, which sends no message. It gets the running process's token if the
+/// program scheduled it, and the token of the result if the library passes a result on. Otherwise it gets no token, nor
+/// does a callback that is called more than once, such as a reader.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; attached.
+/// The frame belongs to the current event and begins; attached.
 unsafe fn schedule(here: &mut Here, frame: Frame) {
-    // SAFETY: the callers': the event's frame begins; its callers run; attached.
+    // SAFETY: the event's frame begins, so its callers run; attached.
     unsafe {
         if !here.host.node.seq_in_use() || steps::is_step(frame.local(1)) {
             return;
@@ -301,13 +318,13 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
 /// # Safety
 /// Both stand; the calling thread is attached and has no exception set.
 pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the callers': both stand, the thread is attached, and nothing is set.
+    // SAFETY: both stand, the thread is attached and no exception is set.
     unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
 }
 
 /// A callback is about to run.
 fn on_run(here: &mut Here, frame: Frame) {
-    // SAFETY: as in `on_handle`.
+    // SAFETY: callbacks run attached. The event's frame begins, so its first parameter, the handle, is there.
     unsafe {
         let handle = frame.local(0);
         let sent = senders(&HANDLES).remove(&(handle as usize));
@@ -329,13 +346,13 @@ fn on_run(here: &mut Here, frame: Frame) {
     }
 }
 
-/// The message that a handle stands for.
+/// The message of a handle.
 ///
 /// # Safety
 /// The handle stands; callbacks run attached on this thread.
 unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
     parcels::made(here, |py| {
-        // SAFETY: the callers': the handle stands; nothing is set while the message is made.
+        // SAFETY: the handle stands; no exception is set while the message is made.
         unsafe {
             let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
             call(py, callback.as_ptr(), args.as_ptr())
@@ -343,12 +360,12 @@ unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
     })
 }
 
-/// A variable that an inner function uses, too: what its cell holds; null if nothing.
+/// The value of a variable that an inner function uses, too: its cell's value, or null.
 ///
 /// # Safety
 /// `variable` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
-    // SAFETY: the callers': attached, and the variable's cell or value stands; the type is checked.
+    // SAFETY: attached, and the variable's cell or value stands; the type is checked.
     unsafe {
         if variable.is_null() || ffi::Py_TYPE(variable) != &raw mut ffi::PyCell_Type {
             return Held::borrowed(variable);
@@ -359,7 +376,7 @@ unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
 
 /// A coroutine is handed to a loop.
 fn on_submit(here: &mut Here, frame: Frame) {
-    // SAFETY: as in `on_handle`.
+    // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters.
     unsafe {
         let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
         if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
@@ -369,7 +386,7 @@ fn on_submit(here: &mut Here, frame: Frame) {
             attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
         });
         if closed {
-            return; // the call is going to raise
+            return; // the call will raise
         }
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
@@ -379,16 +396,16 @@ fn on_submit(here: &mut Here, frame: Frame) {
     }
 }
 
-/// It could not be.
+/// The coroutine could not be handed over.
 fn on_submitted(_here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: the event's frame still stands.
+    // SAFETY: the event's frame stands until the event ends.
     let coroutine = unsafe { shared(frame.local(0)) };
     senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
 }
 
 /// The loop is about to make a task of a coroutine that another thread has handed to it.
 fn on_begun(here: &mut Here, frame: Frame) {
-    // SAFETY: as in `on_handle`.
+    // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
         let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
         let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
@@ -409,13 +426,13 @@ fn on_begun(here: &mut Here, frame: Frame) {
     }
 }
 
-/// The coroutine and the future of a running `callback`, by its function's closure: before its first instruction its own variables
-/// are not there yet.
+/// The coroutine and the future of a running `callback`, from its function's closure: its own variables are not set
+/// before its first instruction.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, which begins; attached, with no exception set.
+/// The frame belongs to the current event and begins; attached, with no exception set.
 unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
-    // SAFETY: the callers': the frame begins, attached, nothing set; a function is checked to be one.
+    // SAFETY: the frame begins, attached, no exception is set; the function's type is checked.
     unsafe {
         let function = frame.function();
         if function.is_null() || ffi::PyFunction_Check(function) == 0 {

@@ -1,56 +1,68 @@
-//! How events come to be: CPython's hooks feed the core's event functions.
+//! The host: CPython's hooks call the core's event functions.
 //!
 //! | file | is |
 //! | --- | --- |
 //! | `door` | the one way in for everything that CPython calls |
 //! | `fault` | a failure on request, for tests of the door |
-//! | `here` | what a thread keeps between two events |
+//! | `here` | the state of a thread between two events |
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
-//! | `arming` | switching those on and off |
-//! | `backtrace` | who called whom, as terms |
-//! | `builtin` | functions of built-in modules, with hooks around each call |
-//! | `codes` | finding functions by pattern; the names of code |
+//! | `arming` | switches those on and off |
+//! | `backtrace` | callers and stacks, as terms |
+//! | `codes` | finds functions by pattern; names of code |
 //! | `foreign` | functions written in C, seen where they are called |
-//! | `loading` | functions that come into being later |
+//! | `loading` | functions that are created later |
 //! | `directory` | threads and tasks as processes |
 //! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
-//! | `spawning` | who starts whom, and how it ends |
-//! | `originals` | the library's own functions, behind what the program has put around them |
-//! | `watch` | functions of the standard library that instruments look at |
-//! | `instruments` | when each of those is put in place and taken away |
+//! | `spawning` | parents, children and their ends |
+//! | `originals` | the library's own functions, inside the program's wrappers |
+//! | `watch` | functions of the standard library that instruments watch |
+//! | `instruments` | installs and removes all instruments |
 //! | `places` | the names of functions that tasks run in, kept by each thread |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `ports` | sockets, subprocesses, transports |
 //! | `parcels` | calls and exceptions, as objects that are sent |
-//! | `modules` | what instruments watch in modules, whenever those are imported |
+//! | `modules` | modules that instruments watch, once they are imported |
 //! | `executors` | calls that are submitted to executors |
 //! | `futures`, `asyncio_futures` | results of futures |
-//! | `gathered` | futures that the library sets with what others hold |
-//! | `loops` | what other threads hand to an event loop |
+//! | `gathered` | futures that the library sets with results of other futures |
+//! | `loops` | callbacks and coroutines that other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
-//! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
+//! | `pickles` | tokens and numbers after the pickles of `multiprocessing` |
 //! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
 //! | `relations` | links, monitors, names, exit signals |
-//! | `exits` | which exception an exit signal's is |
-//! | `scheduling` | which task runs when |
+//! | `exits` | the exit signal behind an exception |
+//! | `scheduling` | when each task runs |
 //! | `queues`, `simple_queue` | queues of the standard library |
-//! | `senders`, `lengths` | who put what into a queue, and how long it is |
+//! | `senders`, `lengths` | senders of a queue's items, and the queue's length |
 //! | `greenlets` | stacks of calls that take turns on a thread |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
-//! | `loop_callbacks` | what an event loop runs besides tasks |
-//! | `uv_loops` | the same of uvloop's |
+//! | `loop_callbacks` | callbacks that an event loop runs besides tasks |
+//! | `uv_loops` | the same for uvloop |
 //! | `loop_lag` | the lag of an event loop |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
-//! | `late` | arguments whose taking runs the program's code |
-//! | `objects` | arguments that wait for a tracer as they are |
+//! | `late` | arguments that can be read only by running code of the program |
+//! | `objects` | arguments that wait for a tracer as objects |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `waiting` | waiting for room in a ring |
+//! | `waiting` | waits for room in a ring |
 //! | `ending` | the signal that ends a process which has something to write |
-//! | `forking` | what survives a fork |
+//! | `forking` | the state after a fork |
+//!
+//! # Roles
+//! The first attached thread that uses the tracer makes the [`Host`]. Any thread reads it. A forked child leaves it
+//! unused.
+//!
+//! # States
+//! `HOST` is null, or a host that is never freed.
+//!
+//! # Orderings
+//! `HOST` is stored with `Release` and loaded with `Acquire`: a reader sees a finished host. Mutexes order the rest.
+//!
+//! # Checked by
+//! `tests/python/test_host_fork.py`, `tests/python/test_exit.py`.
 
 pub mod alone;
 pub mod arming;
@@ -121,36 +133,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Everything about the traced program; a forked child begins with a new one.
+/// The state of the traced program; a forked child begins with a new one.
 pub struct Host {
-    /// The operating system's number of the process that it is in.
+    /// The operating system's number of its process.
     process: u32,
     /// Sessions, processes, plans.
     pub node: Arc<Node>,
-    /// What is armed, and the code objects that are kept alive for it.
+    /// The armed events, and the code objects that are kept alive for them.
     pub arming: Mutex<arming::Armed>,
-    /// Code that exists, while some session wants to know what comes later.
+    /// The code that exists, while a session waits for later code.
     pub loading: loading::Loading,
     /// Threads and tasks.
     pub directory: directory::Directory,
-    /// Where each session's messages go.
+    /// Where each session's messages are delivered.
     pub outlets: outlet::Outlets,
-    /// Who is being started.
+    /// Threads and tasks that are being started.
     pub spawning: spawning::Spawning,
     #[cfg(Py_3_12)]
     missing: Py<PyAny>,
     /// Sessions whose last strong handle is gone.
     pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
-    /// Python objects to be let go of outside every lock.
+    /// Python objects that have to be dropped outside every lock.
     pub graveyard: Mutex<Vec<Py<PyAny>>>,
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The host of this process, if anything was ever asked of it.
+/// The host of this process, if the tracer was used in it.
 #[inline(always)]
 pub fn try_host() -> Option<&'static Host> {
-    // SAFETY: the pointer is null or comes from `Box::leak`; hosts are never freed (a fork leaves one behind).
+    // SAFETY: the pointer is null or comes from `Box::leak`; hosts are never freed (a fork leaves one unused).
     unsafe { HOST.load(Ordering::Acquire).as_ref() }
 }
 
@@ -162,8 +174,8 @@ pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
     }
 }
 
-/// Python's monotonic clock, and the moment at which it was read. A thread may lose the processor between the two readings, so the pair that
-/// took least time of four counts.
+/// Reads Python's monotonic clock, and the moment of the reading. A thread may lose the processor between the two
+/// readings, so the fastest of four pairs counts.
 fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
     let mut best: Option<(Duration, Instant, u64)> = None;
     for _ in 0..4 {
@@ -220,39 +232,40 @@ fn missing(py: Python<'_>) -> PyResult<Py<PyAny>> {
     Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
 }
 
-/// Leaves the host behind: the forked child's threads, locks and sessions are not its parent's.
+/// Leaves the host unused in a forked child: its threads, locks and sessions are the parent's.
 pub fn forget() {
     HOST.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 impl Host {
-    /// The interpreter's mark for no argument.
+    /// The interpreter's mark for an absent argument.
     #[cfg(Py_3_12)]
     pub fn missing(&self) -> *mut pyo3::ffi::PyObject {
         self.missing.as_ptr()
     }
 
-    /// Keeps an object until [`Host::bury`].
+    /// Keeps an object until [`Host::bury`] drops it.
     pub fn mourn(&self, object: Py<PyAny>) {
         self.graveyard.lock().unwrap_or_else(|e| e.into_inner()).push(object);
     }
 
-    /// Lets go of what a change left behind. Attached, and outside every lock: a destructor may run any code.
+    /// Drops the objects that a change left. Called attached and outside every lock: a destructor may run any code.
     pub fn bury(&self, _py: Python<'_>) {
         let dead = std::mem::take(&mut *self.graveyard.lock().unwrap_or_else(|e| e.into_inner()));
         drop(dead);
     }
 }
 
-/// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
+/// Makes the interpreter's main loop end the sessions without handles, soon.
 pub fn schedule_burial() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        // as the interpreter ends, what finalisers run takes such calls, too
+        // at the interpreter's end, code that finalisers run also makes such calls
         let bury = |py: Python<'_>| {
             if !inviso_cpython::interpreter::calling::may_import(py) {
                 return schedule_burial(); // in another frame, then
             }
-            // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's
+            // in a forked child, objects may be dropped before the child has a host of its own: sessions, ports and
+            // threads are still the parent's
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
             }
@@ -260,6 +273,7 @@ pub fn schedule_burial() {
         door::guard(|| Python::try_attach(bury));
         0
     }
-    // SAFETY: may be called from any thread, attached or not; a full queue is no harm, as every later change reaps, too.
+    // SAFETY: may be called from any thread, attached or not. A full queue does no harm, because every later change
+    // reaps, too.
     unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }

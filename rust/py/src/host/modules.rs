@@ -1,5 +1,18 @@
-//! Modules of the standard library whose functions instruments watch: at once where the program has imported them, else as soon
-//! as it does. Nothing is imported for an instrument's sake.
+//! Modules of the standard library whose functions instruments watch. Functions of an imported module are watched at
+//! once, those of other modules when the program imports them. Instruments import nothing.
+//!
+//! # Roles
+//! Instruments want and leave modules. The thread that has loaded a module adopts it.
+//!
+//! # States
+//! `awaited` is true from the request for a module until the module is adopted, or no longer wanted.
+//!
+//! # Orderings
+//! `awaited` is set with `Release` before `sys.modules` is read, and read with `Acquire` after a load. So a module that
+//! another thread loads meanwhile is not missed.
+//!
+//! # Checked by
+//! `tests/python/test_shadowed_modules.py`, `tests/python/test_host_fork.py`.
 
 use super::{
     executors, futures, groups,
@@ -16,17 +29,17 @@ use inviso_cpython::{capture, frames::frame::Frame};
 use pyo3::{prelude::*, types::PyDict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A module, and what an instrument does when it is there.
+/// A module, and the function that an instrument calls when it is imported.
 pub struct Module {
     /// Its name.
     pub name: &'static str,
-    /// Called with it.
+    /// Called with the module.
     pub adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
     awaited: AtomicBool,
 }
 
 impl Module {
-    /// One that nobody has asked for.
+    /// A module that no instrument waits for.
     pub const fn new(
         name: &'static str, adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
     ) -> Module {
@@ -34,7 +47,7 @@ impl Module {
     }
 }
 
-/// All that instruments ask for.
+/// All modules that instruments wait for.
 static ALL: &[&[Module]] = &[
     &spawning::MODULES,
     &scheduling::MODULES,
@@ -54,18 +67,18 @@ static ALL: &[&[Module]] = &[
 /// The import system's `_load_unlocked`: a module has been loaded.
 pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };
 
-/// Instruments look at these modules from now on. One that is not as it is known is passed over.
+/// Instruments watch these modules from now on. A module with unknown functions is passed over.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// An error that `sys.monitoring` raises.
 pub fn want(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<()> {
     adopt_all(py, host, modules).map(drop)
 }
 
-/// The same, where a module that is there already has to be as it is known.
+/// The same, but an imported module must have the known functions.
 ///
 /// # Errors
-/// As [`want`], and what a module is refused for.
+/// As [`want`], and the reason why a module is refused.
 pub fn need(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<()> {
     adopt_all(py, host, modules)?
 }
@@ -76,7 +89,7 @@ fn adopt_all(py: Python<'_>, host: &'static Host, modules: &'static [Module]) ->
     let load = originals::codes(py.import("_frozen_importlib")?.as_any(), &["_load_unlocked"])?;
     watch::add(py, host, &LOADED, &load)?;
     for module in modules {
-        // said first, so that a module that is being loaded by another thread is not missed
+        // set first, so a module that another thread is loading is not missed
         module.awaited.store(true, Ordering::Release);
         if let Some(found) = there.get_item(module.name)? {
             let adopted = (module.adopt)(py, host, &found);
@@ -89,11 +102,11 @@ fn adopt_all(py: Python<'_>, host: &'static Host, modules: &'static [Module]) ->
     Ok(refused)
 }
 
-/// Whether the program has imported a module of the standard library; waits where another thread is importing it. Nothing is
-/// imported by this: a file of the program's may have the same name.
+/// Whether the program has imported a module of the standard library. Waits if another thread is importing it. Imports
+/// nothing itself: a file of the program may have the same name.
 ///
 /// # Errors
-/// What the other thread's import raises.
+/// An error of the other thread's import.
 pub fn is_there(py: Python<'_>, name: &str) -> PyResult<bool> {
     let there = py.import("sys")?.getattr("modules")?.contains(name)?;
     if there {
@@ -102,10 +115,10 @@ pub fn is_there(py: Python<'_>, name: &str) -> PyResult<bool> {
     Ok(there)
 }
 
-/// They don't any more.
+/// Instruments no longer watch these modules.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// An error that `sys.monitoring` raises.
 pub fn leave(py: Python<'_>, host: &Host, modules: &'static [Module]) -> PyResult<()> {
     forget(modules);
     if ALL.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
@@ -114,7 +127,7 @@ pub fn leave(py: Python<'_>, host: &Host, modules: &'static [Module]) -> PyResul
     Ok(())
 }
 
-/// In a forked child: nobody waits for them.
+/// No instrument waits for them in a forked child.
 pub fn forget(modules: &'static [Module]) {
     modules.iter().for_each(|module| module.awaited.store(false, Ordering::Release));
 }
@@ -125,13 +138,13 @@ fn on_loaded(here: &mut Here, frame: Frame, how: Ended) {
         return;
     }
     quietly(here, |py, here| {
-        // SAFETY: the function's only parameter, a module spec, whose name is a plain attribute; both objects stand.
+        // SAFETY: the function's only parameter is a module spec, whose name is a plain attribute; both objects stand.
         let (name, loaded) = unsafe {
             let Some(name) = attribute(py, frame.local(0), "name") else { return };
             (name, Bound::from_borrowed_ptr(py, loaded))
         };
         for module in ALL.iter().copied().flatten() {
-            // SAFETY: held; attached.
+            // SAFETY: the name is held; attached.
             let it = module.awaited.load(Ordering::Acquire) && unsafe { capture::is_text(name.as_ptr(), module.name) };
             if it && (module.adopt)(py, here.host, &loaded).is_ok() {
                 module.awaited.store(false, Ordering::Release);
@@ -143,7 +156,7 @@ fn on_loaded(here: &mut Here, frame: Frame, how: Ended) {
 /// The code of `path` in a module (`"Class.method"`), if its parameters begin with these names.
 ///
 /// # Errors
-/// AttributeError if there is no such function; RuntimeError if its parameters are others.
+/// AttributeError if there is no such function; RuntimeError if it has other parameters.
 pub fn code<'py>(module: &Bound<'py, PyAny>, path: &str, parameters: &[&str]) -> PyResult<Bound<'py, PyAny>> {
     let code = originals::code(module, path)?;
     let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
@@ -154,20 +167,20 @@ pub fn code<'py>(module: &Bound<'py, PyAny>, path: &str, parameters: &[&str]) ->
     Ok(code)
 }
 
-/// Keeps an object for ever, so that nothing else gets its address.
+/// Keeps an object for ever, so no other object gets its address.
 pub fn keep(word: &AtomicUsize, object: Bound<'_, PyAny>) {
     if word.load(Ordering::Acquire) != object.as_ptr() as usize {
         word.store(object.into_ptr() as usize, Ordering::Release);
     }
 }
 
-/// A function to watch: its path, its first parameters, and who looks at it.
+/// A function to watch: its path, its first parameters, and its handler.
 pub type Watched = (&'static str, &'static [&'static str], &'static Handler);
 
-/// Watches functions of a module. One that is not there, or is another than is known, is passed over.
+/// Watches functions of a module. Passes over functions that don't exist or have other parameters than the known ones.
 ///
 /// # Errors
-/// What the first of those that were passed over was found by.
+/// The first error of the functions that were passed over.
 pub fn watch_all(py: Python<'_>, host: &Host, module: &Bound<'_, PyAny>, functions: &[Watched]) -> PyResult<()> {
     let mut done = Ok(());
     for (path, parameters, handler) in functions {

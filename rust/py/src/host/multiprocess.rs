@@ -1,7 +1,23 @@
-//! `multiprocessing`: what goes through its queues and connections to and from other operating system processes, and calls that
-//! its pools are asked to make.
+//! `multiprocessing`: objects that its queues and connections exchange with other operating system processes, and calls
+//! that its pools are asked to make.
 //!
-//! The message is the object at the outer call. Feeder threads, pickling, and the connections inside queues and pools are silent.
+//! The message is the object at the outer call. Feeder threads, pickling, and the connections inside queues and pools
+//! emit no messages.
+//!
+//! # Roles
+//! The adopting functions fill the words when the program has imported the modules. Handlers read them, on any attached
+//! thread.
+//!
+//! # States
+//! A word is 0 until its module is adopted, and then an object that is kept for ever. `NO_LIMIT` is the largest number
+//! until then.
+//!
+//! # Orderings
+//! All words are stored with `Release` and loaded with `Acquire`. What one thread alone uses lies in thread-local
+//! storage.
+//!
+//! # Checked by
+//! `tests/python/test_multiprocess.py`, `tests/python/test_process_message_numbers.py`.
 
 use super::{
     buffers,
@@ -40,7 +56,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Queues, connections and pools.
+/// The instrument of queues, connections and pools.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages(),
     |py, host| modules::want(py, host, &MODULES[..3]),
@@ -57,7 +73,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     },
 );
 
-/// Connections that are slow to take what is sent.
+/// The instrument of connections that are slow to accept data.
 pub static BUSY_SENDS: Instrument = Instrument::new(
     |wants| wants.watches(Event::BusyDistPort),
     |py, host| modules::want(py, host, &MODULES[3..]),
@@ -77,7 +93,7 @@ pub static PUT_SIMPLE: Handler = Handler { begin: Some(on_put_simple), end: Some
 /// `get` of any of them.
 pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };
 
-/// `Connection._send_bytes`: what `send` and `send_bytes` were given is about to be written.
+/// `Connection._send_bytes`: the data of `send` or `send_bytes` are about to be written.
 pub static SEND: Handler = Handler { begin: Some(on_send), ..Handler::NONE };
 
 /// `recv` and `recv_bytes` of a connection.
@@ -92,13 +108,13 @@ pub static BUSY: Handler = Handler { begin: Some(on_write), end: Some(on_written
 /// `ApplyResult.__init__`: a pool is asked for a call.
 pub static APPLY: Handler = Handler { begin: Some(on_apply), ..Handler::NONE };
 
-/// `ApplyResult._set`: the call's result has come.
+/// `ApplyResult._set`: the call's result arrives.
 pub static APPLIED: Handler = Handler { begin: Some(on_applied), ..Handler::NONE };
 
 /// `ApplyResult.get` raises.
 pub static AWAIT: Handler = Handler { end: Some(on_await_failed), raises_only: true, ..Handler::NONE };
 
-/// Where they are defined; the last one for [`BUSY_SENDS`].
+/// The modules that define them; the last one is for [`BUSY_SENDS`].
 pub static MODULES: [Module; 4] = [
     Module::new("multiprocessing.queues", adopt_queues),
     Module::new("multiprocessing.connection", adopt_connections),
@@ -106,16 +122,16 @@ pub static MODULES: [Module; 4] = [
     Module::new("multiprocessing.connection", adopt_writes),
 ];
 
-/// A send that lasts so long has waited for the other side to read.
+/// A send that takes this long has waited for the other side to read.
 const BUSY_AFTER: Duration = Duration::from_millis(5);
 
-/// Codes that others are called by.
+/// Code objects of callers that handlers look for.
 static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
 static SEND_BYTES_CODE: AtomicUsize = AtomicUsize::new(0);
 static APPLY_CODE: AtomicUsize = AtomicUsize::new(0);
 /// `queue.Empty`.
 static EMPTY: AtomicUsize = AtomicUsize::new(0);
-/// The length of a queue that has no limit.
+/// The maximum length of a queue without a limit.
 static NO_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
 
 fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -173,15 +189,16 @@ fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
     modules::watch_all(py, host, module, &[("Connection._send_bytes", &["self", "buf"], &BUSY)])
 }
 
-/// The running process puts an object into a queue or connection, with the number that was given to it before, or 0. Answers its number.
+/// The running process puts an object into a queue or connection. `number` is the number that was reserved for it, or
+/// 0. Returns its number.
 ///
 /// # Safety
-/// Each is null or stands; callbacks run attached on this thread.
+/// `into` and `object` are null or stand; callbacks run attached on this thread.
 unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject, number: u64) -> u64 {
     if into.is_null() || object.is_null() {
         return 0;
     }
-    // SAFETY: the callers': both stand; callbacks run attached on this thread.
+    // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         if !parcels::is_asked(here, Flags::SEND) {
@@ -193,17 +210,17 @@ unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyOb
     }
 }
 
-/// It takes one out, by the method in this frame.
+/// The running process takes an object out, by the method in this frame.
 ///
 /// # Safety
 /// As [`send`].
 unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
-    // SAFETY: the callers': the event's frame.
+    // SAFETY: the frame is that of the current event; attached.
     let (number, creation) = unsafe { numbers::came(frame) }.map_or((0, 0), |number| (number.number, number.sender));
     if from.is_null() || object.is_null() {
         return;
     }
-    // SAFETY: as in `send`.
+    // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         if parcels::is_asked(here, Flags::RECEIVE) {
@@ -213,10 +230,10 @@ unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, objec
     }
 }
 
-/// Whether this `put`, of whose event this is the frame, is sure to go well if it ever ends: then the message is sent before
-/// anybody can get it.
+/// Whether the `put` of this event's frame is sure to succeed if it ever ends. If so, the message is sent before any
+/// process can receive it.
 pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
-    // SAFETY: the parameters of `put`, at its beginning or end: none of them is assigned to. `True` and `None` live for ever.
+    // SAFETY: these are the parameters of `put`, which assigns to none of them. `True` and `None` live for ever.
     unsafe {
         if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
             return true;
@@ -226,27 +243,27 @@ pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
     }
 }
 
-/// Whether the queue of this `put` is closed, so that it raises.
+/// Whether the queue of this `put` is closed, so the call will raise.
 pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
-    // SAFETY: the event's frame; `True` lives for ever.
+    // SAFETY: the event's frame runs, so its first parameter stands; `True` lives for ever.
     quietly(here, |py, _| unsafe {
         attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
     })
 }
 
-/// An object is about to be put: it is sent, unless that is not sure.
+/// An object is about to be put. It is sent now if the `put` is sure to succeed.
 fn on_put(here: &mut Here, frame: Frame) {
     if is_closed(here, frame) {
         return;
     }
-    // SAFETY: the event's frame begins, with its first two parameters; its caller runs; attached.
+    // SAFETY: the event's frame begins, so its first two parameters are there; its caller runs; attached.
     unsafe {
         let library = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller)));
         here.running.identify(here.host, &mut here.thread);
         let number = match library {
             Some(_) => 0,
             None if is_sure(here, frame) => send(here, frame.local(0), frame.local(1), 0),
-            // the feeder may have it before it is known whether it is sent
+            // the feeder may take it before it is known whether it is sent
             None => numbers::reserve(here),
         };
         let carried = pickles::put(here, frame, library);
@@ -254,7 +271,7 @@ fn on_put(here: &mut Here, frame: Frame) {
     }
 }
 
-/// It has been put, or was not.
+/// The `put` has ended, with or without success.
 fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
     let is_there = matches!(how, Ended::Returned(_));
     // SAFETY: the event's frame ends; its parameters stand.
@@ -268,32 +285,33 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
 }
 
 thread_local! {
-    /// Calls of `SimpleQueue.put` that have not written yet, by their frames, and what they put: the method binds its argument anew.
+    /// Calls of `SimpleQueue.put` that have not written yet: their frames and objects. The method assigns a new value
+    /// to its parameter.
     static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An object is to be pickled, and then written to a queue's connection: see [`on_send`].
+/// An object is about to be pickled, and then written to a queue's connection: see [`on_send`].
 fn on_put_simple(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame; its second parameter, which stands.
+    // SAFETY: the event's frame begins, so its second parameter, if not null, stands.
     unsafe {
         if frame.local(1).is_null() || passing::is_inner(passing::caller(frame)) {
             return;
         }
         let object = quietly(here, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
-        // one whose end was not seen may have left its own
+        // a call whose end was not seen may have left an entry
         let left = putting(frame);
         PUTTING.with_borrow_mut(|all| all.push((frame.address(), object)));
         quietly(here, |_, _| drop(left));
     }
 }
 
-/// It has been put, or could not be.
+/// The `put` has ended, with or without success.
 fn on_put_simple_done(here: &mut Here, frame: Frame, _how: Ended) {
     let left = putting(frame);
     quietly(here, |_, _| drop(left));
 }
 
-/// What a call of `SimpleQueue.put` is about to put.
+/// The object that a call of `SimpleQueue.put` is about to put.
 fn putting(frame: Frame) -> Option<Py<PyAny>> {
     PUTTING.with_borrow_mut(|all| {
         let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
@@ -301,9 +319,10 @@ fn putting(frame: Frame) -> Option<Py<PyAny>> {
     })
 }
 
-/// An object has been taken out of a queue, or none was there in time.
+/// An object was taken out of a queue, or none came in time.
 fn on_got(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: the event's frame ends; what ends it is held; `queue.Empty` is kept for ever.
+    // SAFETY: the event's frame ends, and the interpreter holds its result or exception; `queue.Empty` is kept for
+    // ever.
     unsafe {
         if passing::is_inner(passing::caller(frame)) {
             return;
@@ -347,14 +366,15 @@ fn on_send(here: &mut Here, frame: Frame) {
     }
 }
 
-/// What is written of `whole`, of which `part` is a view: itself, if it is bytes and all of it.
+/// The part of `whole` that is written; `part` is a view of it. This is `whole` itself if it is bytes and all of it is
+/// written.
 ///
 /// # Safety
-/// Each is null or stands; attached, and nobody listens on this thread.
+/// `whole` and `part` are null or stand; attached, and no events are handled on this thread.
 unsafe fn sent_bytes<'py>(
     py: Python<'py>, whole: *mut ffi::PyObject, part: *mut ffi::PyObject,
 ) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise; the types are checked.
+    // SAFETY: both are null or stand; attached. The types are checked.
     unsafe {
         if part.is_null() {
             return None;
@@ -367,7 +387,7 @@ unsafe fn sent_bytes<'py>(
     }
 }
 
-/// An object, or bytes, have come out of a connection.
+/// An object, or bytes, came out of a connection.
 fn on_received(here: &mut Here, frame: Frame, how: Ended) {
     let Ended::Returned(object) = how else { return };
     // SAFETY: the event's frame ends; the result is held.
@@ -378,11 +398,11 @@ fn on_received(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Bytes have been written into a buffer of the program's; the message is a copy of them where that is a bytearray or a memoryview,
-/// else the buffer.
+/// Bytes were written into a buffer of the program. The message is a copy of them if the buffer is a bytearray or a
+/// memoryview, else the buffer.
 fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
     let Ended::Returned(size) = how else { return };
-    // SAFETY: the event's frame ends; the type is checked, and the range, before bytes are read.
+    // SAFETY: the event's frame ends. The type and the range are checked before bytes are read.
     unsafe {
         if passing::is_inner(passing::caller(frame)) {
             return;
@@ -403,7 +423,7 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
 }
 
 thread_local! {
-    /// The write that this thread is in: its frame, and since when.
+    /// The write that this thread is in: its frame, and when it began.
     static WRITING: Cell<Option<(usize, Instant)>> = const { Cell::new(None) };
 }
 
@@ -411,7 +431,7 @@ fn on_write(_here: &mut Here, frame: Frame) {
     WRITING.set(Some((frame.address(), Instant::now())));
 }
 
-/// Bytes have been written, or could not be.
+/// The write has ended, with or without success.
 fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
     let began = WRITING.take().filter(|(address, _)| *address == frame.address());
     if began.is_none_or(|(_, began)| began.elapsed() < BUSY_AFTER) {
@@ -433,7 +453,7 @@ fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
 
 /// A pool is asked for a call.
 fn on_apply(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame begins; its caller runs, and has its parameters still.
+    // SAFETY: the event's frame begins. Its caller runs, and still has its parameters.
     unsafe {
         let caller = passing::caller(frame);
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
@@ -444,10 +464,10 @@ fn on_apply(here: &mut Here, frame: Frame) {
     }
 }
 
-/// The running process asks a pool for what `result` stands for; `make` makes the message where somebody is told of it. Answers
-/// what is known of the result; `None` if there is none.
+/// The running process asks a pool for `result`. `make` makes the message, if it is traced or carries a token. Returns
+/// the result's record, or `None` if there is no result.
 ///
-/// # Safety
+/// The pool stands, and the result is null or stands; callbacks run attached on this thread.
 /// The pool stands, and the result unless it is null; callbacks run attached on this thread.
 pub unsafe fn ask(
     here: &mut Here, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
@@ -456,7 +476,7 @@ pub unsafe fn ask(
     if result.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().pid;
@@ -479,14 +499,14 @@ pub unsafe fn ask(
     }
 }
 
-/// The message that such a call is. Its arguments are any iterable, which is not gone through unless it is a tuple or a list.
+/// The message of such a call. Its arguments may be any iterable, and only a tuple or a list is iterated over.
 ///
 /// # Safety
 /// `function`, `args` and `keywords` live throughout, and the calling thread is attached to the interpreter.
 pub unsafe fn call<'py>(
     py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the callers': they stand, the thread is attached, and nothing is set; types are checked.
+    // SAFETY: all three stand, the thread is attached and no exception is set; types are checked.
     unsafe {
         let args = Bound::from_borrowed_ptr(py, args);
         let args = match (args.cast_exact::<PyTuple>(), args.cast_exact::<PyList>()) {
@@ -499,9 +519,9 @@ pub unsafe fn call<'py>(
     }
 }
 
-/// The result of such a call comes: whether it went well, and the value or exception.
+/// The result of such a call arrives: whether it succeeded, and the value or exception.
 fn on_applied(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame begins, and holds its parameters; the type is checked before items are read.
+    // SAFETY: the event's frame begins, so it has its parameters; the type is checked before items are read.
     unsafe {
         let (result, pair) = (frame.local(0), frame.local(2));
         let Some(record) = here.host.directory.known(result as usize) else { return };
