@@ -37,7 +37,7 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::host::door::keep_panics();
         inviso_cpython::interpreter::again::set_inside(super::host::door::is_inside);
-        // without the C module there is none of its queues
+        // without the C module its queues don't exist
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
     }

@@ -36,7 +36,7 @@ mod monitoring {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As [`vectorcall::Function`](crate::ffi::vectorcall::Function). The program may get it from
+            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). The program may get it from
             /// `register_callback` and call it with fewer or other arguments than the event has. So its code object is
             /// read only if its type is right.
             pub unsafe extern "C" fn $name(
