@@ -1,12 +1,12 @@
-//! Messages as lines for people, in the manner of OTP's `dbg`, with names in place of processes where they are known.
+//! Messages as lines of text, in the manner of OTP's `dbg`, with processes' names where they are known.
 //!
 //! ```text
 //! (<0.4.0>) call json:loads('[1]') at 2026-11-25 12:00:00.000001
 //! shop-1@h (db) send <web@shop-2@h> ! 'done'
 //! ```
 //!
-//! A process is `<0.Id.Serial>`, or `<name>` where it has one. One of another node than the line's has that node's name in it:
-//! `<shop-2@h.4.0>`, `<name@shop-2@h>`. The line's node stands first, if it has a name: it is the tracee's.
+//! A process is `<0.Id.Serial>`, or `<name>` if it has a name. A process of another node than the line's contains that node's
+//! name: `<shop-2@h.4.0>`, `<name@shop-2@h>`. The line begins with its node, the tracee's, if that has a name.
 
 use crate::{
     export::with_plain,
@@ -17,46 +17,47 @@ use inviso_log::stamp::{self, Stamp};
 use inviso_term::etf;
 use std::fmt::Write;
 
-/// Who has a name.
+/// A source of names.
 pub trait Names {
-    /// Adds the name of a process at a time, if it has one.
+    /// Appends the name of a process at a time. Answers whether it has one.
     fn name(&mut self, of: &Identity<'_>, at: Stamp, out: &mut String) -> bool;
 }
 
-/// Nobody.
+/// Without names.
 impl Names for () {
     fn name(&mut self, _: &Identity<'_>, _: Stamp, _: &mut String) -> bool {
         false
     }
 }
 
-/// The local time of a second since 1970, as `2026-11-25 12:00:00`; None where the system has none for it.
+/// The local time of a second since 1970, as `2026-11-25 12:00:00`; None if the system has none for it.
 pub type LocalTime = fn(i64) -> Option<String>;
 
-/// Makes lines.
+/// Formats lines.
 #[derive(Debug)]
 pub struct Lines {
     colour: bool,
     local: LocalTime,
-    /// The second that was shown last.
+    /// The second that was formatted last.
     second: Option<(i64, Option<String>)>,
-    /// Creations of nodes without a name, in the order in which they were met. The first one's pids begin with 0.
+    /// Creations of nodes without a name, in the order of their first pids. The first one's pids begin with 0.
     nameless: Vec<u32>,
 }
 
 const NAMELESS: &[u8] = b"nonode@nohost";
 
-/// The first number of a pid of another node without a name.
+/// The first number in pids of the second node without a name.
 const OTHER: u64 = 64;
 
 impl Lines {
-    /// With a terminal's escape sequences, or without. What the messages hold is escaped in any case.
+    /// Creates a formatter, with or without a terminal's escape sequences. Control characters in messages are escaped in both
+    /// cases.
     #[must_use]
     pub fn new(colour: bool, local: LocalTime) -> Lines {
         Lines { colour, local, second: None, nameless: Vec::new() }
     }
 
-    /// Adds the line of a message, without its end. `node` is the one that the log is of, if that is known.
+    /// Appends the line of a message, without a line end. `node` is the log's node, if it is known.
     ///
     /// ```
     /// use inviso_export::lines::Lines;
@@ -70,7 +71,7 @@ impl Lines {
     pub fn message(&mut self, payload: Bytes<'_>, node: Option<&str>, names: &mut dyn Names, out: &mut String) {
         with_plain(payload, |term| {
             let term = term.strip_prefix(&[etf::VERSION]).unwrap_or(term);
-            let message = Message::of(term);
+            let message = ParsedMessage::of(term);
             let of = message.as_ref().and_then(|message| node_of(message.about));
             let node = of.or(node.map(str::as_bytes));
             if let Some(node) = node {
@@ -80,7 +81,7 @@ impl Lines {
             let head = out.len();
             let at = message.as_ref().and_then(|message| stamp::begins(message.stamp?));
             let mut line = Line {
-                who: Who { nameless: &mut self.nameless, names, node, at },
+                who: ProcessNames { nameless: &mut self.nameless, names, node, at },
                 colour: self.colour,
                 local: self.local,
                 second: &mut self.second,
@@ -91,7 +92,7 @@ impl Lines {
                 None => line.show(term),
             };
             if shown.is_none() {
-                // of a form that is not written any more, or too deep
+                // an encoding that is not used any more, or too deep
                 out.truncate(head);
                 match etf::decode(term) {
                     Ok(term) => drop(write!(out, "{term}")),
@@ -101,14 +102,14 @@ impl Lines {
         });
     }
 
-    /// Adds the line of lost messages.
+    /// Appends the line of lost messages.
     pub fn dropped(&self, n: u64, node: Option<&str>, out: &mut String) {
         head(node, out);
         let text = format!("*** {n} message{} dropped", if n == 1 { " was" } else { "s were" });
         paint(self.colour, &text, b"drop", out);
     }
 
-    /// Adds the line of damage.
+    /// Appends the line of a damage.
     pub fn damage(&self, what: &str, node: Option<&str>, out: &mut String) {
         head(node, out);
         let mut text = "*** damage: ".to_owned();
@@ -146,9 +147,9 @@ fn colour(tag: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// A message taken apart.
-struct Message<'a> {
-    /// Whom the line is about.
+/// A message, parsed as far as lines need it.
+struct ParsedMessage<'a> {
+    /// The tracee.
     about: Bytes<'a>,
     is_seq: bool,
     tag: Bytes<'a>,
@@ -156,8 +157,8 @@ struct Message<'a> {
     stamp: Option<Bytes<'a>>,
 }
 
-impl<'a> Message<'a> {
-    fn of(term: Bytes<'a>) -> Option<Message<'a>> {
+impl<'a> ParsedMessage<'a> {
+    fn of(term: Bytes<'a>) -> Option<ParsedMessage<'a>> {
         let mut scan = Scan(term);
         let n = scan.tuple()?;
         let head = scan.name()?;
@@ -178,13 +179,13 @@ impl<'a> Message<'a> {
         if is_seq {
             let about = rest.first().and_then(|info| about(info)).unwrap_or_default();
             rest.insert(0, first);
-            return Some(Message { about, is_seq, tag, rest, stamp });
+            return Some(ParsedMessage { about, is_seq, tag, rest, stamp });
         }
-        Some(Message { about: first, is_seq, tag, rest, stamp })
+        Some(ParsedMessage { about: first, is_seq, tag, rest, stamp })
     }
 }
 
-/// Whom a token's message is about: who got it, else who sent it.
+/// The process of a token's message: its receiver, else its sender.
 fn about(info: Bytes<'_>) -> Option<Bytes<'_>> {
     let mut scan = Scan(info);
     if scan.tuple()? != 5 {
@@ -200,7 +201,7 @@ fn node_of(process: Bytes<'_>) -> Option<&[u8]> {
     Identity::of(process).map(|of| of.node).filter(|node| *node != NAMELESS)
 }
 
-/// The text of a term that Python has as text.
+/// The text of a term that is text in Python.
 fn text_of(term: Bytes<'_>) -> Option<&[u8]> {
     let name = Scan(term).name()?;
     let is_binary = term.first() == Some(&109);
@@ -209,8 +210,8 @@ fn text_of(term: Bytes<'_>) -> Option<&[u8]> {
     is_text.then_some(name)
 }
 
-/// Shows processes.
-struct Who<'l> {
+/// Formats processes.
+struct ProcessNames<'l> {
     nameless: &'l mut Vec<u32>,
     names: &'l mut dyn Names,
     node: Option<&'l [u8]>,
@@ -218,18 +219,18 @@ struct Who<'l> {
 }
 
 struct Line<'l, 'o> {
-    who: Who<'l>,
+    who: ProcessNames<'l>,
     colour: bool,
     local: LocalTime,
     second: &'l mut Option<(i64, Option<String>)>,
     out: &'o mut String,
 }
 
-impl Who<'_> {
-    /// `<name>`, or `<0.4.0>`; the name alone of a tracee.
+impl ProcessNames<'_> {
+    /// `<name>` or `<0.4.0>`. A tracee's name is without brackets.
     fn show(&mut self, of: &Identity<'_>, is_tracee: bool, out: &mut String) {
         let is_here = self.node == Some(of.node);
-        // also one that has a name is met
+        // a process with a name counts, too
         let nameless = (of.node == NAMELESS).then(|| self.nameless(of.creation));
         let begin = out.len();
         out.push_str(if is_tracee { "" } else { "<" });
@@ -260,7 +261,7 @@ impl Who<'_> {
         out.push('>');
     }
 
-    /// The first number of pids of a node without a name.
+    /// The first number in pids of a node without a name.
     fn nameless(&mut self, creation: u32) -> u64 {
         let known = self.nameless.iter().position(|other| *other == creation);
         let at = known.unwrap_or_else(|| {
@@ -285,7 +286,7 @@ impl Line<'_, '_> {
         text::show_with(term, &mut |of, out| who.show(of, false, out), self.out)
     }
 
-    fn message(&mut self, message: &Message<'_>) -> Option<()> {
+    fn message(&mut self, message: &ParsedMessage<'_>) -> Option<()> {
         if message.is_seq {
             self.out.push_str("seq_trace ");
             self.show(message.rest.first()?)?;
@@ -310,7 +311,7 @@ impl Line<'_, '_> {
         Some(())
     }
 
-    /// Paints what was added.
+    /// Colours the text since `begin`.
     fn painted(&mut self, begin: usize, tag: &[u8]) {
         if self.colour {
             let text = self.out.split_off(begin);
@@ -330,7 +331,7 @@ impl Line<'_, '_> {
                 self.tag("call", tag);
                 self.out.push(' ');
                 self.function(mfa)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"return_from", [mfa, value, extra @ ..]) => {
                 self.tag("returned from", tag);
@@ -338,7 +339,7 @@ impl Line<'_, '_> {
                 self.function(mfa)?;
                 self.out.push_str(" -> ");
                 self.show(value)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"exception_from", [mfa, pair, extra @ ..]) if class(pair).is_some() => {
                 let (class, value) = class(pair)?;
@@ -349,13 +350,13 @@ impl Line<'_, '_> {
                 text::bare(&text::name(class), self.out);
                 self.out.push(' ');
                 self.show(value)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"return_to", [mfa, extra @ ..]) => {
                 self.tag("returned to", tag);
                 self.out.push(' ');
                 self.function(mfa)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"send" | b"send_to_non_existing_process", [value, to, extra @ ..]) => {
                 self.show(to)?;
@@ -364,13 +365,13 @@ impl Line<'_, '_> {
                 self.out.push(' ');
                 self.show(value)?;
                 self.out.push_str(if tag == b"send" { "" } else { " (no such process)" });
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"receive", [value, extra @ ..]) => {
                 self.tag("<<", tag);
                 self.out.push(' ');
                 self.show(value)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"spawn" | b"spawned", [who, mfa, extra @ ..]) => {
                 self.tag(&text::name(tag), tag);
@@ -378,13 +379,13 @@ impl Line<'_, '_> {
                 self.show(who)?;
                 self.out.push_str(" as ");
                 self.function(mfa)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             (b"in" | b"out" | b"in_exiting" | b"out_exiting", [mfa, extra @ ..]) => {
                 self.tag(&text::name(tag), tag);
                 self.out.push(' ');
                 self.function(mfa)?;
-                self.behind(extra)
+                self.extras(extra)
             }
             _ => {
                 self.tag(&text::name(tag), tag);
@@ -405,7 +406,7 @@ impl Line<'_, '_> {
         Some(())
     }
 
-    fn behind(&mut self, extra: &[Bytes<'_>]) -> Option<()> {
+    fn extras(&mut self, extra: &[Bytes<'_>]) -> Option<()> {
         if !extra.is_empty() {
             self.out.push_str(" (");
             self.items(extra)?;
@@ -414,7 +415,7 @@ impl Line<'_, '_> {
         Some(())
     }
 
-    /// A function as messages name it, with its arguments or its arity.
+    /// A function as messages write it, with its arguments or its arity.
     fn function(&mut self, term: Bytes<'_>) -> Option<()> {
         match self.named(term) {
             Some(shown) => shown,
@@ -422,7 +423,7 @@ impl Line<'_, '_> {
         }
     }
 
-    /// None where it is anything else, and nothing was added.
+    /// None if it is another term. Then nothing was appended.
     fn named(&mut self, term: Bytes<'_>) -> Option<Option<()>> {
         let mut scan = Scan(term);
         if scan.tuple()? != 3 {
@@ -476,7 +477,7 @@ impl Line<'_, '_> {
         })())
     }
 
-    /// A time stamp: the local time, or nanoseconds.
+    /// A timestamp: the local time, or nanoseconds.
     fn moment(&mut self, stamp: Bytes<'_>) -> Option<()> {
         match self.time(stamp) {
             Some(()) => Some(()),
@@ -532,7 +533,7 @@ mod tests {
         text
     }
 
-    /// Process 9 of every node is called `db`.
+    /// Process 9 of every node is named `db`.
     struct Db;
 
     impl Names for Db {
@@ -549,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_which_node_it_is_of() {
+    fn a_line_has_its_node() {
         let of = |id, node: &str| Term::Pid(Identifier::new(id, node, 3));
         let send = |from: Term, to: Term| {
             Term::Tuple(vec![Term::atom("trace_ts"), from, Term::atom("send"), Term::atom("hi"), to, wall(1)])
@@ -586,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_a_cursor() {
+    fn control_characters_are_escaped() {
         for bad in ["\x1b[2J", "a\nb", "\u{202e}", "\u{85}", "\u{2028}", "\u{e000}"] {
             let mfa =
                 Term::Tuple(vec![Term::atom(bad), Term::atom(bad), Term::List(vec![Term::str(bad), Term::atom(bad)])]);
@@ -597,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_too_deep_is_shown_somehow() {
+    fn a_cut_or_too_deep_message_has_a_line() {
         let mut deep = Term::List(vec![Term::from(1)]);
         for _ in 0..150 {
             deep = Term::List(vec![deep]);

@@ -1,11 +1,11 @@
-//! Terms as Python shows them, straight from their bytes.
+//! Prints encoded terms as Python shows them.
 
 use crate::scan::{Bytes, Identity, Scan, DEPTH};
 use inviso_term::{etf, term::Term};
 use num_bigint::{BigInt, Sign};
 use std::{borrow::Cow, fmt::Write};
 
-/// Adds a term as Python shows it, of at most about `most` bytes; where more would come, `…`.
+/// Appends a term as Python shows it, cut after about `most` bytes and then ended by `…`.
 ///
 /// ```
 /// use inviso_term::{etf, term::Term};
@@ -22,7 +22,7 @@ pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     let mut shown = Show { begin: out.len(), most, is_repr: false, process, out };
     let mut scan = Scan(term);
     if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
-        // a form that is not written any more
+        // an encoding that is not used any more
         shown.out.truncate(shown.begin);
         match etf::decode(term) {
             Ok(term) => drop(write!(shown.out, "{term}")),
@@ -32,17 +32,17 @@ pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     shown.cut();
 }
 
-/// Adds what a pid or port is.
+/// Appends a pid or port.
 pub(crate) type Process<'p> = &'p mut dyn FnMut(&Identity<'_>, &mut String);
 
-/// Adds all of a term as Python shows it. None if it is cut off, too deep, or of a form that is not written any more.
+/// Appends a whole term as Python shows it. None if it is cut off, too deep, or of an encoding that is not used any more.
 pub(crate) fn show_with(term: Bytes<'_>, process: Process<'_>, out: &mut String) -> Option<()> {
     Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.term(&mut Scan(term), DEPTH)
 }
 
-/// Whether a terminal shows it and does nothing else: what Python calls printable.
+/// Whether a terminal only shows this character. Python calls that printable.
 pub(crate) fn is_printable(c: char) -> bool {
-    // of what follows a letter only what can't be shown is escaped
+    // a character that only combines with a letter before it is not escaped
     c == ' ' || (c.is_ascii() && !c.is_ascii_control()) || (!c.is_ascii() && !escapes(c))
 }
 
@@ -52,7 +52,7 @@ fn escapes(c: char) -> bool {
     std::str::from_utf8(text.get(..=length).unwrap_or_default()).is_ok_and(|text| text.escape_debug().count() > 2)
 }
 
-/// Adds a name as it is, or as Python shows it where it could do something to a terminal.
+/// Appends a name unchanged, or as Python shows it if it could control a terminal.
 pub fn bare(text: &str, out: &mut String) {
     let is_plain = |byte: &u8| (b' '..0x7f).contains(byte);
     if text.as_bytes().iter().all(is_plain) || text.chars().all(is_printable) {
@@ -62,7 +62,7 @@ pub fn bare(text: &str, out: &mut String) {
     Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.text(text);
 }
 
-/// The text of a name's bytes, of whatever age.
+/// The text of a name's bytes in any encoding.
 #[must_use]
 pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
@@ -72,13 +72,13 @@ pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// `module:function/arity`, as patterns are written.
+/// `module:function/arity`, the syntax of patterns.
 #[must_use]
 pub fn mfa(of: crate::event::Name<'_>) -> String {
     format!("{}:{}/{}", name(of.module), name(of.function), of.arity)
 }
 
-/// A pid or port; any other term as Python shows it.
+/// A pid or port; another term as Python shows it.
 #[must_use]
 pub fn who(bytes: Bytes<'_>) -> String {
     match Identity::of(bytes) {
@@ -99,11 +99,11 @@ struct Show<'o, 'p> {
     process: Process<'p>,
     begin: usize,
     most: usize,
-    /// Whether all is as Python's `repr` has it; else functions, sets and improper lists are shown shorter.
+    /// Whether the text is Python's `repr`. Else functions, sets and improper lists are shorter.
     is_repr: bool,
 }
 
-/// Digits of an integer that Python shows; longer ones are in hexadecimal.
+/// The largest number of digits that Python shows. Longer integers are in hexadecimal.
 const DIGITS: usize = 4300;
 
 impl Show<'_, '_> {
@@ -122,7 +122,7 @@ impl Show<'_, '_> {
         }
     }
 
-    /// None if the bytes are no term that is known, or if there is enough.
+    /// None for an unknown term, or when there is enough text.
     fn term(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         if self.is_full() {
@@ -272,7 +272,7 @@ impl Show<'_, '_> {
         Some(())
     }
 
-    /// What Erlang has no type for (inviso_term::etf): what is left behind it.
+    /// Appends a value that Erlang has no type for (`inviso_term::etf`). Answers the rest of its tuple.
     fn odd<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
         if !(2..=4).contains(&n) || !scan.0.starts_with(&[119]) {
             return None;
@@ -411,7 +411,7 @@ impl Show<'_, '_> {
     }
 }
 
-/// An integer of 64 bits that is not negative.
+/// A 64-bit integer that is not negative.
 fn unsigned(term: Bytes<'_>) -> Option<u64> {
     if let Some(n) = Scan(term).int() {
         return u64::try_from(n).ok();
