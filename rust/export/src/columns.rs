@@ -3,10 +3,10 @@
 //! A column gets its memory with its first value, and gives it away with each batch.
 
 use crate::{
+    batch::{Column, Data, Strings, Values, FULL, ROWS},
     event::Name,
     recent::Recent,
     scan::Bytes,
-    table::{Column, Data, Strings, Values, FULL, ROWS},
     text,
 };
 use inviso_term::etf;

@@ -42,6 +42,7 @@
 #![deny(missing_docs)]
 
 pub mod analysis;
+mod batch;
 pub mod chrome;
 pub mod collapsed;
 mod columns;

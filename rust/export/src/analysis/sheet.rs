@@ -1,8 +1,8 @@
 //! The rows of a table that is being built: cells by column, then the next row.
 
 use crate::{
+    batch::{Batch, Type, Values, FULL, ROWS},
     columns::{Coded, Ints, Terms, ValueFormat},
-    table::{Batch, Type, Values, FULL, ROWS},
 };
 
 enum Cells {
