@@ -1,108 +1,25 @@
-//! Messages from sending to receipt: the messages, their channels, who talks to whom, how long they waited, how many waited.
+//! Messages from sending to receipt: finds the pairs, and passes them on to the rows of a table.
 //!
 //! A message becomes a row when it is received or given up: at the end, or when too many are pending. A receipt without a sending
 //! in the trace is a row, too; its cells about the sending are null. Events of tokens (`seq_trace`) fill cells of the message
 //! that carried the token.
 
-use super::{state::Class, Moment, Options, Rows, Sheet, State};
+use super::{
+    message_rows::{Carried, MessageRows, SentMessage},
+    state::Class,
+    Moment, Options, Rows, Sheet, State,
+};
 use crate::{
     event::{Event, Seq, Trace, What},
     pairs::{self, Pairing, Pairs},
     scan::Bytes,
-    table::Type,
 };
 use inviso_term::record::{numbered::MessageKind, Kind};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-pub const MESSAGES: &[(&str, Type)] = &[
-    ("message_id", Type::Int64),
-    ("node", Type::Names),
-    ("sender_id", Type::Int64),
-    ("channel_id", Type::Int64),
-    ("receiver_id", Type::Int64),
-    ("kind", Type::Names),
-    ("sent", Type::Time),
-    ("sent_mono_ns", Type::Int64),
-    ("received", Type::Time),
-    ("received_mono_ns", Type::Int64),
-    ("wait_ns", Type::Int64),
-    ("depth_at_send", Type::Int64),
-    ("content", Type::Text),
-    ("size_bytes", Type::Int64),
-    ("seq_label", Type::Names),
-    ("seq_previous", Type::Int64),
-    ("seq_current", Type::Int64),
-    ("pairing", Type::Names),
-];
-
-pub const CHANNELS: &[(&str, Type)] = &[
-    ("channel_id", Type::Int64),
-    ("node", Type::Names),
-    ("pid", Type::Text),
-    ("kind", Type::Names),
-    ("class", Type::Names),
-    ("name", Type::Text),
-    ("maxsize", Type::Int64),
-    ("sent", Type::Int64),
-    ("received", Type::Int64),
-    ("deepest", Type::Int64),
-];
-
-pub const TALKS: &[(&str, Type)] = &[
-    ("node", Type::Names),
-    ("sender_id", Type::Int64),
-    ("channel_id", Type::Int64),
-    ("receiver_id", Type::Int64),
-    ("messages", Type::Int64),
-    ("bytes", Type::Int64),
-    ("wait_ns", Type::Int64),
-    ("longest_ns", Type::Int64),
-];
-
-pub const WAITS: &[(&str, Type)] = &[
-    ("node", Type::Names),
-    ("of_id", Type::Int64),
-    ("messages", Type::Int64),
-    ("never_received", Type::Int64),
-    ("p50_ns", Type::Int64),
-    ("p90_ns", Type::Int64),
-    ("p99_ns", Type::Int64),
-    ("longest_ns", Type::Int64),
-];
-
-pub const DEPTHS: &[(&str, Type)] = &[
-    ("node", Type::Names),
-    ("channel_id", Type::Int64),
-    ("at", Type::Time),
-    ("at_mono_ns", Type::Int64),
-    ("depth", Type::Int64),
-];
-
 /// The largest number of pending messages. The oldest ones above it are given up.
 const UNDER_WAY: usize = 1 << 18;
-
-/// The contents of a token.
-#[derive(Clone, Debug)]
-struct Carried {
-    label: Box<str>,
-    previous: i64,
-    current: i64,
-}
-
-/// The facts of a sending, or of a receipt without a sending.
-#[derive(Debug, Default)]
-struct SentMessage {
-    id: i64,
-    sender: Option<i64>,
-    channel: Option<i64>,
-    kind: &'static str,
-    at: Option<i64>,
-    depth: Option<i64>,
-    content: Box<str>,
-    size: i64,
-    carried: Option<Carried>,
-}
 
 /// A sending, borrowed from its event.
 struct Sending<'a> {
@@ -110,49 +27,6 @@ struct Sending<'a> {
     to: Bytes<'a>,
     value: Bytes<'a>,
     said: MessageKind,
-}
-
-/// A destination of messages.
-#[derive(Debug)]
-struct Channel {
-    /// Its pid, port or name.
-    of: Box<[u8]>,
-    title: Box<str>,
-    class: Class,
-    under_way: i64,
-    sent: i64,
-    received: i64,
-    deepest: i64,
-}
-
-/// The kind of table.
-enum Output {
-    /// A row for each message.
-    Rows,
-    /// A row for each channel.
-    Channels,
-    /// A row for each sender, channel and receiver.
-    Talks(FxHashMap<[Option<i64>; 3], Talk>),
-    /// A row for each channel, sender or receiver.
-    Waits(By, FxHashMap<i64, (Vec<i64>, i64)>),
-    /// A row for each change of a channel's depth; of one channel, or of all.
-    Depths(Option<i64>),
-}
-
-/// The key that messages are grouped by.
-#[derive(Clone, Copy)]
-enum By {
-    Channel,
-    Sender,
-    Receiver,
-}
-
-#[derive(Default)]
-struct Talk {
-    messages: i64,
-    bytes: i64,
-    wait: i64,
-    longest: Option<i64>,
 }
 
 /// A receipt without a number, kept until the next message of its process: that may be an event of its token.
@@ -177,8 +51,7 @@ const EARLY: i64 = i64::MIN;
 /// Builds a table of messages.
 pub struct Messages {
     pairs: Pairs<SentMessage>,
-    channels: FxHashMap<i64, Channel>,
-    output: Output,
+    rows: MessageRows,
     count: i64,
     /// The last message that each process sent, until its next event.
     last_sent: FxHashMap<i64, u64>,
@@ -191,20 +64,10 @@ pub struct Messages {
 impl Messages {
     /// Builds the table of this name; None for an unknown one.
     pub fn new(table: &str, options: &Options) -> Option<Messages> {
-        let output = match table {
-            "messages" => Output::Rows,
-            "channels" => Output::Channels,
-            "talks" => Output::Talks(FxHashMap::default()),
-            "waits by channel" => Output::Waits(By::Channel, FxHashMap::default()),
-            "waits by sender" => Output::Waits(By::Sender, FxHashMap::default()),
-            "waits by receiver" => Output::Waits(By::Receiver, FxHashMap::default()),
-            "depths" => Output::Depths(options.of),
-            _ => return None,
-        };
+        let rows = MessageRows::new(table, options)?;
         Some(Messages {
             pairs: Pairs::new(UNDER_WAY, options.erlang),
-            channels: FxHashMap::default(),
-            output,
+            rows,
             count: 0,
             last_sent: FxHashMap::default(),
             last_received: FxHashMap::default(),
@@ -235,22 +98,10 @@ impl Messages {
         sheet: &mut Sheet,
     ) -> SentMessage {
         let (sender, channel, class) = (state.key(from), state.key(to), state.class(to));
-        let place = self.channels.entry(channel).or_insert_with(|| Channel {
-            of: to.into(),
-            title: crate::text::who(to).into(),
-            class,
-            under_way: 0,
-            sent: 0,
-            received: 0,
-            deepest: 0,
-        });
-        let depth = place.under_way;
-        place.under_way += 1;
-        place.sent += 1;
-        place.deepest = place.deepest.max(place.under_way);
-        let content = if self.has_rows() { state.show(value) } else { "" };
+        let depth = self.rows.add_sending(channel, to, class);
+        let content = if self.rows.has_rows() { state.show(value) } else { "" };
         let content = content.into();
-        self.depth(channel, depth + 1, at, state, sheet);
+        self.rows.depth(channel, depth + 1, at, state, sheet);
         SentMessage {
             id: self.count,
             sender: Some(sender),
@@ -264,91 +115,9 @@ impl Messages {
         }
     }
 
-    /// Adds the row of a message that was received or given up.
-    fn row(
-        &mut self, sent: SentMessage, receipt: Option<(i64, Option<i64>)>, pairing: &str, state: &mut State,
-        sheet: &mut Sheet,
-    ) {
-        let received = receipt.and_then(|(_, at)| at);
-        if let Some((key, channel)) =
-            sent.channel.and_then(|key| self.channels.get_mut(&key).map(|channel| (key, channel)))
-        {
-            channel.under_way -= 1;
-            channel.received += i64::from(receipt.is_some());
-            let depth = channel.under_way;
-            if receipt.is_some() {
-                self.depth(key, depth, received, state, sheet);
-            }
-        }
-        let wait = received.zip(sent.at).map(|(received, sent)| received.saturating_sub(sent).max(0));
-        let receiver = receipt.map(|(receiver, _)| receiver);
-        match &mut self.output {
-            Output::Rows => {}
-            Output::Channels | Output::Depths(_) => return,
-            Output::Talks(talks) => {
-                let talk = talks.entry([sent.sender, sent.channel, receiver]).or_default();
-                talk.messages += 1;
-                talk.bytes += sent.size;
-                talk.wait += wait.unwrap_or(0);
-                talk.longest = talk.longest.max(wait);
-                return;
-            }
-            Output::Waits(by, waits) => {
-                let of = match by {
-                    By::Channel => sent.channel,
-                    By::Sender => sent.sender,
-                    By::Receiver => receiver,
-                };
-                if let Some(of) = of {
-                    let (waits, never) = waits.entry(of).or_default();
-                    waits.extend(wait);
-                    *never += i64::from(receipt.is_none());
-                }
-                return;
-            }
-        }
-        sheet.int(0, sent.id);
-        sheet.name(1, state.node_of(sent.sender.or(receipt.map(|(receiver, _)| receiver)).unwrap_or(-1)));
-        sheet.int(2, sent.sender);
-        sheet.int(3, sent.channel);
-        sheet.int(4, receipt.map(|(receiver, _)| receiver));
-        sheet.name(5, sent.kind);
-        state.put_time(sheet, 6, sent.at);
-        state.put_time(sheet, 8, received);
-        sheet.int(10, wait);
-        sheet.int(11, sent.depth);
-        if state.options.values > 0 {
-            sheet.text(12, &sent.content);
-        }
-        sheet.int(13, sent.size);
-        if let Some(carried) = &sent.carried {
-            sheet.name(14, &carried.label);
-            sheet.int(15, carried.previous);
-            sheet.int(16, carried.current);
-        }
-        sheet.name(17, pairing);
-        sheet.next();
-    }
-
-    fn has_rows(&self) -> bool {
-        matches!(self.output, Output::Rows)
-    }
-
-    /// Records the depth of a channel.
-    fn depth(&self, channel: i64, depth: i64, at: Option<i64>, state: &State, sheet: &mut Sheet) {
-        let Output::Depths(only) = self.output else { return };
-        if only.is_none_or(|only| only == channel) {
-            sheet.name(0, state.node_of(channel));
-            sheet.int(1, channel);
-            state.put_time(sheet, 2, at);
-            sheet.int(4, depth);
-            sheet.next();
-        }
-    }
-
     fn drop_oldest(&mut self, all: bool, state: &mut State, sheet: &mut Sheet) {
         while let Some((_, sent)) = self.pairs.forget(all) {
-            self.row(sent, None, "none", state, sheet);
+            self.rows.row(sent, None, "none", state, sheet);
         }
     }
 
@@ -377,7 +146,7 @@ impl Messages {
             None => {
                 let id = self.id();
                 let kind = if is_timeout(value) { "timeout" } else { "message" };
-                let content = if self.has_rows() { state.show(value) } else { "" };
+                let content = if self.rows.has_rows() { state.show(value) } else { "" };
                 (
                     SentMessage {
                         id,
@@ -391,7 +160,7 @@ impl Messages {
             }
         };
         self.last_received.insert(receiver, sent.carried.as_ref().map(|carried| carried.current));
-        self.row(sent, Some((receiver, at)), pairing, state, sheet);
+        self.rows.row(sent, Some((receiver, at)), pairing, state, sheet);
     }
 
     /// A process's held receipt has no token: finds its sending by the contents.
@@ -503,7 +272,7 @@ impl Messages {
                             carried,
                             ..SentMessage::default()
                         };
-                        self.row(sent, Some((receiver, at)), "none", state, sheet);
+                        self.rows.row(sent, Some((receiver, at)), "none", state, sheet);
                     }
                 }
             }
@@ -544,12 +313,6 @@ impl EarlyReceipts {
     }
 }
 
-/// The value at this percentile of sorted values, by nearest rank.
-fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.checked_sub(1)?).copied()
-}
-
 /// The receiver, contents and time of a receipt.
 struct Receipt<'a> {
     receiver: i64,
@@ -581,64 +344,6 @@ impl Rows for Messages {
         }
         self.drop_oldest_receipts(true, state, sheet);
         self.drop_oldest(true, state, sheet);
-        match &mut self.output {
-            Output::Rows | Output::Depths(_) => return,
-            Output::Talks(talks) => {
-                let mut all: Vec<_> = talks.drain().collect();
-                all.sort_unstable_by_key(|(of, talk)| (-talk.messages, *of));
-                for ([sender, channel, receiver], talk) in all {
-                    sheet.name(0, state.node_of(sender.or(receiver).unwrap_or(-1)));
-                    sheet.int(1, sender);
-                    sheet.int(2, channel);
-                    sheet.int(3, receiver);
-                    sheet.int(4, talk.messages);
-                    sheet.int(5, talk.bytes);
-                    sheet.int(6, talk.longest.map(|_| talk.wait));
-                    sheet.int(7, talk.longest);
-                    sheet.next();
-                }
-                return;
-            }
-            Output::Waits(_, waits) => {
-                let mut all: Vec<_> = waits.drain().collect();
-                all.sort_unstable_by_key(|(of, (waits, _))| (-(waits.len() as i64), *of));
-                for (of, (mut waits, never)) in all {
-                    waits.sort_unstable();
-                    sheet.name(0, state.node_of(of));
-                    sheet.int(1, of);
-                    sheet.int(2, waits.len() as i64 + never);
-                    sheet.int(3, never);
-                    for (n, percent) in [50, 90, 99].into_iter().enumerate() {
-                        sheet.int(4 + n, percentile(&waits, percent));
-                    }
-                    sheet.int(7, waits.last().copied());
-                    sheet.next();
-                }
-                return;
-            }
-            Output::Channels => {}
-        }
-        let mut channels: Vec<_> = self.channels.drain().collect();
-        channels.sort_unstable_by_key(|(key, _)| *key);
-        for (key, channel) in channels {
-            sheet.int(0, key);
-            sheet.name(1, state.node_of(key));
-            sheet.text(2, &channel.title);
-            sheet.name(
-                3,
-                if matches!(channel.class, Class::Thread | Class::Task) { "mailbox" } else { channel.class.word() },
-            );
-            if let Some(told) = state.tracks.titles().channel(&channel.of) {
-                sheet.name(4, &told.class);
-                if !told.name.is_empty() {
-                    sheet.text(5, &told.name);
-                }
-                sheet.int(6, told.maxsize);
-            }
-            sheet.int(7, channel.sent);
-            sheet.int(8, channel.received);
-            sheet.int(9, channel.deepest);
-            sheet.next();
-        }
+        self.rows.end(state, sheet);
     }
 }

@@ -18,6 +18,7 @@
 
 mod blockers;
 mod calls;
+mod message_rows;
 mod messages;
 mod path;
 mod processes;
@@ -77,11 +78,11 @@ pub fn fields(table: &str) -> Option<&'static [(&'static str, Type)]> {
     Some(match table {
         "calls" => calls::CALLS,
         "profile" => calls::PROFILE,
-        "messages" => messages::MESSAGES,
-        "channels" => messages::CHANNELS,
-        "talks" => messages::TALKS,
-        "waits by channel" | "waits by sender" | "waits by receiver" => messages::WAITS,
-        "depths" => messages::DEPTHS,
+        "messages" => message_rows::MESSAGES,
+        "channels" => message_rows::CHANNELS,
+        "talks" => message_rows::TALKS,
+        "waits by channel" | "waits by sender" | "waits by receiver" => message_rows::WAITS,
+        "depths" => message_rows::DEPTHS,
         "processes" => processes::PROCESSES,
         "functions" => processes::FUNCTIONS,
         "steps" => steps::STEPS,
