@@ -138,99 +138,17 @@ impl Show<'_, '_> {
                 let bytes = scan.term()?.get(1..)?;
                 self.float(f64::from_be_bytes(bytes.try_into().ok()?));
             }
-            100 | 115 | 118 | 119 => {
-                let text = name(scan.name()?);
-                match &*text {
-                    "true" => self.out.push_str("True"),
-                    "false" => self.out.push_str("False"),
-                    "undefined" => self.out.push_str("None"),
-                    text => self.text(text),
-                }
-            }
-            109 => {
-                let bytes = scan.name()?;
-                match std::str::from_utf8(bytes) {
-                    Ok(text) => self.text(text),
-                    Err(_) => self.bytes(bytes),
-                }
-            }
-            77 => {
-                let all = scan.term()?;
-                let (bits, bytes) = (*all.get(5)?, all.get(6..)?);
-                if bits == 8 {
-                    self.bytes(bytes);
-                } else {
-                    self.out.push_str("BitString(");
-                    self.bytes(bytes);
-                    let _ = write!(self.out, ", {bits})");
-                }
-            }
-            107 => {
-                let bytes = scan.term()?.get(3..)?;
-                self.out.push('[');
-                for (n, byte) in bytes.iter().enumerate() {
-                    if self.is_full() {
-                        return None;
-                    }
-                    let _ = write!(self.out, "{}{byte}", if n == 0 { "" } else { ", " });
-                }
-                self.out.push(']');
-            }
+            100 | 115 | 118 | 119 => self.atom(&name(scan.name()?)),
+            109 => self.binary(scan.name()?),
+            77 => self.bits(scan.term()?)?,
+            107 => self.byte_list(scan.term()?.get(3..)?)?,
             106 => {
                 scan.term()?;
                 self.out.push_str("[]");
             }
-            104 | 105 => {
-                let at = *scan;
-                let n = scan.tuple()?;
-                if let Some(after) = self.odd(*scan, n, depth) {
-                    *scan = after;
-                } else {
-                    *scan = at;
-                    scan.tuple()?;
-                    self.out.push('(');
-                    self.commas(scan, n, depth)?;
-                    self.out.push_str(if n == 1 { ",)" } else { ")" });
-                }
-            }
-            108 => {
-                let at = *scan;
-                let n = scan.list()?;
-                if n == 0 && scan.term()? == [109, 0, 0, 0, 0] {
-                    self.out.push_str("b''");
-                    return Some(());
-                }
-                *scan = at;
-                scan.list()?;
-                let begin = self.out.len();
-                self.out.push('[');
-                self.commas(scan, n, depth)?;
-                if scan.tag()? == 106 {
-                    scan.term()?;
-                } else if self.is_repr {
-                    self.out.insert_str(begin, "ImproperList(");
-                    self.out.push_str("], ");
-                    self.term(scan, depth)?;
-                    self.out.push(')');
-                    return Some(());
-                } else {
-                    self.out.push_str(" | ");
-                    self.term(scan, depth)?;
-                }
-                self.out.push(']');
-            }
-            116 => {
-                let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
-                scan.0 = scan.0.get(5..)?;
-                self.out.push('{');
-                for n in 0..n {
-                    self.out.push_str(if n == 0 { "" } else { ", " });
-                    self.term(scan, depth)?;
-                    self.out.push_str(": ");
-                    self.term(scan, depth)?;
-                }
-                self.out.push('}');
-            }
+            104 | 105 => self.tuple(scan, depth)?,
+            108 => self.list(scan, depth)?,
+            116 => self.map(scan, depth)?,
             67 => self.record(scan, depth)?,
             88 | 103 | 89 | 102 | 120 => {
                 (self.process)(&Identity::of(scan.term()?)?, self.out);
@@ -244,6 +162,105 @@ impl Show<'_, '_> {
                 Err(_) => return None,
             },
         }
+        Some(())
+    }
+
+    fn atom(&mut self, name: &str) {
+        match name {
+            "true" => self.out.push_str("True"),
+            "false" => self.out.push_str("False"),
+            "undefined" => self.out.push_str("None"),
+            text => self.text(text),
+        }
+    }
+
+    fn binary(&mut self, bytes: &[u8]) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.text(text),
+            Err(_) => self.bytes(bytes),
+        }
+    }
+
+    /// A bit string, of whole bytes or not.
+    fn bits(&mut self, term: Bytes<'_>) -> Option<()> {
+        let (bits, bytes) = (*term.get(5)?, term.get(6..)?);
+        if bits == 8 {
+            self.bytes(bytes);
+        } else {
+            self.out.push_str("BitString(");
+            self.bytes(bytes);
+            let _ = write!(self.out, ", {bits})");
+        }
+        Some(())
+    }
+
+    /// A list of small integers that is encoded as bytes.
+    fn byte_list(&mut self, bytes: &[u8]) -> Option<()> {
+        self.out.push('[');
+        for (n, byte) in bytes.iter().enumerate() {
+            if self.is_full() {
+                return None;
+            }
+            let _ = write!(self.out, "{}{byte}", if n == 0 { "" } else { ", " });
+        }
+        self.out.push(']');
+        Some(())
+    }
+
+    fn tuple(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let at = *scan;
+        let n = scan.tuple()?;
+        if let Some(after) = self.special(*scan, n, depth) {
+            *scan = after;
+        } else {
+            *scan = at;
+            scan.tuple()?;
+            self.out.push('(');
+            self.commas(scan, n, depth)?;
+            self.out.push_str(if n == 1 { ",)" } else { ")" });
+        }
+        Some(())
+    }
+
+    fn list(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let at = *scan;
+        let n = scan.list()?;
+        if n == 0 && scan.term()? == [109, 0, 0, 0, 0] {
+            self.out.push_str("b''");
+            return Some(());
+        }
+        *scan = at;
+        scan.list()?;
+        let begin = self.out.len();
+        self.out.push('[');
+        self.commas(scan, n, depth)?;
+        if scan.tag()? == 106 {
+            scan.term()?;
+        } else if self.is_repr {
+            self.out.insert_str(begin, "ImproperList(");
+            self.out.push_str("], ");
+            self.term(scan, depth)?;
+            self.out.push(')');
+            return Some(());
+        } else {
+            self.out.push_str(" | ");
+            self.term(scan, depth)?;
+        }
+        self.out.push(']');
+        Some(())
+    }
+
+    fn map(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
+        scan.0 = scan.0.get(5..)?;
+        self.out.push('{');
+        for n in 0..n {
+            self.out.push_str(if n == 0 { "" } else { ", " });
+            self.term(scan, depth)?;
+            self.out.push_str(": ");
+            self.term(scan, depth)?;
+        }
+        self.out.push('}');
         Some(())
     }
 
@@ -273,7 +290,7 @@ impl Show<'_, '_> {
     }
 
     /// Appends a value that Erlang has no type for (`inviso_term::etf`). Answers the rest of its tuple.
-    fn odd<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
+    fn special<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
         if !(2..=4).contains(&n) || !scan.0.starts_with(&[119]) {
             return None;
         }
