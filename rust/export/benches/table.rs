@@ -1,6 +1,7 @@
-//! How fast a log becomes a table and a Perfetto trace: calls with their returns, time stamps and two arguments, from a file.
+//! The speed of conversion of a log to a table and to a Perfetto trace: calls with returns, timestamps and two arguments, from a
+//! file.
 //!
-//! The bar is 10 million messages a second into columns, with values as text (`table/text`), as they are in the log or left out.
+//! The bar is 10 million messages a second into columns, with values as text (`table/text`), in binary form or without values.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use inviso_export::{
@@ -21,7 +22,7 @@ use std::{path::Path, time::Duration};
 
 const PAIRS: u64 = 50_000;
 
-/// `kinds`: how many different values the first argument has.
+/// `kinds` is the number of different first arguments.
 fn write(path: &Path, form: Form, kinds: u64) {
     let mut log = FileLog::create(path, Options { form, ..Options::default() }).unwrap();
     let mut clock = 1_763_748_000_000_000_000_i64;

@@ -1,6 +1,7 @@
-//! Chrome's trace event format: one JSON object, whose `traceEvents` are written as they come.
+//! Chrome's trace event format: one JSON object. Its `traceEvents` are written in the order of the messages.
 //!
-//! Times are microseconds since the earliest moment of the trace's beginning, exact to the nanosecond; `otherData.first` is that moment.
+//! Times are microseconds since the earliest moment of the trace's beginning, exact to a nanosecond. `otherData.first` is that
+//! moment.
 
 use crate::{
     event::{Clock, Event, Seq, Trace, What},
@@ -9,16 +10,17 @@ use crate::{
     json,
     scan::{Bytes, Identity},
     text,
-    tracks::{End, Step, Taken, Tracks},
+    tracks::{Applied, End, Step, Tracks},
 };
 use inviso_term::record::Kind;
 use rustc_hash::FxHashSet;
 use std::io::{self, Write as _};
 
-/// Numbers of tasks, and of threads whose numbers are not known, begin here where the operating system's are in use: it has none so large.
+/// The first number of tasks, and of threads whose numbers are unknown, in a process whose other numbers are the operating
+/// system's. Those are always smaller.
 const TASKS: u64 = 1 << 31;
 
-/// Writes it.
+/// The writer.
 pub struct Chrome {
     tracks: Tracks,
     times: Times,
@@ -28,12 +30,12 @@ pub struct Chrome {
     dropped: u64,
     most: usize,
     comma: bool,
-    /// Whether the event in the making has arguments.
+    /// Whether the present event has arguments.
     has_args: bool,
     text: String,
 }
 
-/// Where an event is.
+/// The process and thread of an event.
 #[derive(Clone, Copy)]
 struct Place {
     node: u64,
@@ -42,7 +44,7 @@ struct Place {
 }
 
 impl Chrome {
-    /// Values are shown in `most` bytes at most; 0: not at all.
+    /// Values are cut to `most` bytes; 0: no values.
     #[must_use]
     pub fn new(most: usize) -> Chrome {
         Chrome {
@@ -121,12 +123,12 @@ impl Chrome {
         out.extend_from_slice(if self.has_args { b"}}" } else { b"}" });
     }
 
-    /// Where a process's events are; a new one is named first.
+    /// The place of a process's events. Writes the name of a new one.
     fn place(&mut self, lane: u32, is_new: bool, spawned: Option<&str>, at: i64, out: &mut Vec<u8>) -> Place {
         let Some(known) = self.tracks.get(lane) else { return Place { node: 0, lane: 0, at } };
         let (number, title) = (known.number + 1, if is_new { known.title.clone() } else { String::new() });
         let Some(node) = self.tracks.node(known.node) else { return Place { node: 0, lane: 0, at } };
-        // tasks have numbers that no thread has
+        // no thread has a number like a task's
         let number = known.tid.unwrap_or(if node.is_known { TASKS + number } else { number });
         let place = Place { node: node.pid, lane: number, at };
         if self.nodes.insert(known.node) {
@@ -139,7 +141,7 @@ impl Chrome {
             self.finish(out);
         }
         if is_new {
-            self.running.remove(&lane); // of the one before
+            self.running.remove(&lane); // the former process of this lane
             self.start("M", "thread_name", "", place, out);
             let title = spawned.map_or_else(|| title.clone(), |function| format!("{title} {function}"));
             self.arg("name", &title, out);
@@ -190,7 +192,7 @@ impl Chrome {
         self.tracks.steps = steps;
     }
 
-    /// An arrow's end; it is bound to the event that stands at the same moment.
+    /// Writes an end of an arrow. Viewers attach it to the event at the same moment.
     fn arrow(&mut self, flow: Option<Flow>, place: Place, out: &mut Vec<u8>) {
         let (phase, id) = match flow {
             Some(Flow::Begin(id)) => ("s", id),
@@ -205,9 +207,9 @@ impl Chrome {
         self.finish(out);
     }
 
-    fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, place: Place, out: &mut Vec<u8>) {
+    fn schedule(&mut self, trace: &Trace<'_>, applied: Applied, place: Place, out: &mut Vec<u8>) {
         let goes_in = matches!(trace.kind, Some(Kind::In | Kind::InExiting));
-        let changes = if goes_in { self.running.insert(taken.lane) } else { self.running.remove(&taken.lane) };
+        let changes = if goes_in { self.running.insert(applied.lane) } else { self.running.remove(&applied.lane) };
         if changes {
             self.start(if goes_in { "b" } else { "e" }, "running", "schedule", place, out);
             let _ = write!(out, ",\"id\":{}", place.lane);
@@ -220,7 +222,7 @@ impl Chrome {
         let is_message = matches!(trace.kind, Some(Kind::Send | Kind::SendToNonExisting | Kind::Receive));
         let word = text::name(trace.word);
         if is_message {
-            // an arrow ends at slices only
+            // an arrow can only end at a slice
             self.start("X", &word, "message", place, out);
             out.extend_from_slice(b",\"dur\":0");
         } else {
@@ -285,21 +287,21 @@ impl Write for Chrome {
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         match event.what {
             What::Trace(trace) => {
-                let taken = self.tracks.take(&trace, at);
+                let applied = self.tracks.apply(&trace, at);
                 let spawned = (trace.kind == Some(Kind::Spawned)).then_some(trace.name).flatten().map(text::mfa);
-                let is_new = taken.is_new;
-                let place = self.place(taken.lane, is_new, spawned.as_deref(), taken.at, out);
+                let is_new = applied.is_new;
+                let place = self.place(applied.lane, is_new, spawned.as_deref(), applied.at, out);
                 match trace.kind {
                     Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
                         self.steps(&trace, place, out)
                     }
                     Some(Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited) => {
-                        self.schedule(&trace, taken, place, out);
+                        self.schedule(&trace, applied, place, out);
                     }
                     Some(Kind::Exit | Kind::Closed) => {
                         self.steps(&trace, place, out);
                         self.other(&trace, place, out);
-                        self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, taken, place, out);
+                        self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, applied, place, out);
                     }
                     _ => self.other(&trace, place, out),
                 }
@@ -319,9 +321,9 @@ impl Write for Chrome {
         Ok(())
     }
 
-    fn lost(&mut self, told: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
+    fn lost(&mut self, text: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         let place = Place { node: 0, lane: 0, at };
-        self.start("i", told, "lost", place, out);
+        self.start("i", text, "lost", place, out);
         out.extend_from_slice(b",\"s\":\"g\"");
         self.finish(out);
         if let Some(count) = dropped {
@@ -333,7 +335,7 @@ impl Write for Chrome {
         Ok(())
     }
 
-    /// Calls that have not ended stay open: viewers draw them to the end.
+    /// Calls that have not ended stay open. Viewers draw them to the end.
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         out.extend_from_slice(b"\n]}\n");
         Ok(true)

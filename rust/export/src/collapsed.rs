@@ -1,7 +1,7 @@
-//! Collapsed stacks, one a line: `bottom;…;top value`, as flame graphs are made of.
+//! Collapsed stacks, one per line: `bottom;…;top value`, the input of flame graphs.
 //!
-//! The value is own time in nanoseconds, summed over all processes; the number of calls where messages have no time stamps. What is kept is a tree of all
-//! stacks that were seen.
+//! The value is own time in nanoseconds, summed over all processes. If messages have no timestamps, it is the number of calls.
+//! Memory holds a tree of all stacks.
 
 use crate::{
     costs::{Costs, Ledger},
@@ -12,10 +12,10 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::io::{self, Write as _};
 
-/// Bytes that are written at a time.
+/// Bytes of one part of the output.
 const PART: usize = 1 << 20;
 
-/// Writes it.
+/// The writer.
 pub struct Collapsed {
     tracks: Tracks,
     costs: Costs,
@@ -27,13 +27,13 @@ pub struct Collapsed {
 
 #[derive(Default)]
 struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<StackNode>,
     children: FxHashMap<(u32, u32), u32>,
-    /// Whether calls are counted, for want of time.
+    /// Whether the values are numbers of calls, because there are no times.
     counts: bool,
 }
 
-struct Node {
+struct StackNode {
     below: u32,
     name: u32,
     value: u64,
@@ -47,7 +47,7 @@ impl Ledger for Tree {
         let next = self.nodes.len() as u32;
         let call = *self.children.entry((below, name)).or_insert(next);
         if call == next {
-            self.nodes.push(Node { below, name, value: 0 });
+            self.nodes.push(StackNode { below, name, value: 0 });
         }
         if self.counts {
             self.add(call, 1);
@@ -79,7 +79,7 @@ impl Default for Collapsed {
     }
 }
 
-/// A frame's name must not look like the end of one.
+/// Writes a frame's name so that it can't look like the end of a frame.
 fn frame(text: &str, out: &mut Vec<u8>) {
     out.extend(text.bytes().map(|byte| match byte {
         b';' => b',',
@@ -89,7 +89,7 @@ fn frame(text: &str, out: &mut Vec<u8>) {
 }
 
 impl Collapsed {
-    fn line(&self, node: &Node, out: &mut Vec<u8>) {
+    fn line(&self, node: &StackNode, out: &mut Vec<u8>) {
         let mut names = vec![node.name];
         let mut below = node.below;
         while let Some(node) = self.tree.nodes.get(below as usize) {
@@ -114,33 +114,33 @@ impl Write for Collapsed {
 
     fn event(&mut self, event: &Event<'_>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
         if let What::Trace(trace) = event.what {
-            self.costs.take(&mut self.tracks, &trace, at, &mut self.tree);
+            self.costs.apply(&mut self.tracks, &trace, at, &mut self.tree);
         }
         Ok(())
     }
 
-    fn lost(&mut self, told: &str, dropped: Option<u64>, _: i64, _: &mut Vec<u8>) -> io::Result<()> {
-        let told = if dropped.is_some() { "messages dropped" } else { told };
+    fn lost(&mut self, text: &str, dropped: Option<u64>, _: i64, _: &mut Vec<u8>) -> io::Result<()> {
+        let text = if dropped.is_some() { "messages dropped" } else { text };
         let count = dropped.unwrap_or(1);
-        if let Some((_, known)) = self.lost.iter_mut().find(|(name, _)| name == told) {
+        if let Some((_, known)) = self.lost.iter_mut().find(|(name, _)| name == text) {
             *known += count;
         } else if self.lost.len() < 100 {
-            self.lost.push((told.to_owned(), count));
+            self.lost.push((text.to_owned(), count));
         }
         Ok(())
     }
 
-    /// What was lost comes first: a stack of its own, `[17 messages dropped]`, of value 1.
+    /// Losses come first, each as a stack of its own of value 1: `[17 messages dropped]`.
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         if !self.ended {
             self.ended = true;
             self.costs.end(&mut self.tree);
-            for (told, count) in &self.lost {
+            for (text, count) in &self.lost {
                 out.push(b'[');
-                let text = match (&**told, count) {
+                let text = match (&**text, count) {
                     ("messages dropped", 1) => "1 message dropped".to_owned(),
                     ("messages dropped", count) => format!("{count} messages dropped"),
-                    (told, _) => told.to_owned(),
+                    (text, _) => text.to_owned(),
                 };
                 frame(&text, out);
                 out.extend_from_slice(b"] 1\n");

@@ -1,30 +1,30 @@
-//! Columns of a table in the making.
+//! Columns of a table that is being built.
 //!
-//! Room for a column is made when the first row has a value in it, and taken away with each batch.
+//! A column gets its memory with its first value, and gives it away with each batch.
 
 use crate::{
+    batch::{Column, Data, Strings, Values, FULL, ROWS},
     event::Name,
     recent::Recent,
     scan::Bytes,
-    table::{Column, Data, Strings, Values, FULL, ROWS},
     text,
 };
 use inviso_term::etf;
 use rustc_hash::FxHashMap;
 use std::{borrow::Cow, sync::Arc};
 
-/// Entries of a dictionary beyond which the next batch begins a new one.
+/// The size of a dictionary above which the next batch begins a new one.
 const ENTRIES: usize = 1 << 16;
 
-/// Bytes of a name at most.
+/// The longest name, in bytes.
 const LONGEST: usize = 4096;
 
-/// What columns without any value have.
+/// The data of columns without any value.
 static NONE_64: [i64; ROWS] = [0; ROWS];
 static NONE_32: [i32; ROWS + 1] = [0; ROWS + 1];
 static NONE_VALID: [u8; ROWS.div_ceil(8)] = [0; ROWS.div_ceil(8)];
 
-/// As many as that, those that are not there yet 0: `none`, where there are none.
+/// The values, padded with 0 to the length; `none` if there are none.
 fn filled<T: Copy + Default>(values: Vec<T>, length: usize, none: &'static [T]) -> Cow<'static, [T]> {
     match none.get(..length) {
         Some(none) if values.is_empty() => Cow::Borrowed(none),
@@ -40,7 +40,7 @@ fn padded<T: Copy + Default>(mut values: Vec<T>, length: usize) -> Vec<T> {
     values
 }
 
-/// Which rows have a value. Room is made when the first has one.
+/// Which rows have a value. It gets its memory with the first value.
 #[derive(Default)]
 struct Valid(Vec<u8>);
 
@@ -107,43 +107,43 @@ impl Ints {
 
 /// A short text.
 #[derive(Clone, Copy)]
-struct Told {
-    text: [u8; Told::MOST],
+struct ShortText {
+    text: [u8; ShortText::MOST],
     length: usize,
 }
 
-impl Default for Told {
-    fn default() -> Told {
-        Told { text: [0; Told::MOST], length: 0 }
+impl Default for ShortText {
+    fn default() -> ShortText {
+        ShortText { text: [0; ShortText::MOST], length: 0 }
     }
 }
 
-impl Told {
+impl ShortText {
     const MOST: usize = 48;
 
-    /// None if it is longer.
-    fn of(text: &str) -> Option<Told> {
-        let mut told = Told { length: text.len(), ..Told::default() };
-        told.text.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
-        Some(told)
+    /// None if the text is too long.
+    fn of(text: &str) -> Option<ShortText> {
+        let mut short = ShortText { length: text.len(), ..ShortText::default() };
+        short.text.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(short)
     }
 }
 
 /// Terms as text.
 #[derive(Default)]
-struct Shown {
-    recent: Recent<32, Option<Told>>,
+struct CachedTexts {
+    recent: Recent<32, Option<ShortText>>,
     text: String,
 }
 
-impl Shown {
+impl CachedTexts {
     #[inline]
     fn add(&mut self, term: Bytes<'_>, out: &mut Vec<u8>) {
-        match self.recent.get_or(term, || Told::of(show(term, &mut self.text))) {
-            Some(Some(told)) => {
-                // all of it, which takes no longer than to find out how much
-                let end = out.len() + told.length;
-                out.extend_from_slice(&told.text);
+        match self.recent.get_or(term, || ShortText::of(show(term, &mut self.text))) {
+            Some(Some(text)) => {
+                // copying all of it takes no longer than finding its length
+                let end = out.len() + text.length;
+                out.extend_from_slice(&text.text);
                 out.truncate(end);
             }
             _ => out.extend_from_slice(show(term, &mut self.text).as_bytes()),
@@ -157,15 +157,15 @@ fn show<'o>(term: Bytes<'_>, out: &'o mut String) -> &'o str {
     out
 }
 
-/// How values become what a column has.
-pub(crate) struct Form {
+/// The conversion of values to a column's form.
+pub(crate) struct ValueFormat {
     values: Values,
-    shown: Shown,
+    shown: CachedTexts,
 }
 
-impl Form {
-    pub(crate) fn new(values: Values) -> Form {
-        Form { values, shown: Shown::default() }
+impl ValueFormat {
+    pub(crate) fn new(values: Values) -> ValueFormat {
+        ValueFormat { values, shown: CachedTexts::default() }
     }
 
     #[inline]
@@ -174,7 +174,7 @@ impl Form {
             Values::None => {}
             Values::Text => self.shown.add(term, out),
             Values::Binary => {
-                // what is not from a log may have what Erlang, and who reads the column, would refuse
+                // a term that is not from a log may have parts that Erlang and the column's readers would refuse
                 let term = etf::portable(term);
                 out.push(etf::VERSION);
                 out.extend_from_slice(term.strip_prefix(&[etf::VERSION]).unwrap_or(&term));
@@ -193,7 +193,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     #[inline]
-    pub(crate) fn put(&mut self, row: usize, term: Bytes<'_>, form: &mut Form) {
+    pub(crate) fn put(&mut self, row: usize, term: Bytes<'_>, form: &mut ValueFormat) {
         if form.values != Values::None {
             self.fill(row);
             form.add(term, &mut self.data);
@@ -201,19 +201,19 @@ impl Terms {
         }
     }
 
-    /// Text that is no term.
-    pub(crate) fn put_text(&mut self, row: usize, told: &str, form: &mut Form) {
+    /// Adds a text that is not a term.
+    pub(crate) fn put_text(&mut self, row: usize, text: &str, form: &mut ValueFormat) {
         if form.values == Values::Text {
             self.fill(row);
-            self.data.extend_from_slice(told.as_bytes());
+            self.data.extend_from_slice(text.as_bytes());
             self.end(row);
         } else {
-            let term = inviso_term::etf::encode(&inviso_term::term::Term::str(told));
+            let term = inviso_term::etf::encode(&inviso_term::term::Term::str(text));
             self.put(row, &term, form);
         }
     }
 
-    /// The rows before have ended.
+    /// Ends the rows before this one.
     #[inline]
     fn fill(&mut self, row: usize) {
         if self.ends.len() < row + 1 {
@@ -245,7 +245,7 @@ impl Terms {
 /// A dictionary of names.
 #[derive(Default)]
 struct Dictionary {
-    /// By the bytes that were in the message, and by their text: the first may be written in several ways.
+    /// Codes by the bytes in messages and by text. One name may have several encodings.
     by_bytes: FxHashMap<Box<[u8]>, i32>,
     by_text: FxHashMap<Box<str>, i32>,
     strings: Strings,
@@ -263,7 +263,7 @@ impl Dictionary {
 
     #[cold]
     fn new_code(&mut self, bytes: &[u8], mut text: String) -> i32 {
-        // atoms are shorter; what is not, must not bring the dictionary to its end
+        // atoms are shorter. A longer name must not fill the dictionary
         if text.len() > LONGEST {
             let at = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             text.truncate(at);
@@ -346,7 +346,7 @@ impl Coded {
         self.put_code(row, code);
     }
 
-    /// A dictionary that begins with these.
+    /// Creates a dictionary that begins with these names.
     pub(crate) fn with(names: &[&str]) -> Coded {
         let mut coded = Coded::default();
         for name in names {
@@ -367,18 +367,18 @@ impl Coded {
 
 /// The columns of modules and functions.
 #[derive(Default)]
-pub(crate) struct Functions {
+pub(crate) struct FunctionColumns {
     pub(crate) module: Coded,
     pub(crate) function: Coded,
-    /// The codes of both by both as they were written.
+    /// The two codes of each name, by its bytes.
     codes: FxHashMap<Box<[u8]>, (i32, i32)>,
     recent: Recent<64, (i32, i32)>,
 }
 
-impl Functions {
+impl FunctionColumns {
     #[inline]
     pub(crate) fn put(&mut self, row: usize, name: Name<'_>) {
-        let Functions { module, function, codes, recent } = self;
+        let FunctionColumns { module, function, codes, recent } = self;
         let mut find = || match codes.get(name.written) {
             Some(codes) => *codes,
             None => {

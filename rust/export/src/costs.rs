@@ -1,7 +1,7 @@
-//! Own and cumulative time, call by call: what collapsed stacks and pstats are made of.
+//! Own and cumulative time of each call, for collapsed stacks and pstats.
 //!
-//! A process's time stands still between `out` and `in`: what it waits is nobody's own time. Time before the first `call` that is
-//! open belongs to nobody. Calls that are still open at the end last until their process's last message.
+//! A process's time stands still between `out` and `in`: waiting is own time of no call. Nor is time before the first open call.
+//! Calls that are open at the end last until their process's last message.
 
 use crate::{
     event::Trace,
@@ -10,14 +10,14 @@ use crate::{
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 
-/// What is told of calls as they end.
+/// Receives the costs of calls.
 pub trait Ledger {
-    /// A call begins, or a point stands, on top of this path; what it is from then on.
+    /// A call or a point begins on top of this path. Answers the number of the new path.
     fn enter(&mut self, below: Option<u32>, name: u32) -> u32;
-    /// So much own time belongs to a call.
+    /// Adds own time to a call.
     fn own(&mut self, call: u32, time: u64);
-    /// A call ends. `time` is all of it, in this process; `nested` and `edge_nested` whether its function, or its function called
-    /// by the same one, is open below it.
+    /// Ends a call. `time` is its whole time in this process. `nested`: its function is also open below it. `edge_nested`: so is
+    /// its function as called by the same caller.
     fn leave(&mut self, below: Option<u32>, call: u32, time: u64, nested: bool, edge_nested: bool);
 }
 
@@ -28,30 +28,30 @@ struct Frame {
     begun: i64,
 }
 
-/// Where a process is.
+/// The state of a process.
 #[derive(Default)]
-struct Lane {
+struct CostLane {
     frames: Vec<Frame>,
     /// How often each function is open.
     open: FxHashMap<u32, u32>,
     edges: FxHashMap<(u32, u32), u32>,
-    /// When own time was last given to the topmost.
+    /// The process's time at the last change of the topmost call.
     mark: i64,
-    /// The last message.
+    /// The time of the last message.
     last: i64,
     /// How long it was out, and since when.
     away: i64,
     out: Option<i64>,
 }
 
-/// All processes.
+/// The costs of all processes.
 #[derive(Default)]
 pub struct Costs {
-    lanes: Vec<Lane>,
+    lanes: Vec<CostLane>,
 }
 
-impl Lane {
-    /// The process's own time.
+impl CostLane {
+    /// The process's own clock.
     fn time(&self, at: i64) -> i64 {
         self.out.unwrap_or(at).saturating_sub(self.away)
     }
@@ -76,15 +76,15 @@ impl Lane {
     fn leave(&mut self, now: i64, ledger: &mut impl Ledger) {
         let Some(frame) = self.frames.pop() else { return };
         let below = self.frames.last().copied();
-        let nested = less(&mut self.open, frame.name);
-        let edge_nested = below.is_some_and(|below| less(&mut self.edges, (below.name, frame.name)));
+        let nested = decrease(&mut self.open, frame.name);
+        let edge_nested = below.is_some_and(|below| decrease(&mut self.edges, (below.name, frame.name)));
         let time = now.saturating_sub(frame.begun).max(0) as u64;
         ledger.leave(below.map(|below| below.call), frame.call, time, nested, edge_nested);
     }
 }
 
-/// One less; whether there are others.
-fn less<K: std::hash::Hash + Eq>(counts: &mut FxHashMap<K, u32>, key: K) -> bool {
+/// Decreases a count. Answers whether it is still above 0.
+fn decrease<K: std::hash::Hash + Eq>(counts: &mut FxHashMap<K, u32>, key: K) -> bool {
     match counts.get_mut(&key) {
         Some(count) if *count > 1 => {
             *count -= 1;
@@ -98,28 +98,28 @@ fn less<K: std::hash::Hash + Eq>(counts: &mut FxHashMap<K, u32>, key: K) -> bool
 }
 
 impl Costs {
-    /// A message about a tracee.
-    pub fn take(&mut self, tracks: &mut Tracks, trace: &Trace<'_>, at: i64, ledger: &mut impl Ledger) {
-        let taken = tracks.take(trace, at);
-        let index = taken.lane as usize;
+    /// Adds a message about a tracee.
+    pub fn apply(&mut self, tracks: &mut Tracks, trace: &Trace<'_>, at: i64, ledger: &mut impl Ledger) {
+        let applied = tracks.apply(trace, at);
+        let index = applied.lane as usize;
         if self.lanes.len() <= index {
-            self.lanes.resize_with(index + 1, Lane::default);
+            self.lanes.resize_with(index + 1, CostLane::default);
         }
         let Some(lane) = self.lanes.get_mut(index) else { return };
-        if taken.is_new {
-            *lane = Lane::default();
+        if applied.is_new {
+            *lane = CostLane::default();
         }
-        lane.last = taken.at;
+        lane.last = applied.at;
         match trace.kind {
             Some(Kind::In | Kind::InExiting) => {
                 if let Some(out) = lane.out.take() {
-                    lane.away = lane.away.saturating_add(taken.at.saturating_sub(out));
+                    lane.away = lane.away.saturating_add(applied.at.saturating_sub(out));
                 }
             }
-            Some(Kind::Out | Kind::OutExiting | Kind::OutExited) if lane.out.is_none() => lane.out = Some(taken.at),
+            Some(Kind::Out | Kind::OutExiting | Kind::OutExited) if lane.out.is_none() => lane.out = Some(applied.at),
             _ => {}
         }
-        let now = lane.time(taken.at);
+        let now = lane.time(applied.at);
         for step in &tracks.steps {
             lane.charge(now, ledger);
             match *step {
@@ -134,7 +134,7 @@ impl Costs {
         }
     }
 
-    /// Ends what is open.
+    /// Ends the open calls.
     pub fn end(&mut self, ledger: &mut impl Ledger) {
         for lane in &mut self.lanes {
             let now = lane.time(lane.last);

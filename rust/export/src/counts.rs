@@ -1,4 +1,4 @@
-//! What is in a log: how many messages of each tag, calls of each function, messages of each process, and when.
+//! Counts of a log: messages by tag, calls by function, messages by process, and the time range.
 
 use crate::scan::Bytes;
 use inviso_log::{
@@ -34,31 +34,31 @@ const SMALL_TUPLE: u8 = 104;
 /// ```
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Messages.
+    /// All messages.
     pub messages: u64,
-    /// Those that are no trace messages.
+    /// Messages that are not trace messages.
     pub other: u64,
     /// Messages about tokens.
     pub seq: u64,
-    /// The least and the largest stamp of the first one's clock.
+    /// The smallest and the largest timestamp of the first one's clock.
     pub times: Option<(Stamp, Stamp)>,
     tags: Tally,
     functions: Tally,
     processes: Tally,
-    /// The function of a call as it was written, and its arity.
+    /// A buffer for the key of a function: its bytes and arity.
     key: Vec<u8>,
 }
 
-/// How often keys came. What came last is looked for first.
+/// Counts of keys. Recent keys are looked up first.
 #[derive(Debug, Default)]
 struct Tally {
     numbers: FxHashMap<Box<[u8]>, u32>,
     counts: Vec<(Box<[u8]>, u64)>,
-    /// The numbers of the keys that came last, by a few of their bytes.
+    /// The numbers of recent keys, by a few of their bytes.
     recent: Vec<u32>,
 }
 
-/// Keys that are found without the table.
+/// How many recent keys are found without the table.
 const RECENT: usize = 64;
 
 impl Tally {
@@ -71,10 +71,10 @@ impl Tally {
                 return;
             }
         }
-        self.look(key, at);
+        self.look_up(key, at);
     }
 
-    fn look(&mut self, key: &[u8], at: usize) {
+    fn look_up(&mut self, key: &[u8], at: usize) {
         let number = match self.numbers.get(key) {
             Some(number) => *number,
             None => {
@@ -96,10 +96,10 @@ impl Tally {
     }
 }
 
-/// Where a key is looked for first.
+/// The slot of a key among the recent ones.
 #[inline]
 fn place(key: &[u8]) -> usize {
-    // what tells names and pids apart stands near their ends
+    // names and pids differ near their ends
     let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
     let (n, half) = (key.len(), key.len() / 2);
     let last = word(key.get(n.saturating_sub(8)..).unwrap_or_default());
@@ -115,18 +115,18 @@ impl Counts {
     /// Counts a message.
     ///
     /// # Errors
-    /// It is no term; it was not counted.
+    /// The payload is not a term. Then it was not counted.
     #[inline]
     pub fn message(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        match self.plain(payload) {
+        match self.usual(payload) {
             Some(()) => Ok(()),
-            None => self.strange(payload),
+            None => self.unusual(payload),
         }
     }
 
-    /// A message that is made of what messages are made of today; None of any other, which was not counted.
+    /// Counts a message with the usual parts. None for any other message, which is not counted.
     #[inline]
-    fn plain(&mut self, payload: &[u8]) -> Option<()> {
+    fn usual(&mut self, payload: &[u8]) -> Option<()> {
         let term = payload.strip_prefix(&[etf::VERSION])?;
         let &[SMALL_TUPLE, n, SMALL_ATOM_UTF8, length, ref rest @ ..] = term else { return self.other(term, 1) };
         let (head, rest) = rest.split_at_checked(length.into())?;
@@ -142,7 +142,7 @@ impl Counts {
         if !tag.is_ascii() || !ascii_of(tracee) {
             return None;
         }
-        // true, false and undefined are no text
+        // true, false and undefined are not text
         if matches!(tag, b"true" | b"false" | b"undefined") {
             return None;
         }
@@ -153,7 +153,7 @@ impl Counts {
                 etf::plain(last, 1)?;
                 stamp::begins(last)
             }
-            // the tag of a message that has nothing else is at the place of its time
+            // a message without a time: its tag is in the time's place
             None => {
                 etf::plain(rest, left)?;
                 None
@@ -185,7 +185,7 @@ impl Counts {
         Some(())
     }
 
-    /// `{M, F, Args}` or `{M, F, Arity}`, which bytes begin with.
+    /// Counts the function `{M, F, Args}` or `{M, F, Arity}` at the beginning of `bytes`.
     #[inline]
     fn call(&mut self, bytes: &[u8]) {
         self.key.clear();
@@ -211,9 +211,9 @@ impl Counts {
         }
     }
 
-    /// A message that is made of anything.
+    /// Counts a message with any parts.
     #[cold]
-    fn strange(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+    fn unusual(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
         let record = Record::Term(payload);
         record.check()?;
         let Ok(Term::Tuple(parts)) = record.message() else {
@@ -259,14 +259,14 @@ impl Counts {
         Ok(())
     }
 
-    /// How many messages of each tag, in the order in which they came first.
+    /// The number of messages for each tag, in the order of their first messages.
     #[must_use]
     pub fn tags(&self) -> Vec<(String, u64)> {
         let tags = self.tags.counts.iter();
         tags.map(|(tag, count)| (String::from_utf8_lossy(tag).into_owned(), *count)).collect()
     }
 
-    /// How many calls of each function.
+    /// The number of calls of each function.
     #[must_use]
     pub fn functions(&self) -> Vec<((String, String, u32), u64)> {
         let named = |(key, count): &(Box<[u8]>, u64)| {
@@ -279,20 +279,20 @@ impl Counts {
         self.functions.counts.iter().filter_map(named).collect()
     }
 
-    /// How many messages of each process or port, which is a term.
+    /// The number of messages of each process or port (a term).
     #[must_use]
     pub fn processes(&self) -> Vec<(Bytes<'_>, u64)> {
         self.processes.counts.iter().map(|(process, count)| (&**process, *count)).collect()
     }
 
-    /// The clock of the stamps.
+    /// The clock of the timestamps.
     #[must_use]
     pub fn clock(&self) -> Option<Clock> {
         self.times.map(|(first, _)| first.clock)
     }
 }
 
-/// The pid or port that bytes begin with, in the form that is written today.
+/// The pid or port at the beginning of `bytes`, in today's encoding.
 #[inline]
 fn process(bytes: &[u8]) -> Option<&[u8]> {
     match *bytes {
@@ -306,7 +306,7 @@ fn ascii_of(process: &[u8]) -> bool {
     process.get(3..process.len().saturating_sub(12)).is_some_and(<[u8]>::is_ascii)
 }
 
-/// Adds the key of the function that bytes begin with.
+/// Appends the key of the function at the beginning of `bytes`.
 #[inline]
 fn function(bytes: &[u8], key: &mut Vec<u8>) -> Option<()> {
     let rest = bytes.strip_prefix(&[SMALL_TUPLE, 3])?;
@@ -329,7 +329,7 @@ fn function(bytes: &[u8], key: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Adds the key of a function: the length of the module's name, both names, the arity.
+/// Appends the key of a function: the length of the module's name, both names, the arity.
 #[inline]
 fn put_key(module: &[u8], function: &[u8], arity: u32, key: &mut Vec<u8>) {
     key.extend_from_slice(&(module.len() as u32).to_le_bytes());
@@ -338,7 +338,7 @@ fn put_key(module: &[u8], function: &[u8], arity: u32, key: &mut Vec<u8>) {
     key.extend_from_slice(&arity.to_le_bytes());
 }
 
-/// The name that bytes begin with, an atom or text, and what follows it.
+/// The name (an atom or text) at the beginning of `bytes`, and the bytes after it.
 #[inline]
 fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = match *bytes {
@@ -402,12 +402,12 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_way_counts_what_the_long_one_does() {
+    fn the_fast_path_counts_the_same_as_the_decoder() {
         for message in messages() {
             let bytes = etf::encode_versioned(&message);
             let (mut quick, mut long) = (Counts::default(), Counts::default());
             quick.message(&bytes).unwrap();
-            long.strange(&bytes).unwrap();
+            long.unusual(&bytes).unwrap();
             let all = |counts: &Counts| {
                 let processes: Vec<_> = counts.processes().into_iter().map(|(p, n)| (p.to_vec(), n)).collect();
                 (counts.messages, counts.other, counts.seq, counts.times, counts.tags(), counts.functions(), processes)
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_collide_are_told_apart() {
+    fn colliding_keys_are_distinguished() {
         let mut tally = Tally::default();
         for turn in 0..3 {
             for n in 0..1000_u32 {

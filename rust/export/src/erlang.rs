@@ -1,4 +1,4 @@
-//! Terms as Erlang's `~w` prints them, straight from their bytes: binaries and strings as numbers, atoms quoted where they have to be.
+//! Prints encoded terms as Erlang's `~w` does: binaries and strings as numbers, atoms quoted where needed.
 
 use crate::{
     export::with_plain,
@@ -9,8 +9,8 @@ use inviso_term::etf;
 use num_bigint::{BigInt, Sign};
 use std::fmt::Write;
 
-/// Adds a term (without a version byte) as `~w` prints it. `place` answers the first number of a pid, port or reference: 0 for the
-/// node that prints.
+/// Appends a term (without a version byte) as `~w` prints it. `place` answers the first number of a pid, port or reference: 0 for
+/// the printing node.
 ///
 /// ```
 /// use inviso_term::{etf, term::{Identifier, Term}};
@@ -23,7 +23,7 @@ pub fn write(term: Bytes<'_>, place: &mut dyn FnMut(&Identity<'_>) -> u64, out: 
     let begin = out.len();
     let mut writer = Writer { out, place };
     if writer.term(&mut Scan(term), DEPTH).is_none() {
-        // too deep, or a form that is not written any more
+        // too deep, or an encoding that is not used any more
         out.truncate(begin);
         match etf::decode(term) {
             Ok(term) => drop(write!(out, "{term}")),
@@ -32,7 +32,7 @@ pub fn write(term: Bytes<'_>, place: &mut dyn FnMut(&Identity<'_>) -> u64, out: 
     }
 }
 
-/// The same of a term that may begin with a version byte, and be compressed.
+/// Appends a term that may have a version byte and may be compressed.
 pub fn message(payload: Bytes<'_>, place: &mut dyn FnMut(&Identity<'_>) -> u64, out: &mut String) {
     with_plain(payload, |term| write(term.strip_prefix(&[etf::VERSION]).unwrap_or(term), place, out));
 }
@@ -137,7 +137,7 @@ impl Writer<'_, '_> {
         Some(())
     }
 
-    /// Its head, the names of its fields, their values.
+    /// The head, the names of the fields, the values.
     fn record(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
         let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
         scan.0 = scan.0.get(6..)?;
@@ -160,7 +160,7 @@ impl Writer<'_, '_> {
         Some(())
     }
 
-    /// The words stand the last first.
+    /// The words of a reference are in reverse order.
     fn reference(&mut self, term: Bytes<'_>) -> Option<()> {
         let mut scan = Scan(term.get(1..)?);
         let words = if term.first()? == &101 { 1 } else { scan.short()? };
@@ -217,8 +217,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The shortest digits that are this float; with an exponent where that is shorter, or where the number is too large to be told from its
-/// neighbours.
+/// The shortest digits of this float; with an exponent if that is shorter, or if neighbours of the number would have the same
+/// digits.
 fn float(x: f64, out: &mut String) {
     if !x.is_finite() {
         return out.push_str(if x.is_nan() {
@@ -260,7 +260,7 @@ fn float(x: f64, out: &mut String) {
     }
 }
 
-/// Words that are no atoms without quotes.
+/// Words that need quotes as atoms.
 const RESERVED: [&str; 28] = [
     "after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr", "bxor", "case", "catch", "cond", "div",
     "else", "end", "fun", "if", "let", "maybe", "not", "of", "or", "orelse", "receive", "rem", "try", "when",
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_as_erlang_prints_it() {
+    fn each_kind_is_printed_as_by_erlang() {
         let pair = || vec![Term::from(1), Term::from(2)];
         for (term, text) in [
             (Term::from(-3), "-3"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_very_deep_is_cut_off() {
+    fn a_very_deep_term_is_cut_off() {
         let mut bytes = [108, 0, 0, 0, 1].repeat(1000);
         bytes.extend([106; 1001]);
         let mut text = String::new();

@@ -1,8 +1,9 @@
-//! A trace message taken apart as far as exports need it: its terms stay bytes.
+//! Parses a trace message as far as exports need it. Its terms stay bytes.
 //!
-//! The shapes are those of the table ([`Kind::shape`]). After a kind's own elements them may stand what a match specification added (`{message, X}`), the
-//! scheduler's number and the time stamp, in this order. Only `trace_ts` messages have the last. Where one of the first two can be
-//! meant, it is what was added in a `call`, `send` or `receive`, and the scheduler in all others, which get nothing added.
+//! The shapes are those of the table ([`Kind::shape`]). After a kind's own elements may come the term that a match specification
+//! added (`{message, X}`), the scheduler's number and the timestamp, in this order. Only `trace_ts` messages have a timestamp.
+//! One element may be either of the first two: in a `call`, `send` or `receive` it is the added term, in all others the
+//! scheduler's number, because those have no added term.
 
 use crate::scan::{Bytes, Scan};
 use inviso_term::record::{
@@ -19,29 +20,29 @@ const TRACE_TS: &[u8] = record::TRACE_TS.as_bytes();
 pub struct Name<'a> {
     /// The module's name.
     pub module: &'a [u8],
-    /// The function's.
+    /// The function's name.
     pub function: &'a [u8],
-    /// How many parameters it has.
+    /// The number of parameters.
     pub arity: u32,
-    /// Both names as they were written.
+    /// The encoded names.
     pub written: Bytes<'a>,
 }
 
-/// A time stamp.
+/// A timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which clock.
+    /// Its clock.
     pub clock: Clock,
-    /// Nanoseconds: since 1970, or since some moment.
+    /// Nanoseconds: since 1970, or since a start of the clock.
     pub at: i64,
-    /// What tells stamps of one moment apart, in strict ones.
+    /// Distinguishes strict timestamps of one moment.
     pub unique: Option<i64>,
 }
 
-/// What time stamps count from.
+/// The clock of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// `timestamp`: the time of day, `{Megaseconds, Seconds, Microseconds}`.
+    /// `timestamp`: the wall clock, `{Megaseconds, Seconds, Microseconds}`.
     Wall,
     /// `monotonic_timestamp` and `strict_monotonic_timestamp`.
     Monotonic,
@@ -50,30 +51,30 @@ pub enum Clock {
 /// A message about a tracee.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
-    /// What it tells: of kinds with one tag the first. None of a tag that is no kind's.
+    /// Its kind; the first one of several kinds with one tag. None for an unknown tag.
     pub kind: Option<Kind>,
-    /// Its second word, as it was written.
+    /// Its tag, encoded.
     pub word: &'a [u8],
     /// The tracee, a pid or port.
     pub tracee: Bytes<'a>,
     /// The function of the event, if it has one.
     pub name: Option<Name<'a>>,
-    /// A list: the arguments of a call, or of a new process's function.
+    /// A list: the arguments of a call or of a new process's function.
     pub arguments: Option<Bytes<'a>>,
-    /// The message, result, exception or reason, or what else the event is about.
+    /// The message, result, exception, reason or other subject of the event.
     pub value: Option<Bytes<'a>>,
-    /// The other process or port, or a name: who gets the message, who was made, linked to, opened by.
+    /// The other process, port or name: the receiver, the new process, the linked one, the opener.
     pub other: Option<Bytes<'a>>,
-    /// What a match specification added.
+    /// The term that a match specification added.
     pub extra: Option<Bytes<'a>>,
     /// The scheduler's number.
     pub scheduler: Option<i64>,
-    /// Which message was sent or has arrived ([`numbered`]), where that is known.
+    /// The number of the sent or received message ([`numbered`]), if it is known.
     pub number: Option<Number>,
 }
 
 impl Trace<'_> {
-    /// What the value and the other one are called; "" where there is no other one.
+    /// The names of `value` and `other`; "" without `other`.
     pub(crate) fn labels(&self) -> (&'static str, &'static str) {
         match self.kind {
             Some(Kind::Send | Kind::SendToNonExisting) => ("message", "to"),
@@ -95,15 +96,15 @@ pub struct Seq<'a> {
     pub label: Bytes<'a>,
     /// The two numbers of its serial.
     pub serial: Option<(i64, i64)>,
-    /// Who sent the message, or printed.
+    /// The sender of the message, or the printing process.
     pub from: Option<Bytes<'a>>,
-    /// Who it is for.
+    /// The receiver.
     pub to: Option<Bytes<'a>>,
-    /// The message, or what was printed.
+    /// The message, or the printed term.
     pub value: Option<Bytes<'a>>,
 }
 
-/// What a record of a log is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// About a tracee.
@@ -116,26 +117,26 @@ pub enum What<'a> {
         who: Bytes<'a>,
         /// The event's name.
         word: &'a [u8],
-        /// What is told about it.
+        /// The details.
         value: Bytes<'a>,
     },
-    /// So many messages were lost here.
+    /// This many messages were lost here.
     Dropped(u64),
-    /// A term that is no trace message.
+    /// A term that is not a trace message.
     Term(Bytes<'a>),
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// What it tells.
+    /// Its contents.
     pub what: What<'a>,
-    /// When, if it says so.
+    /// Its timestamp, if it has one.
     pub stamp: Option<Stamp>,
 }
 
 impl<'a> Event<'a> {
-    /// The message of a term that is not compressed, with or without a version byte. None if it is no term.
+    /// Parses a term that is not compressed, with or without a version byte. None if it is not a term.
     ///
     /// ```
     /// use inviso_export::event::{Event, What};
@@ -179,7 +180,7 @@ fn other(mut scan: Scan<'_>, n: usize, kind: Kind) -> Option<Event<'_>> {
     Some(Event { what, stamp: None })
 }
 
-/// `n` elements without the stamp.
+/// Parses the `n` elements before the timestamp.
 #[inline(always)]
 fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     let mut left = n.checked_sub(3)?;
@@ -229,8 +230,8 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     Some(Event { what: What::Trace(trace), stamp })
 }
 
-/// `{M, F, Args}` or `{M, F, Arity}`; nothing where something else stands. Filled in where it stands, and not answered: to copy
-/// what was just written costs more than to read it.
+/// Parses `{M, F, Args}` or `{M, F, Arity}`; another term is left out. It fills `trace` directly: returning the parts and copying
+/// them is slower.
 #[inline(always)]
 fn function<'a>(scan: &mut Scan<'a>, trace: &mut Trace<'a>) -> Option<()> {
     if scan.tuple()? != 3 {
@@ -277,7 +278,7 @@ fn seq(mut scan: Scan<'_>, n: usize) -> Option<Event<'_>> {
     Some(Event { what: What::Seq(seq.unwrap_or(bare)), stamp })
 }
 
-/// `{Megaseconds, Seconds, Microseconds}`, nanoseconds, or `{Nanoseconds, Unique}`.
+/// Parses `{Megaseconds, Seconds, Microseconds}`, nanoseconds, or `{Nanoseconds, Unique}`.
 #[inline(always)]
 fn stamp(scan: &mut Scan<'_>) -> Option<Stamp> {
     if let Some(at) = scan.int() {

@@ -1,4 +1,4 @@
-//! From records to the bytes of a format, as they come.
+//! Converts records to the bytes of a format, in their order.
 
 use crate::{
     event::{Clock, Event, What},
@@ -9,20 +9,20 @@ use inviso_log::{about, damage::Damage, frame::Record, names::Names, reader, set
 use inviso_term::etf;
 use std::{fs::File, io, path::Path};
 
-/// Bytes of messages that are looked at before the first is exported.
+/// Bytes of messages that are learned from before the first is exported.
 const LEARN: usize = 4 << 20;
 
-/// Something that takes the records of a log.
+/// A consumer of a log's records.
 pub trait Take {
-    /// A message in the external term format.
+    /// Adds a message in the external term format.
     fn term(&mut self, bytes: &[u8]);
-    /// So many messages were lost here.
+    /// Adds a count of lost messages.
     fn dropped(&mut self, count: u64);
-    /// This could not be read.
+    /// Adds a damage.
     fn damage(&mut self, text: &str);
 }
 
-/// A log that is read.
+/// A log to read.
 #[derive(Debug)]
 pub enum Input {
     /// One file.
@@ -32,26 +32,26 @@ pub enum Input {
 }
 
 impl Input {
-    /// A file, in either form.
+    /// Opens a file of either form.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn file(path: &Path) -> io::Result<Input> {
         reader::Reader::open(path).map(Input::File)
     }
 
-    /// A wrap set.
+    /// Opens a wrap set.
     ///
     /// # Errors
-    /// What the system says, or `InvalidInput` for a name that none can have.
+    /// The error of the system, or `InvalidInput` for an impossible name.
     pub fn set(name: &Path, suffix: &str) -> io::Result<Input> {
         SetReader::open(Names::new(name, suffix)?, false).map(Input::Set)
     }
 
-    /// Gives records to `take` until that has enough or there are no more; whether there may be more.
+    /// Passes records to `take` until it has enough or the log ends. Answers whether there may be more.
     ///
     /// # Errors
-    /// What reading says.
+    /// The error of the reader.
     pub fn read<T: Take + ?Sized>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
             let number = match self {
@@ -65,7 +65,7 @@ impl Input {
             match event {
                 Some(reader::Event::Record { record: Record::Term(bytes), .. }) => take.term(bytes),
                 Some(reader::Event::Record { record: Record::Dropped(count), .. }) => take.dropped(u64::from(count)),
-                Some(reader::Event::Damage(damage)) => take.damage(&told(&damage, number)),
+                Some(reader::Event::Damage(damage)) => take.damage(&damage_text(&damage, number)),
                 None => return Ok(false),
             }
         }
@@ -73,35 +73,35 @@ impl Input {
     }
 }
 
-fn told(damage: &Damage, number: Option<u64>) -> String {
+fn damage_text(damage: &Damage, number: Option<u64>) -> String {
     match number {
         Some(number) => format!("file {number} of the set, {damage}"),
         None => damage.to_string(),
     }
 }
 
-/// What was exported.
+/// The counts of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Messages, drop records not among them.
+    /// Messages without the drop records.
     pub messages: u64,
-    /// Messages that were lost, as drop records tell.
+    /// Messages that drop records count.
     pub dropped: u64,
-    /// Messages without a time stamp, or with one of another clock than the first that has one. They are put behind what came before them.
+    /// Messages without a timestamp, or with one of another clock than the first. They follow their predecessors.
     pub untimed: u64,
-    /// Terms that are no trace messages. They are left out, but of tables.
+    /// Terms that are not trace messages. Only tables have them.
     pub unknown: u64,
-    /// What could not be read: how much, and the first hundred.
+    /// The number of damages.
     pub damaged: u64,
-    /// What the first of it was.
+    /// The texts of the first hundred of them.
     pub damage: Vec<String>,
 }
 
-/// How much damage a summary has in words.
+/// The largest number of texts in a summary.
 const MOST_DAMAGE: usize = 100;
 
 impl Summary {
-    /// Counts damage.
+    /// Counts a damage.
     pub fn note(&mut self, text: &str) {
         self.damaged += 1;
         if self.damage.len() < MOST_DAMAGE {
@@ -109,7 +109,7 @@ impl Summary {
         }
     }
 
-    /// Counts what was exported behind it, too.
+    /// Adds the counts of a later part.
     pub fn add(&mut self, more: Summary) {
         let Summary { messages, dropped, untimed, unknown, damaged, damage } = more;
         self.messages += messages;
@@ -122,48 +122,48 @@ impl Summary {
     }
 }
 
-/// What a trace's times are.
+/// The times of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The clock; None if no message has a stamp. A message is a microsecond behind the one before it then.
+    /// The clock; None if no message has a timestamp. Then each message is a microsecond after its predecessor.
     pub clock: Option<Clock>,
-    /// The earliest moment of the beginning of the trace, in nanoseconds.
+    /// The earliest moment of the trace's beginning, in nanoseconds.
     pub first: i64,
 }
 
-/// Writes one format. What is to be written is added to `out`.
+/// A writer of one format. It appends its output to `out`.
 pub trait Write: Send {
-    /// The beginning.
+    /// Begins the output.
     fn begin(&mut self, tracks: Tracks, times: Times, out: &mut Vec<u8>);
-    /// What a program has written of itself behind a message about this process of it, which comes next.
+    /// Adds the items after a message of this process, which comes next.
     fn about(&mut self, _of: &[u8], _items: Vec<about::Item>) {}
-    /// A message.
+    /// Adds a message.
     ///
     /// # Errors
-    /// What writing to a temporary file says.
+    /// The error of writing a temporary file.
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()>;
-    /// Lost messages, or damage where `dropped` is None.
+    /// Adds lost messages, or a damage if `dropped` is None.
     ///
     /// # Errors
     /// As [`Write::event`].
     fn lost(&mut self, text: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()>;
-    /// A part of the end; whether that was all.
+    /// Writes a part of the end. Answers whether it was the last part.
     ///
     /// # Errors
     /// As [`Write::event`].
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
-/// Why bytes are no message, in the words of who reads logs.
+/// The reason why bytes are not a message, in the words of the log's reader.
 #[cold]
-pub(crate) fn unread(bytes: &[u8]) -> String {
+pub(crate) fn unreadable(bytes: &[u8]) -> String {
     match Record::Term(bytes).check() {
         Err(e) => e.to_string(),
         Ok(()) => "a record without a term".to_owned(),
     }
 }
 
-/// What a record has behind its term, and the process that it is about.
+/// Passes on a record's items and the process that it is about.
 #[inline]
 pub(crate) fn learn_about(bytes: &[u8], learn: impl FnOnce(&[u8], Vec<about::Item>)) {
     let (_, behind) = about::split(bytes);
@@ -172,7 +172,7 @@ pub(crate) fn learn_about(bytes: &[u8], learn: impl FnOnce(&[u8], Vec<about::Ite
     }
 }
 
-/// A term that is looked at, inflated if it has to be.
+/// Passes on a term, decompressed if needed.
 pub(crate) fn with_plain<T>(bytes: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
     const COMPRESSED: u8 = 80;
     if let [etf::VERSION, COMPRESSED, ..] = bytes {
@@ -183,20 +183,20 @@ pub(crate) fn with_plain<T>(bytes: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
     see(bytes)
 }
 
-/// An export in the making.
+/// An export in progress.
 pub struct Export {
     writer: Box<dyn Write>,
-    /// What the writer gets at its beginning.
+    /// The tracks for the writer's beginning.
     tracks: Option<Tracks>,
-    /// Records that are looked at first.
+    /// Records that are learned from first.
     first: Vec<u8>,
     times: Times,
     last: i64,
     count: i64,
     error: Option<io::Error>,
-    /// What was exported.
+    /// The counts so far.
     pub summary: Summary,
-    /// What was written and not yet taken.
+    /// Output that the caller has not taken yet.
     pub out: Vec<u8>,
 }
 
@@ -205,7 +205,7 @@ const DROP: u8 = 1;
 const DAMAGE: u8 = 2;
 
 impl Export {
-    /// With a writer, and names of processes. `erlang`: they are an Erlang node's, none of which is a queue.
+    /// Creates an export with a writer and names of processes. `erlang`: the pids are an Erlang node's, which has no queues.
     #[must_use]
     pub fn new(writer: Box<dyn Write>, titles: Titles, erlang: bool) -> Export {
         Export {
@@ -221,7 +221,7 @@ impl Export {
         }
     }
 
-    fn keep(&mut self, kind: u8, bytes: &[u8]) {
+    fn keep_record(&mut self, kind: u8, bytes: &[u8]) {
         self.first.push(kind);
         self.first.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         self.first.extend_from_slice(bytes);
@@ -230,11 +230,11 @@ impl Export {
         }
     }
 
-    /// What was kept is looked at, and then exported.
+    /// Learns from the kept records and exports them.
     fn begin(&mut self) {
         let Some(mut tracks) = self.tracks.take() else { return };
         let first = std::mem::take(&mut self.first);
-        for (kind, bytes) in kept(&first) {
+        for (kind, bytes) in kept_records(&first) {
             if kind != TERM {
                 continue;
             }
@@ -253,10 +253,10 @@ impl Export {
                 }
             });
         }
-        tracks.learned();
+        tracks.finish_learning();
         self.last = self.times.first;
         self.writer.begin(tracks, self.times, &mut self.out);
-        for (kind, bytes) in kept(&first) {
+        for (kind, bytes) in kept_records(&first) {
             match kind {
                 TERM => self.put(bytes),
                 DROP => self.put_dropped(u64::from_le_bytes(bytes.try_into().unwrap_or_default())),
@@ -268,7 +268,7 @@ impl Export {
     fn put(&mut self, bytes: &[u8]) {
         with_plain(bytes, |bytes| {
             let Some(event) = Event::parse(bytes) else {
-                return self.put_damage(&unread(bytes));
+                return self.put_damage(&unreadable(bytes));
             };
             if let What::Dropped(count) = event.what {
                 return self.put_dropped(count);
@@ -292,7 +292,7 @@ impl Export {
             };
             self.last = at;
             let done = self.writer.event(&event, at, &mut self.out);
-            self.failed(done.err());
+            self.note_error(done.err());
         });
     }
 
@@ -300,33 +300,33 @@ impl Export {
         self.summary.dropped += count;
         let text = format!("{count} message{} dropped", if count == 1 { "" } else { "s" });
         let done = self.writer.lost(&text, Some(count), self.last, &mut self.out);
-        self.failed(done.err());
+        self.note_error(done.err());
     }
 
     fn put_damage(&mut self, text: &str) {
         self.summary.note(text);
         let done = self.writer.lost(&format!("damage: {text}"), None, self.last, &mut self.out);
-        self.failed(done.err());
+        self.note_error(done.err());
     }
 
-    fn failed(&mut self, error: Option<io::Error>) {
+    fn note_error(&mut self, error: Option<io::Error>) {
         if self.error.is_none() {
             self.error = error;
         }
     }
 
-    /// The first thing that went wrong.
+    /// The first error.
     ///
     /// # Errors
-    /// That.
+    /// That error.
     pub fn check(&mut self) -> io::Result<()> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// A part of the end, in [`Export::out`]; whether that was all.
+    /// Writes a part of the end to [`Export::out`]. Answers whether it was the last part.
     ///
     /// # Errors
-    /// What went wrong until now.
+    /// The first error so far.
     pub fn end(&mut self) -> io::Result<bool> {
         self.begin();
         self.check()?;
@@ -337,7 +337,7 @@ impl Export {
 impl Take for Export {
     fn term(&mut self, bytes: &[u8]) {
         match self.tracks {
-            Some(_) => self.keep(TERM, bytes),
+            Some(_) => self.keep_record(TERM, bytes),
             None => {
                 learn_about(bytes, |of, items| self.writer.about(of, items));
                 self.put(bytes);
@@ -347,20 +347,20 @@ impl Take for Export {
 
     fn dropped(&mut self, count: u64) {
         match self.tracks {
-            Some(_) => self.keep(DROP, &count.to_le_bytes()),
+            Some(_) => self.keep_record(DROP, &count.to_le_bytes()),
             None => self.put_dropped(count),
         }
     }
 
     fn damage(&mut self, text: &str) {
         match self.tracks {
-            Some(_) => self.keep(DAMAGE, text.as_bytes()),
+            Some(_) => self.keep_record(DAMAGE, text.as_bytes()),
             None => self.put_damage(text),
         }
     }
 }
 
-fn kept(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+fn kept_records(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (head, rest) = bytes.split_first_chunk::<9>()?;
         let length = u64::from_le_bytes(*head.last_chunk()?) as usize;

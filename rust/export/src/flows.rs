@@ -1,4 +1,4 @@
-//! Arrows from where messages were sent to where they were received.
+//! Arrows from sendings of messages to their receipts.
 
 use crate::{
     event::{Seq, Trace},
@@ -6,19 +6,19 @@ use crate::{
 };
 use inviso_term::record::Kind;
 
-/// Messages under way at most.
+/// The largest number of pending messages.
 const UNDER_WAY: usize = 1 << 16;
 
 /// One end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It begins here.
+    /// The beginning.
     Begin(u64),
-    /// It ends here.
+    /// The end.
     End(u64),
 }
 
-/// Messages under way.
+/// The pending messages.
 #[derive(Debug)]
 pub struct Flows(Pairs<()>);
 
@@ -29,13 +29,13 @@ impl Default for Flows {
 }
 
 impl Flows {
-    /// None yet. `erlang`: pids are an Erlang node's, none of which is a queue.
+    /// Creates an empty set. `erlang`: the pids are an Erlang node's, which has no queues.
     #[must_use]
     pub fn new(erlang: bool) -> Flows {
         Flows(Pairs::new(UNDER_WAY, erlang))
     }
 
-    /// The arrow of a message about a tracee.
+    /// The arrow's end of a message about a tracee.
     pub fn of_trace(&mut self, trace: &Trace<'_>) -> Option<Flow> {
         match trace.kind {
             Some(Kind::Send) => {
@@ -48,7 +48,7 @@ impl Flows {
         }
     }
 
-    /// The arrow of a message about a token.
+    /// The arrow's end of a message about a token.
     pub fn of_seq(&mut self, seq: &Seq<'_>) -> Option<Flow> {
         match seq.word {
             b"send" => {

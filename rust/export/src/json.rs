@@ -1,8 +1,8 @@
-//! JSON, as far as writing it needs.
+//! The parts of JSON that the writers need.
 
 use std::io::Write;
 
-/// Adds text in quotes.
+/// Appends a text in quotes.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -26,7 +26,7 @@ pub fn text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Adds `"name":` and text.
+/// Appends `"name":` and a text.
 pub fn field(name: &str, value: &str, out: &mut Vec<u8>) {
     text(name, out);
     out.push(b':');

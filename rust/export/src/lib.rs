@@ -1,25 +1,25 @@
-//! Trace logs for other tools, message by message, in bounded memory.
+//! Converts trace logs for other tools, message by message, in bounded memory.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`scan`] | terms that are walked over, not made |
-//! | [`event`] | a message taken apart |
-//! | [`places`] | who is who: names, programs, nodes, numbers of the operating system |
+//! | [`scan`] | walks over encoded terms |
+//! | [`event`] | a parsed message |
+//! | [`places`] | identities: names, programs, nodes, numbers of the operating system |
 //! | [`tracks`] | the stack of calls of each process |
-//! | [`pairs`] | which message that was received is which that was sent |
-//! | [`flows`] | the same as arrows |
-//! | [`analysis`] | calls, messages, steps: a row each |
-//! | [`costs`] | own and cumulative time, call by call |
-//! | [`export`](mod@export) | from records to the bytes of a format |
+//! | [`pairs`] | pairs of sent and received messages |
+//! | [`flows`] | the pairs as arrows |
+//! | [`analysis`] | tables of calls, messages, steps |
+//! | [`costs`] | own and cumulative time of each call |
+//! | [`export`](mod@export) | converts records to a format |
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
-//! | [`steps`] | calls, tokens and losses, line by line: what spans are made of |
-//! | [`table`] | rows and columns, as Arrow has them |
-//! | [`pieces`] | the same by two threads |
-//! | [`lines`] | messages as lines for people |
-//! | [`erlang`] | terms as Erlang prints them |
-//! | [`counts`] | how many of what are in a log |
-//! | [`text`], [`json`], [`proto`] | what they are written with |
-//! | [`recent`] | what was made of terms that come again |
+//! | [`steps`] | calls, tokens and losses as lines of JSON, for spans |
+//! | [`table`] | rows and columns in Arrow's layout |
+//! | [`pieces`] | tables by two threads |
+//! | [`lines`] | messages as lines of text |
+//! | [`erlang`] | terms in Erlang's syntax |
+//! | [`counts`] | counts of a log |
+//! | [`text`], [`json`], [`proto`] | the syntax of the formats |
+//! | [`recent`] | a cache for recent short terms |
 //!
 //! ```
 //! use inviso_export::{collapsed::Collapsed, export::{Export, Take}};
@@ -42,6 +42,7 @@
 #![deny(missing_docs)]
 
 pub mod analysis;
+mod batch;
 pub mod chrome;
 pub mod collapsed;
 mod columns;

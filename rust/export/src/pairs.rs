@@ -1,12 +1,12 @@
-//! Which message that was received is which that was sent.
+//! Finds the sending of each received message.
 //!
-//! | pairing | what says so |
+//! | pairing | the evidence |
 //! | --- | --- |
-//! | exact | the number ([`inviso_term::record::numbered`]), which messages of this system have: the receipt has that of the sending, and says which process's it is if that is another |
+//! | exact | the number ([`inviso_term::record::numbered`]), which messages of this system have: the receipt has the number of the sending, and the sender's creation if that is another process |
 //! | serial | the label, serial and sender of the token that the message carried |
-//! | content | nothing else: it is the oldest that was sent to this process with the same contents; if there is none, the oldest with the same contents that was sent to a queue or to a name |
+//! | content | the contents: the oldest message with the same contents to this process; if there is none, the oldest one to a queue or to a name |
 //!
-//! So many messages can be under way; of more the oldest are forgotten.
+//! The number of pending messages is bounded. The oldest ones above it are dropped.
 
 use crate::{
     event::{Seq, Trace},
@@ -19,42 +19,42 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// How the sending of a message that was received was found.
+/// How the sending of a received message was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pairing {
     /// By its number.
     Exact,
     /// By the serial of its token.
     Serial,
-    /// It is the oldest with the same contents.
+    /// By its contents: the oldest with the same ones.
     Content,
 }
 
-/// Messages that were sent and not yet received, each with what is known of its sending.
+/// The pending messages: sent and not yet received. Each has a value of the caller.
 #[derive(Debug)]
 pub struct Pairs<T> {
     most: usize,
     erlang: bool,
-    /// The place of the first of `sent` among all.
+    /// The place of the first of `sent` among all messages.
     first: u64,
-    sent: VecDeque<Option<Sent<T>>>,
+    sent: VecDeque<Option<Pending<T>>>,
     numbers: FxHashMap<u64, u64>,
     serials: FxHashMap<u64, u64>,
     contents: FxHashMap<u64, Row>,
 }
 
 #[derive(Debug)]
-struct Sent<T> {
+struct Pending<T> {
     number: Option<u64>,
     serial: Option<u64>,
     content: Option<u64>,
-    /// Those with the same contents before and after it.
+    /// The neighbours among those with the same contents.
     before: Option<u64>,
     next: Option<u64>,
     known: T,
 }
 
-/// Messages of the same contents, in the order in which they were sent: the oldest and the newest.
+/// The queue of messages with the same contents: the oldest and the newest.
 #[derive(Debug)]
 struct Row {
     oldest: u64,
@@ -67,8 +67,8 @@ fn key(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The key of a number: those of several operating system processes may be the same. A process is known by the creation in its pids, whatever
-/// its node is called, then or after a merge.
+/// The key of a message's number. Numbers of several operating system processes may be the same, so the sender is part of the
+/// key. A process is identified by the creation in its pids, whatever its node's name is before or after a merge.
 #[must_use]
 pub fn numbered(trace: &Trace<'_>) -> Option<u64> {
     let number = trace.number?;
@@ -86,7 +86,7 @@ fn serial(seq: &Seq<'_>) -> Option<u64> {
 }
 
 impl<T> Pairs<T> {
-    /// No message yet, and at most so many. `erlang`: pids are an Erlang node's, none of which is a queue.
+    /// Creates an empty set of at most this many messages. `erlang`: the pids are an Erlang node's, which has no queues.
     #[must_use]
     pub fn new(most: usize, erlang: bool) -> Pairs<T> {
         Pairs {
@@ -100,19 +100,19 @@ impl<T> Pairs<T> {
         }
     }
 
-    /// A message that a process sent: its place among all. None if nothing says what it is, or to whom.
+    /// Adds a sent message. Answers its place among all; None without contents or receiver.
     pub fn sent(&mut self, trace: &Trace<'_>, known: T) -> Option<u64> {
         let (value, to) = (trace.value?, trace.other?);
         let content = if takes_for_others(to, self.erlang) { key((1, value)) } else { key((0, to, value)) };
         Some(self.add(numbered(trace), None, Some(content), known))
     }
 
-    /// A message whose sending only its token tells of.
+    /// Adds a message whose sending only its token's event shows.
     pub fn sent_with(&mut self, seq: &Seq<'_>, known: T) -> Option<u64> {
         Some(self.add(None, Some(serial(seq)?), None, known))
     }
 
-    /// The message at this place carries this token.
+    /// Adds a token to the message at this place.
     pub fn carries(&mut self, place: u64, seq: &Seq<'_>) -> Option<&mut T> {
         let serial = serial(seq)?;
         let sent = self.at(place)?;
@@ -121,27 +121,27 @@ impl<T> Pairs<T> {
         self.at(place).map(|sent| &mut sent.known)
     }
 
-    /// What was received, by its number.
+    /// Removes the message with the number of this receipt.
     pub fn numbered(&mut self, trace: &Trace<'_>) -> Option<(u64, T)> {
         let place = self.numbers.remove(&numbered(trace)?)?;
-        self.take(place)
+        self.remove(place)
     }
 
-    /// What was received, by its token.
+    /// Removes the message with the token of this receipt.
     pub fn with(&mut self, seq: &Seq<'_>) -> Option<(u64, T)> {
         let place = self.serials.remove(&serial(seq)?)?;
-        self.take(place)
+        self.remove(place)
     }
 
-    /// What was received, by its contents.
+    /// Removes the message with the contents of this receipt.
     pub fn alike(&mut self, tracee: Bytes<'_>, value: Bytes<'_>) -> Option<(u64, T)> {
         [key((0, tracee, value)), key((1, value))].into_iter().find_map(|content| {
             let place = self.contents.get(&content)?.oldest;
-            self.take(place)
+            self.remove(place)
         })
     }
 
-    /// The oldest, where there are too many, or at the end.
+    /// Removes the oldest message if there are too many, or at the end.
     pub fn forget(&mut self, all: bool) -> Option<(u64, T)> {
         while let Some(None) = self.sent.front() {
             self.sent.pop_front();
@@ -150,17 +150,17 @@ impl<T> Pairs<T> {
         if self.sent.is_empty() || !all && self.sent.len() <= self.most {
             return None;
         }
-        self.take(self.first)
+        self.remove(self.first)
     }
 
-    fn at(&mut self, place: u64) -> Option<&mut Sent<T>> {
+    fn at(&mut self, place: u64) -> Option<&mut Pending<T>> {
         let at = usize::try_from(place.checked_sub(self.first)?).ok()?;
         self.sent.get_mut(at)?.as_mut()
     }
 
     fn add(&mut self, number: Option<u64>, serial: Option<u64>, content: Option<u64>, known: T) -> u64 {
         let place = self.first + self.sent.len() as u64;
-        self.sent.push_back(Some(Sent { number, serial, content, before: None, next: None, known }));
+        self.sent.push_back(Some(Pending { number, serial, content, before: None, next: None, known }));
         if let Some(number) = number {
             self.numbers.insert(number, place);
         }
@@ -175,8 +175,8 @@ impl<T> Pairs<T> {
         place
     }
 
-    /// Takes one out: it is under way no longer.
-    fn take(&mut self, place: u64) -> Option<(u64, T)> {
+    /// Removes a message.
+    fn remove(&mut self, place: u64) -> Option<(u64, T)> {
         let at = usize::try_from(place.checked_sub(self.first)?).ok()?;
         let sent = self.sent.get_mut(at)?.take()?;
         let of = |map: &mut FxHashMap<u64, u64>, key: Option<u64>| {
@@ -198,7 +198,7 @@ impl<T> Pairs<T> {
         Some((place, sent.known))
     }
 
-    /// The one comes right before the other among those of the same contents.
+    /// Makes two messages neighbours among those of the same contents.
     fn join(&mut self, before: Option<u64>, next: Option<u64>) {
         if let Some(sent) = before.and_then(|place| self.at(place)) {
             sent.next = next;
@@ -209,7 +209,7 @@ impl<T> Pairs<T> {
     }
 }
 
-/// Whether somebody else receives what is sent there: it is a queue of this system, or a name.
+/// Whether another process receives messages to this destination: it is a queue of this system, or a name.
 fn takes_for_others(to: Bytes<'_>, erlang: bool) -> bool {
     const QUEUE: u64 = 2;
     match Identity::of(to) {

@@ -1,6 +1,6 @@
-//! Perfetto's protobuf trace: a track for each process, slices for calls, instants for everything else, arrows for messages.
+//! Perfetto's protobuf trace: a track for each process, slices for calls, instants for other events, arrows for messages.
 //!
-//! One sequence of packets. Names are interned when they first come; the first packet that uses one brings it along.
+//! The output is one sequence of packets. The first packet that uses a name also interns it.
 
 use crate::{
     event::{Clock, Event, Seq, Trace, What},
@@ -9,13 +9,13 @@ use crate::{
     proto::Message,
     scan::Bytes,
     text,
-    tracks::{End, Step, Taken, Tracks},
+    tracks::{Applied, End, Step, Tracks},
 };
 use inviso_term::record::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
 
-// fields of TracePacket, TrackEvent, TrackDescriptor and what is in them: perfetto_trace.proto
+// fields of TracePacket, TrackEvent, TrackDescriptor and their parts: perfetto_trace.proto
 mod packet {
     pub const CLOCK_SNAPSHOT: u32 = 6;
     pub const TIMESTAMP: u32 = 8;
@@ -42,7 +42,7 @@ mod track_event {
     pub const LAST_FLOW: u32 = 48;
 }
 
-/// What interned names are names of.
+/// The kinds of interned names.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Space {
@@ -52,7 +52,7 @@ enum Space {
 }
 
 #[derive(Clone, Copy)]
-enum Type {
+enum EventType {
     Begin = 1,
     End = 2,
     Instant = 3,
@@ -61,23 +61,23 @@ enum Type {
 
 const LOST: u64 = 1;
 const DROPPED: u64 = 2;
-/// Tracks of nodes have the numbers from here, those of processes the even ones after; the odd ones are their schedules.
+/// The first track of nodes. Tracks of processes have the even numbers from `PROCESSES` on; the odd ones are their schedules.
 const NODES: u64 = 1 << 40;
 const PROCESSES: u64 = 16;
 
-/// Writes it.
+/// The writer.
 pub struct Perfetto {
     tracks: Tracks,
     times: Times,
     flows: Flows,
     interned: [FxHashMap<Box<str>, u64>; 3],
-    /// The numbers of interned function names, 0 for none.
+    /// The numbers of interned function names, 0 for not interned.
     functions: Vec<u64>,
-    /// What the packet in the making interns.
+    /// The names that the present packet interns.
     new: Message,
     nodes: FxHashSet<u32>,
     running: FxHashSet<u32>,
-    /// Those whose track for that is there.
+    /// The lanes with a schedule track.
     scheduled: FxHashSet<u32>,
     has_lost: bool,
     has_dropped: bool,
@@ -89,7 +89,7 @@ pub struct Perfetto {
 }
 
 impl Perfetto {
-    /// Values are shown in `most` bytes at most; 0: not at all.
+    /// Values are cut to `most` bytes; 0: no values.
     #[must_use]
     pub fn new(most: usize) -> Perfetto {
         Perfetto {
@@ -112,7 +112,8 @@ impl Perfetto {
         }
     }
 
-    /// Nanoseconds that Perfetto takes: not negative. A monotonic clock may begin below 0; the trace begins at a second then.
+    /// A time for Perfetto, in nanoseconds. It must not be negative, so a trace of a monotonic clock below 0 begins at one
+    /// second.
     fn time(&self, at: i64) -> u64 {
         if self.times.first >= 0 {
             return at.max(0) as u64;
@@ -135,7 +136,7 @@ impl Perfetto {
     }
 
     /// Begins [`Perfetto::event`].
-    fn start(&mut self, kind: Type, track: u64) {
+    fn start(&mut self, kind: EventType, track: u64) {
         self.event.clear();
         self.event.int(track_event::TYPE, kind as u64);
         self.event.int(track_event::TRACK, track);
@@ -194,7 +195,7 @@ impl Perfetto {
     }
 
     fn new_lane(&mut self, lane: u32, spawned: Option<&str>, out: &mut Vec<u8>) {
-        // of the one before
+        // the former process of this lane
         self.running.remove(&lane);
         self.scheduled.remove(&lane);
         let Some(lane) = self.tracks.get(lane) else { return };
@@ -233,14 +234,14 @@ impl Perfetto {
         PROCESSES + 2 * self.tracks.get(lane).map_or(0, |lane| lane.number)
     }
 
-    fn steps(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
-        let at = self.time(taken.at);
-        let track = self.lane_track(taken.lane);
+    fn steps(&mut self, trace: &Trace<'_>, applied: Applied, out: &mut Vec<u8>) {
+        let at = self.time(applied.at);
+        let track = self.lane_track(applied.lane);
         let steps = std::mem::take(&mut self.tracks.steps);
         for step in steps.iter().copied() {
             match step {
                 Step::Open(name) | Step::Point(name) => {
-                    let kind = if matches!(step, Step::Open(_)) { Type::Begin } else { Type::Instant };
+                    let kind = if matches!(step, Step::Open(_)) { EventType::Begin } else { EventType::Instant };
                     self.start(kind, track);
                     self.function(name);
                     self.note_term("args", trace.arguments);
@@ -248,7 +249,7 @@ impl Perfetto {
                     self.note_scheduler(trace);
                 }
                 Step::Close(_, how) => {
-                    self.start(Type::End, track);
+                    self.start(EventType::End, track);
                     match how {
                         End::Return => self.note_term("returned", trace.value),
                         End::Exception => self.note_term("raised", trace.value),
@@ -257,7 +258,7 @@ impl Perfetto {
                     }
                 }
                 Step::Unmatched(name) => {
-                    self.start(Type::Instant, track);
+                    self.start(EventType::Instant, track);
                     let name = self.tracks.names.get(name as usize).map_or("", |name| &*name.text);
                     let name = format!("{} {name}", text::name(trace.word));
                     self.named("call", &name);
@@ -293,10 +294,10 @@ impl Perfetto {
         }
     }
 
-    fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
-        let at = self.time(taken.at);
-        let (own, track) = (self.lane_track(taken.lane), self.lane_track(taken.lane) + 1);
-        if self.scheduled.insert(taken.lane) {
+    fn schedule(&mut self, trace: &Trace<'_>, applied: Applied, out: &mut Vec<u8>) {
+        let at = self.time(applied.at);
+        let (own, track) = (self.lane_track(applied.lane), self.lane_track(applied.lane) + 1);
+        if self.scheduled.insert(applied.lane) {
             let mut descriptor = Message::default();
             descriptor.int(1, track);
             descriptor.bytes(2, b"schedule");
@@ -305,17 +306,17 @@ impl Perfetto {
         }
         let goes_in = matches!(trace.kind, Some(Kind::In | Kind::InExiting));
         if goes_in {
-            if !self.running.insert(taken.lane) {
+            if !self.running.insert(applied.lane) {
                 return;
             }
-            self.start(Type::Begin, track);
+            self.start(EventType::Begin, track);
             self.named("schedule", if trace.kind == Some(Kind::In) { "running" } else { "exiting" });
             self.note_function(trace);
         } else {
-            if !self.running.remove(&taken.lane) {
+            if !self.running.remove(&applied.lane) {
                 return;
             }
-            self.start(Type::End, track);
+            self.start(EventType::End, track);
             self.note_function(trace);
         }
         self.finish(at, out);
@@ -336,9 +337,9 @@ impl Perfetto {
         }
     }
 
-    fn instant(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
-        let at = self.time(taken.at);
-        self.start(Type::Instant, self.lane_track(taken.lane));
+    fn instant(&mut self, trace: &Trace<'_>, applied: Applied, out: &mut Vec<u8>) {
+        let at = self.time(applied.at);
+        self.start(EventType::Instant, self.lane_track(applied.lane));
         let category = match trace.kind {
             Some(Kind::Send | Kind::SendToNonExisting | Kind::Receive) => "message",
             _ if trace.word.starts_with(b"gc_") => "garbage collection",
@@ -369,7 +370,7 @@ impl Perfetto {
         }
         let at = self.tracks.moment(lane, at);
         let at = self.time(at);
-        self.start(Type::Instant, self.lane_track(lane));
+        self.start(EventType::Instant, self.lane_track(lane));
         self.named("seq_trace", &format!("seq_trace {}", text::name(seq.word)));
         let flow = self.flows.of_seq(seq);
         self.flow(flow);
@@ -417,26 +418,26 @@ impl Write for Perfetto {
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         match event.what {
             What::Trace(trace) => {
-                let taken = self.tracks.take(&trace, at);
-                if taken.is_new {
+                let applied = self.tracks.apply(&trace, at);
+                if applied.is_new {
                     let spawned = (trace.kind == Some(Kind::Spawned)).then_some(trace.name).flatten().map(text::mfa);
-                    self.new_lane(taken.lane, spawned.as_deref(), out);
+                    self.new_lane(applied.lane, spawned.as_deref(), out);
                 }
                 match trace.kind {
                     Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
-                        self.steps(&trace, taken, out);
+                        self.steps(&trace, applied, out);
                     }
                     Some(Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited) => {
-                        self.schedule(&trace, taken, out);
+                        self.schedule(&trace, applied, out);
                     }
                     Some(Kind::Exit | Kind::Closed) => {
-                        self.steps(&trace, taken, out);
-                        self.instant(&trace, taken, out);
-                        if self.running.contains(&taken.lane) {
-                            self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, taken, out);
+                        self.steps(&trace, applied, out);
+                        self.instant(&trace, applied, out);
+                        if self.running.contains(&applied.lane) {
+                            self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, applied, out);
                         }
                     }
-                    _ => self.instant(&trace, taken, out),
+                    _ => self.instant(&trace, applied, out),
                 }
             }
             What::Seq(seq) => self.seq(&seq, at, out),
@@ -447,7 +448,7 @@ impl Write for Perfetto {
                 }
                 let at = self.tracks.moment(lane, at);
                 let at = self.time(at);
-                self.start(Type::Instant, self.lane_track(lane));
+                self.start(EventType::Instant, self.lane_track(lane));
                 self.named("monitor", &text::name(word));
                 self.note_term("value", Some(value));
                 self.finish(at, out);
@@ -457,7 +458,7 @@ impl Write for Perfetto {
         Ok(())
     }
 
-    fn lost(&mut self, told: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
+    fn lost(&mut self, text: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         let at = self.time(at);
         if !std::mem::replace(&mut self.has_lost, true) {
             let mut track = Message::default();
@@ -465,9 +466,9 @@ impl Write for Perfetto {
             track.bytes(2, b"lost");
             self.track(&track, out);
         }
-        self.start(Type::Instant, LOST);
+        self.start(EventType::Instant, LOST);
         self.named("lost", if dropped.is_some() { "messages dropped" } else { "damage" });
-        self.note("what", told);
+        self.note("what", text);
         self.finish(at, out);
         if let Some(count) = dropped {
             if !std::mem::replace(&mut self.has_dropped, true) {
@@ -478,14 +479,14 @@ impl Write for Perfetto {
                 self.track(&track, out);
             }
             self.dropped += count;
-            self.start(Type::Counter, DROPPED);
+            self.start(EventType::Counter, DROPPED);
             self.event.int(track_event::COUNTER, self.dropped);
             self.finish(at, out);
         }
         Ok(())
     }
 
-    /// Calls that have not ended stay open: Perfetto shows them so.
+    /// Calls that have not ended stay open. Perfetto shows them so.
     fn end(&mut self, _: &mut Vec<u8>) -> io::Result<bool> {
         Ok(true)
     }

@@ -1,8 +1,26 @@
-//! Rows of logs, made by two threads.
+//! Converts logs to rows with two threads.
 //!
-//! A log is read from its beginning to its end, but what was read can be made rows of at once in more places than one. Two threads
-//! hand the log to each other: who has it reads a piece, hands it on, and makes rows of that piece while the other one reads the
-//! next. Their batches are given in the order of the log, and each thread continues dictionaries of its own.
+//! A log has to be read in order, but its pieces can be converted in parallel. The two threads pass the log to each other: each
+//! reads a piece, passes the log on, and converts its piece while the other one reads the next. The batches come in the order of
+//! the log. Each thread has dictionaries of its own.
+//!
+//! # Roles
+//!
+//! Two worker threads and the consumer of the batches.
+//!
+//! # States
+//!
+//! A worker waits for the log, reads a piece, converts it, and waits for a place in its channel. It ends when the log ends or the
+//! consumer has gone.
+//!
+//! # Orderings
+//!
+//! None of its own: channels carry the log and the batches. The consumer takes from the two channels in turn, which gives the
+//! order of the log.
+//!
+//! # Checked by
+//!
+//! The tests below.
 
 use crate::{
     export::{Summary, Take},
@@ -15,16 +33,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Bytes of a piece at which it is full.
+/// Bytes of a full piece.
 const FULL: usize = 4 << 20;
 
-/// Records that were read, and that no rows were made of yet.
+/// Records that were read and not converted yet.
 #[derive(Debug, Default)]
 pub struct Piece {
     terms: Vec<u8>,
-    /// Where each term ends: a piece has less than 4 GiB, as it is full with the first record behind 4 MiB.
+    /// The end of each term. A piece has less than 4 GiB: the first record after 4 MiB makes it full.
     ends: Vec<u32>,
-    /// What is no term, and how many terms are before it.
+    /// Records without a term, each with the number of terms before it.
     between: Vec<(usize, Between)>,
 }
 
@@ -48,7 +66,7 @@ impl Piece {
         self.between.clear();
     }
 
-    /// Gives all that it has to a table, whose batches these are.
+    /// Converts its records with a table. Answers the batches.
     fn rows(&mut self, table: &mut Table) -> Vec<Batch> {
         let mut batches = Vec::new();
         let mut between = self.between.drain(..).peekable();
@@ -90,18 +108,18 @@ impl Take for Piece {
     }
 }
 
-/// Reads a piece; whether there may be more.
+/// Reads a piece. Answers whether there may be more.
 pub type Feed = Box<dyn FnMut(&mut Piece) -> io::Result<bool> + Send>;
 
-/// What was made of a piece.
-struct Made {
+/// The result for a piece.
+struct PieceRows {
     batches: Vec<Batch>,
     summary: Summary,
     /// Whether there may be more.
     read: io::Result<bool>,
 }
 
-/// Batches of what a [`Feed`] reads, in its order.
+/// Batches of the pieces of a [`Feed`], in their order.
 ///
 /// ```
 /// use inviso_export::{export::Take, pieces::Pieces, table::Values};
@@ -123,8 +141,8 @@ struct Made {
 /// ```
 pub struct Pieces {
     ready: VecDeque<Batch>,
-    /// What the threads make, each in turn.
-    made: [Option<Receiver<Made>>; 2],
+    /// The results of the threads, each in turn.
+    results: [Option<Receiver<PieceRows>>; 2],
     turn: usize,
     failed: Option<io::Error>,
     ended: bool,
@@ -134,17 +152,17 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Begins to read.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// What the system says if it gives no threads.
+    /// The system refuses the threads.
     pub fn new(values: Values, feed: Feed) -> io::Result<Pieces> {
         let ((to_one, at_one), (to_other, at_other)) = (channel(), channel());
-        // the first to read; the other one has its end only
+        // the first thread gets the feed, the other one only the end of its channel
         let _ = to_one.send(feed);
-        let (mut made, mut threads) = ([None, None], Vec::new());
-        for (place, (turn, next)) in made.iter_mut().zip([(at_one, to_other), (at_other, to_one)]) {
-            // so that who reads slowly has few batches waiting
+        let (mut results, mut threads) = ([None, None], Vec::new());
+        for (place, (turn, next)) in results.iter_mut().zip([(at_one, to_other), (at_other, to_one)]) {
+            // few batches wait for a slow reader
             let (out, from) = sync_channel(1);
             let work = move || work(Table::new(values), &turn, &next, &out);
             threads.push(thread::Builder::new().name("inviso-rows".to_owned()).spawn(work)?);
@@ -152,13 +170,13 @@ impl Pieces {
         }
         let (ready, summary) = (VecDeque::new(), Summary::default());
         let process = process::id();
-        Ok(Pieces { ready, made, turn: 0, failed: None, ended: false, summary, threads, process })
+        Ok(Pieces { ready, results, turn: 0, failed: None, ended: false, summary, threads, process })
     }
 
     /// The next batch; None at the end.
     ///
     /// # Errors
-    /// What reading says, behind all that was read before. There is nothing more then.
+    /// The error of the reader, after all batches from before it. Then there are no more batches.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<Batch>> {
         loop {
@@ -175,8 +193,8 @@ impl Pieces {
                 self.ended = true;
                 return Err(io::Error::other("this process was forked from the one that began to read"));
             }
-            let made = self.made.get(self.turn).and_then(Option::as_ref).and_then(|made| made.recv().ok());
-            let Some(Made { batches, summary, read }) = made else {
+            let results = self.results.get(self.turn).and_then(Option::as_ref).and_then(|results| results.recv().ok());
+            let Some(PieceRows { batches, summary, read }) = results else {
                 self.ended = true;
                 return Err(io::Error::other("a thread that made rows has failed"));
             };
@@ -190,7 +208,7 @@ impl Pieces {
         }
     }
 
-    /// What was read, as far as it was given.
+    /// The counts of the batches so far.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
@@ -199,19 +217,19 @@ impl Pieces {
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.made = [None, None];
+        self.results = [None, None];
         for thread in self.threads.drain(..) {
             if self.process == process::id() {
                 let _a_panic_was_told = thread.join();
             } else {
-                mem::forget(thread); // it is the parent's
+                mem::forget(thread); // the thread belongs to the parent
             }
         }
     }
 }
 
-/// A thread: has its turn until there is nothing more, or nobody who wants it.
-fn work(mut table: Table, turn: &Receiver<Feed>, next: &Sender<Feed>, out: &SyncSender<Made>) {
+/// The body of a thread: takes its turns until the log ends or the consumer has gone.
+fn work(mut table: Table, turn: &Receiver<Feed>, next: &Sender<Feed>, out: &SyncSender<PieceRows>) {
     let mut piece = Piece::default();
     while let Ok(mut feed) = turn.recv() {
         piece.clear();
@@ -222,7 +240,7 @@ fn work(mut table: Table, turn: &Receiver<Feed>, next: &Sender<Feed>, out: &Sync
         }
         let batches = piece.rows(&mut table);
         let summary = mem::take(&mut table.summary);
-        if out.send(Made { batches, summary, read }).is_err() || !more {
+        if out.send(PieceRows { batches, summary, read }).is_err() || !more {
             return;
         }
     }
@@ -242,7 +260,7 @@ mod tests {
         etf::encode_versioned(&Term::Tuple(vec![Term::atom("trace"), pid, Term::atom("receive"), Term::from(n)]))
     }
 
-    /// Feeds messages with numbers, and between them what is no message.
+    /// Feeds numbered messages, and other records between them.
     fn feed(total: i64, fails: bool) -> Feed {
         let mut n = 0;
         Box::new(move |piece| {
@@ -281,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn all_comes_in_the_order_of_the_log() {
+    fn batches_are_in_the_order_of_the_log() {
         let total = 100_000;
         let mut pieces = Pieces::new(Values::Text, feed(total, false)).unwrap();
         let (values, lost, end) = all(&mut pieces);
@@ -298,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_behind_what_was_read() {
+    fn an_error_follows_the_records_before_it() {
         let mut pieces = Pieces::new(Values::Text, feed(20_000, true)).unwrap();
         let (values, _, end) = all(&mut pieces);
         assert_eq!(values.len(), 20_020);
@@ -307,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_panics_is_told() {
+    fn a_panic_of_a_thread_is_an_error() {
         let mut count = 0;
         let feed: Feed = Box::new(move |piece| {
             count += 1;
@@ -322,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_in_the_midst_ends_the_threads() {
+    fn a_consumer_that_stops_early_ends_the_threads() {
         let mut pieces = Pieces::new(Values::Binary, feed(i64::MAX, false)).unwrap();
         assert!(pieces.next().unwrap().is_some());
         drop(pieces);

@@ -1,7 +1,7 @@
-//! Who is who: names of processes and ports, and which program, operating system process and thread they are of.
+//! Names of processes and ports, and their programs, operating system processes and threads.
 //!
-//! A node is known by its creation, whatever it is called: a log's pids say `nonode@nohost`, and after a merge the name of the log. What
-//! programs write of themselves ([`inviso_log::about`]) is taken where it comes; what a caller gives is stronger.
+//! A node is identified by its creation, whatever its name is: a log's pids have `nonode@nohost`, and after a merge the log's
+//! name. Items of programs ([`inviso_log::about`]) apply from their place in the log. A caller's names take precedence.
 
 use crate::{
     scan::{Bytes, Identity},
@@ -10,27 +10,28 @@ use crate::{
 use inviso_log::about::{Channel, Function, Item};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Creations from here on are random numbers; below, Erlang counts.
+/// The first random creation. Below it, Erlang counts.
 pub const RANDOM: u32 = 4;
 
-/// What is added to numbers of the operating system that another node of the file has: more than any number there is.
+/// The first offset for the operating system's numbers of further nodes that use the same ones; larger than any such number.
 const OTHER: u64 = 1 << 23;
 
-/// The name of a node that has none.
+/// The name of a node without a name.
 const NAMELESS: &[u8] = b"nonode@nohost";
 
-/// An operating system process as it is shown.
+/// An operating system process for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its number, the operating system's where that is known, and of two that have the same one (on two hosts) other ones.
+    /// Its number: the operating system's if that is known. A second process with the same number (on another host) gets another
+    /// one.
     pub pid: u64,
-    /// Whether that is the operating system's.
+    /// Whether the number is the operating system's.
     pub is_known: bool,
-    /// The program's name, or the node's where that is all that is known.
+    /// The program's name, or else the node's.
     pub title: String,
     /// The node's name.
     pub node: String,
-    /// What is added to the numbers of its threads.
+    /// The offset for the numbers of its threads.
     other: u64,
 }
 
@@ -40,22 +41,22 @@ struct Program {
     name: String,
 }
 
-/// What processes and ports are called.
+/// The names of processes and ports.
 ///
-/// One of this node is written in two ways: by its number alone, and with a creation where it is in a log.
+/// A pid of this node has two forms: without a creation, and with one as in logs.
 #[derive(Debug, Default)]
 pub struct Titles {
     names: FxHashMap<Box<[u8]>, String>,
     own: u32,
     is_log: bool,
     programs: FxHashMap<Box<[u8]>, Program>,
-    /// Those that a caller gave, by the names of nodes.
+    /// The programs that a caller gave, by node.
     given: FxHashMap<Box<[u8]>, Program>,
     threads: FxHashMap<Box<[u8]>, u64>,
-    /// What logs call processes. A task may be renamed.
+    /// The names of processes in logs. A task may be renamed.
     learned: FxHashMap<Box<[u8]>, String>,
     channels: FxHashMap<Box<[u8]>, Channel>,
-    /// By module, name and arity. Functions written in C have no arity here: their calls show the number of arguments that were seen.
+    /// By module, name and arity. Functions written in C have no arity here: their calls show the number of arguments.
     functions: FxHashMap<(String, String, Option<u32>), Function>,
     nodes: Vec<Node>,
     by_key: FxHashMap<Box<[u8]>, u32>,
@@ -63,14 +64,14 @@ pub struct Titles {
 }
 
 impl Titles {
-    /// No name yet. `own` is the creation that this process writes; with `is_log` what has none is somebody else's, in Erlang's
-    /// logs, and gets no name of a process of this node.
+    /// Creates an empty set. `own` is the creation of this process. With `is_log`, pids without a creation are another process's,
+    /// from Erlang's logs, and get no names of this node.
     #[must_use]
     pub fn new(own: u32, is_log: bool) -> Titles {
         Titles { own, is_log, ..Titles::default() }
     }
 
-    /// Names what these bytes are a pid or port of.
+    /// Names the process or port of these bytes.
     pub fn insert(&mut self, of: Bytes<'_>, title: String) {
         let Some(of) = Identity::of(of) else { return };
         for key in self.keys(&of) {
@@ -78,7 +79,7 @@ impl Titles {
         }
     }
 
-    /// The operating system's number of a thread.
+    /// Sets the operating system's number of a thread.
     pub fn insert_thread(&mut self, of: Bytes<'_>, os_tid: u64) {
         let Some(of) = Identity::of(of) else { return };
         for key in self.keys(&of) {
@@ -86,7 +87,7 @@ impl Titles {
         }
     }
 
-    /// The program of this process.
+    /// Sets the program of this process.
     pub fn set_own_program(&mut self, os_pid: u64, name: String) {
         let program = Program { os_pid, name };
         self.programs.insert(node_key(b"", self.own), program.clone());
@@ -95,12 +96,12 @@ impl Titles {
         }
     }
 
-    /// The program of a node.
+    /// Sets the program of a node.
     pub fn give_program(&mut self, node: &str, os_pid: u64, name: String) {
         self.given.insert(node.as_bytes().into(), Program { os_pid, name });
     }
 
-    /// What a program has written of itself, in a record about this process of it.
+    /// Adds the items of a record about this process.
     pub fn learn(&mut self, of: Bytes<'_>, items: Vec<Item>) {
         let Some(of) = Identity::of(of) else { return };
         for item in items {
@@ -137,12 +138,12 @@ impl Titles {
         }
     }
 
-    /// What a log says of a queue.
+    /// The properties of a queue in the log.
     pub(crate) fn channel(&self, of: Bytes<'_>) -> Option<&Channel> {
         self.channels.get(&self.key(&Identity::of(of)?))
     }
 
-    /// What a log says of a function.
+    /// The properties of a function in the log.
     pub(crate) fn function(&self, module: &str, name: &str, arity: u32) -> Option<&Function> {
         let find = |arity| self.functions.get(&(module.to_owned(), name.to_owned(), arity));
         find(Some(arity)).or_else(|| find(None))
@@ -154,7 +155,7 @@ impl Titles {
         Some(title).filter(|title| !title.is_empty()).map(String::as_str)
     }
 
-    /// The program of a process, and the operating system's numbers of that and of its thread, as far as they are known.
+    /// The program of a process, and the operating system's numbers of the process and its thread, as far as they are known.
     pub(crate) fn os(&self, of: Bytes<'_>) -> (Option<&str>, Option<u64>, Option<u64>) {
         let Some(of) = Identity::of(of) else { return (None, None, None) };
         let is_own = of.creation == self.own || of.is_own() && !self.is_log;
@@ -164,7 +165,7 @@ impl Titles {
         (program.map(|program| &*program.name), program.map(|program| program.os_pid), os_tid)
     }
 
-    /// The node of a process, by its place among [`Titles::nodes`], and the number that its thread is shown by, if it is one that is known.
+    /// The place of a process's node among [`Titles::nodes`], and the number of its thread for display, if it is known.
     pub(crate) fn place(&mut self, of: Bytes<'_>) -> (u32, Option<u64>) {
         let unknown = Identity { is_port: false, node: b"", id: 0, creation: 0 };
         let of = Identity::of(of).unwrap_or(unknown);
@@ -208,20 +209,20 @@ impl Titles {
         self.nodes.get(place as usize)
     }
 
-    /// Forgets which nodes were met, and no name.
-    pub(crate) fn leave(&mut self) {
+    /// Removes the nodes, and keeps the names.
+    pub(crate) fn forget_nodes(&mut self) {
         self.nodes.clear();
         self.by_key.clear();
         self.used.clear();
     }
 
-    /// The same however the identifier is written, and whatever this node was called then.
+    /// A key that is the same for all forms of the identifier and all names of this node.
     fn key(&self, of: &Identity<'_>) -> Box<[u8]> {
         let node = if of.creation == self.own || of.creation >= RANDOM { &[][..] } else { of.node };
         [&[u8::from(of.is_port)][..], &of.id.to_le_bytes(), &of.creation.to_le_bytes(), node].concat().into()
     }
 
-    /// All that it may be written as.
+    /// The keys of all forms of the identifier.
     fn keys(&self, of: &Identity<'_>) -> Vec<Box<[u8]>> {
         let mut keys = Vec::new();
         if of.is_own() {
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_its_creation_whatever_its_node_is_called() {
+    fn a_program_is_identified_by_its_creation_whatever_its_nodes_name() {
         let mut titles = Titles::new(77, true);
         titles.learn(&pid(4, "nonode@nohost", 1000), program(4711, "shop.py"));
         let thread = Item::Thread { id: 8, os_tid: 4712, name: "worker".into() };
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_two_hosts_gave_are_told_apart() {
+    fn equal_numbers_of_two_hosts_are_distinguished() {
         let mut titles = Titles::new(77, true);
         for (node, creation) in [("a@h", 1000), ("b@i", 2000)] {
             titles.learn(&pid(4, node, creation), program(10, "shop.py"));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_small_number_and_what_a_caller_gives_is_stronger() {
+    fn unknown_numbers_are_small_and_a_callers_names_take_precedence() {
         let mut titles = Titles::new(77, true);
         titles.learn(&pid(4, "a@h", 1000), program(10, "shop.py"));
         titles.give_program("a@h", 12, "mine".into());

@@ -1,6 +1,6 @@
-//! Protobuf's wire format, as far as writing it needs.
+//! The parts of Protobuf's wire format that the writers need.
 
-/// A message in the making.
+/// A message that is being built.
 ///
 /// ```
 /// use inviso_export::proto::Message;
@@ -15,7 +15,7 @@
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// Forgets all fields.
+    /// Removes all fields.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -26,32 +26,32 @@ impl Message {
         self.0.is_empty()
     }
 
-    /// A field of a number, a truth value or an enumeration.
+    /// Adds a field of a number, a boolean or an enumeration.
     #[inline]
     pub fn int(&mut self, field: u32, value: u64) {
         varint(u64::from(field) << 3, &mut self.0);
         varint(value, &mut self.0);
     }
 
-    /// A field of 8 bytes.
+    /// Adds a field of 8 bytes.
     pub fn fixed(&mut self, field: u32, value: u64) {
         varint(u64::from(field) << 3 | 1, &mut self.0);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A field of text or bytes.
+    /// Adds a field of text or bytes.
     #[inline]
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
         put(field, bytes, &mut self.0);
     }
 
-    /// A field that is a message.
+    /// Adds a field of a message.
     #[inline]
     pub fn message(&mut self, field: u32, message: &Message) {
         put(field, &message.0, &mut self.0);
     }
 
-    /// Adds this message as a field to bytes.
+    /// Appends this message as a field.
     #[inline]
     pub fn add_to(&self, field: u32, out: &mut Vec<u8>) {
         put(field, &self.0, out);

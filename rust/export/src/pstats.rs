@@ -1,7 +1,7 @@
-//! What `pstats.Stats` loads: a marshalled dict of what each function cost, and for whom.
+//! Writes a file for `pstats.Stats`: a marshalled dict of the costs of each function, by caller.
 //!
 //! `{(file, line, function): (primitive calls, calls, own seconds, seconds, {caller: (calls, primitive calls, own seconds, seconds)})}`.
-//! A function's file is its module, its line 0, its name `function/arity`. Without time stamps all times are 0.
+//! A function's file is its module, its line is 0, its name is `function/arity`. Without timestamps all times are 0.
 
 use crate::{
     costs::{Costs, Ledger},
@@ -14,7 +14,7 @@ use std::io;
 
 const PART: usize = 1 << 20;
 
-/// Writes it.
+/// The writer.
 #[derive(Default)]
 pub struct Pstats {
     tracks: Tracks,
@@ -35,13 +35,13 @@ struct Cost {
     all: u64,
 }
 
-/// Calls of a function by one that was below it, which are told apart: a call is one of them.
+/// The costs of each pair of function and caller. A call is one entry.
 #[derive(Default)]
 struct Book {
-    /// Function and who called it, `NOBODY` for none.
+    /// Function and caller, `NOBODY` without a caller.
     edges: Vec<((u32, u32), Cost)>,
     by_edge: FxHashMap<(u32, u32), u32>,
-    /// What its edges don't add up to: cumulative time where it isn't nested.
+    /// The part of the costs that is not the sum of the pairs: cumulative time, without nested calls.
     functions: Vec<Cost>,
 }
 
@@ -98,7 +98,7 @@ impl Ledger for Book {
     }
 }
 
-/// Values as `marshal.load` reads them.
+/// Python values as `marshal.load` reads them.
 mod marshal {
     pub fn int(value: u64, out: &mut Vec<u8>) {
         if let Ok(value) = i32::try_from(value) {
@@ -159,7 +159,7 @@ impl Pstats {
         marshal::float(if self.timed { seconds(ns) } else { 0.0 }, out);
     }
 
-    /// What was lost stands as a function that was called so often.
+    /// Writes losses as a function with this many calls.
     fn note(&self, name: &str, count: u64, out: &mut Vec<u8>) {
         if count > 0 {
             function("~", name, out);
@@ -181,7 +181,7 @@ impl Write for Pstats {
 
     fn event(&mut self, event: &Event<'_>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
         if let What::Trace(trace) = event.what {
-            self.costs.take(&mut self.tracks, &trace, at, &mut self.book);
+            self.costs.apply(&mut self.tracks, &trace, at, &mut self.book);
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! What was made of short terms that came before: most come again soon.
+//! A cache of results for short terms: most terms repeat soon.
 
 use crate::scan::Bytes;
 
-/// Slots, as a power of two.
+/// The number of slots, as a power of two.
 const BITS: u32 = 9;
 
-/// What was made of the terms of at most `MOST` bytes that came last, one for each slot.
+/// Results for terms of at most `MOST` bytes: the latest one of each slot.
 pub struct Recent<const MOST: usize, V>(Vec<Slot<MOST, V>>);
 
 struct Slot<const MOST: usize, V> {
@@ -21,7 +21,7 @@ impl<const MOST: usize, V> Default for Recent<MOST, V> {
 }
 
 impl<const MOST: usize, V: Default> Recent<MOST, V> {
-    /// What was made of this term, which `make` does if it is not known any more; None for one that is too long.
+    /// The result for this term, computed by `make` if it is not in the cache; None if the term is too long.
     ///
     /// ```
     /// use inviso_export::recent::Recent;
@@ -44,7 +44,7 @@ impl<const MOST: usize, V: Default> Recent<MOST, V> {
         let mut kept = [0; MOST];
         kept.get_mut(..term.len())?.copy_from_slice(term);
         if self.0.is_empty() {
-            // no term has no bytes
+            // no term is empty
             self.0.resize_with(1 << BITS, || Slot { term: [0; MOST], length: 0, made: V::default() });
         }
         *self.0.get_mut(at)? = Slot { term: kept, length: term.len(), made: make() };
@@ -52,7 +52,7 @@ impl<const MOST: usize, V: Default> Recent<MOST, V> {
     }
 }
 
-/// Whether the first bytes of what was kept are these: a call of the library's comparison takes longer than that of a few words.
+/// Whether the cached bytes are these. A library call takes longer than a comparison of a few words.
 #[inline]
 fn are_same(kept: &[u8], term: Bytes<'_>) -> bool {
     let Some(kept) = kept.get(..term.len()) else { return false };
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_made_is_of_that_term(terms in proptest::collection::vec(bytes(), 0..2000)) {
+        fn a_result_belongs_to_its_term(terms in proptest::collection::vec(bytes(), 0..2000)) {
             let mut recent = Recent::<32, Vec<u8>>::default();
             for term in &terms {
                 let made = recent.get_or(term, || term.clone());
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Of few values, so that many are nearly equal.
+    /// Bytes of few values, so that many terms are nearly equal.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(0_u8..2, 0..36)
     }

@@ -1,13 +1,13 @@
-//! Walking over terms in the external format without making anything of them.
+//! Walks over terms in the external format without building them.
 //!
-//! Nothing here trusts the bytes: what is not there is None. What a term is made of is looked at only where it is asked for.
+//! Bytes are not trusted: missing ones give None. The parts of a term are checked only when they are read.
 
 use inviso_term::etf::MAX_DEPTH;
 
 /// A term's bytes, without a version byte.
 pub type Bytes<'a> = &'a [u8];
 
-/// What is left of the bytes of some terms.
+/// The rest of the bytes of some terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'a>(pub Bytes<'a>);
 
@@ -50,7 +50,7 @@ impl<'a> Scan<'a> {
         self.0.first().copied()
     }
 
-    /// How many elements the tuple has that begins here; they come next.
+    /// Enters a tuple. Answers how many elements come next.
     #[inline]
     pub fn tuple(&mut self) -> Option<usize> {
         let mut at = *self;
@@ -63,7 +63,8 @@ impl<'a> Scan<'a> {
         Some(n)
     }
 
-    /// How many elements the list has, which come next with the tail behind them; an empty one, and text of an old form, has none here.
+    /// Enters a list. Answers how many elements come next, with the tail after them. An empty list, and text in the old encoding,
+    /// have no elements here.
     #[inline]
     pub fn list(&mut self) -> Option<usize> {
         let mut at = *self;
@@ -76,7 +77,7 @@ impl<'a> Scan<'a> {
         Some(n)
     }
 
-    /// How many pairs the map has that begins here.
+    /// Enters a map. Answers how many pairs come next.
     pub(crate) fn counted(&mut self) -> Option<usize> {
         let mut at = *self;
         at.byte()?;
@@ -85,7 +86,7 @@ impl<'a> Scan<'a> {
         Some(n)
     }
 
-    /// The name of an atom, or text where somebody wrote that instead.
+    /// The name of an atom, or a text in its place.
     #[inline]
     pub fn name(&mut self) -> Option<&'a [u8]> {
         let mut at = *self;
@@ -100,7 +101,7 @@ impl<'a> Scan<'a> {
         Some(name)
     }
 
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     #[inline]
     pub fn int(&mut self) -> Option<i64> {
         let mut at = *self;
@@ -138,17 +139,17 @@ impl<'a> Scan<'a> {
         all.get(..all.len() - self.0.len())
     }
 
-    /// Over a pid or port, whose bytes these are; None for anything else.
+    /// Reads a pid or port and answers its bytes; None for another term.
     #[inline]
     pub fn process(&mut self) -> Option<Bytes<'a>> {
-        // the form that is written today
+        // today's encoding
         if let [88, SMALL_ATOM_UTF8, length, ..] = self.0 {
             return self.take(3 + usize::from(*length) + 12);
         }
         matches!(self.tag()?, 88 | 103 | 89 | 102 | 120).then(|| self.term())?
     }
 
-    /// Over the next term, however deep.
+    /// Skips the next term, however deep.
     pub fn skip(&mut self) -> Option<()> {
         let mut terms = 1_u64;
         while terms > 0 {
@@ -158,7 +159,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Over what comes before a term's parts, or all of it; how many parts there are.
+    /// Skips the bytes before a term's parts, or the whole term if it has none. Answers the number of parts.
     #[inline]
     fn head(&mut self) -> Option<u64> {
         let (bytes, parts) = match self.byte()? {
@@ -211,21 +212,21 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What a pid or port is: kept small, for keys and names.
+/// The identity of a pid or port, small enough for keys and names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity<'a> {
     /// Whether it is a port.
     pub is_port: bool,
     /// Its node's name.
     pub node: &'a [u8],
-    /// Its number: of a pid Erlang's id in the low and its serial in the high half.
+    /// Its number. Of a pid: Erlang's id in the low half and its serial in the high half.
     pub id: u64,
-    /// Which start of the node.
+    /// The creation: one start of the node.
     pub creation: u32,
 }
 
 impl<'a> Identity<'a> {
-    /// Of the bytes of a pid or port.
+    /// Parses the bytes of a pid or port.
     #[must_use]
     pub fn of(bytes: Bytes<'a>) -> Option<Identity<'a>> {
         let mut at = Scan(bytes);
@@ -243,13 +244,13 @@ impl<'a> Identity<'a> {
         Some(Identity { is_port: !matches!(tag, 88 | 103), node, id, creation })
     }
 
-    /// Whether it is of this node, or of one that has no name.
+    /// Whether it is of this node, or of a node without a name.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.creation == 0 && self.node == b"nonode@nohost"
     }
 
-    /// As Erlang and Python show it: `<0.2.0>`, `#Port<0.2>`; of a named node its name stands in place of the 0.
+    /// As Erlang and Python show it: `<0.2.0>`, `#Port<0.2>`. The name of a named node replaces the 0.
     #[must_use]
     pub fn text(&self) -> String {
         let node = String::from_utf8_lossy(self.node);
@@ -261,5 +262,5 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// Terms inside each other that are shown.
+/// The deepest nesting that is shown.
 pub(crate) const DEPTH: usize = MAX_DEPTH;

@@ -1,7 +1,7 @@
 //! speedscope's file format: an evented profile for each process.
 //!
-//! A profile's events stand together in the file, so all are kept until the end: those of each process in memory, and when that
-//! is too much, in a temporary file.
+//! The events of a profile are together in the file, so all events are kept until the end: by process in memory, and in a
+//! temporary file when they are too many.
 
 use crate::{
     event::{Event, What},
@@ -15,22 +15,22 @@ use std::{
     path::PathBuf,
 };
 
-/// Bytes of events in memory at most.
+/// The largest size of events in memory, in bytes.
 const KEPT: usize = 4 << 20;
 
-/// Bytes of an event that is kept: frame, and whether it closes, in 4; the moment in 8.
+/// Bytes of a kept event: frame and open or close in 4, the time in 8.
 const EVENT: usize = 12;
 
 const CLOSES: u32 = 1 << 31;
 
-/// Writes it.
+/// The writer.
 pub struct Speedscope {
     tracks: Tracks,
     times: Times,
-    profiles: Vec<Profile>,
+    profiles: Vec<EventProfile>,
     /// The profile of each lane.
     of_lane: Vec<usize>,
-    /// The profile of what was lost, and its frames' names.
+    /// The profile of the losses, and its frames' names.
     lost: Option<usize>,
     lost_names: Vec<String>,
     kept: usize,
@@ -44,10 +44,10 @@ pub struct Speedscope {
 }
 
 #[derive(Default)]
-struct Profile {
+struct EventProfile {
     title: String,
     events: Vec<u8>,
-    /// Where in the file earlier events are.
+    /// The places of earlier events in the file.
     parts: Vec<(u64, u32)>,
     first: Option<i64>,
     last: i64,
@@ -55,7 +55,7 @@ struct Profile {
     is_lost: bool,
 }
 
-impl Profile {
+impl EventProfile {
     fn put(&mut self, frame: u32, closes: bool, at: i64) {
         self.first.get_or_insert(at);
         self.last = at;
@@ -71,7 +71,7 @@ impl Profile {
 }
 
 impl Speedscope {
-    /// `path` is where the temporary file is made if it is needed; it is deleted at the end.
+    /// `path` is the place of the temporary file if one is needed. It is deleted at the end.
     #[must_use]
     pub fn new(path: PathBuf) -> Speedscope {
         Speedscope {
@@ -120,8 +120,8 @@ impl Speedscope {
         (i128::from(at) - i128::from(self.times.first)) / unit
     }
 
-    /// The next part of a profile: its head, what is in the file of it, the rest. Whether that was all.
-    fn profile(&self, profile: &Profile, part: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+    /// Writes the next part of a profile: its head, its events in the file, the rest. Answers whether it was the last part.
+    fn profile(&self, profile: &EventProfile, part: usize, out: &mut Vec<u8>) -> io::Result<bool> {
         let end = profile.last.max(if profile.open.is_empty() { i64::MIN } else { self.last });
         let names = if profile.is_lost { self.tracks.names.len() as u32 } else { 0 };
         if part == 0 {
@@ -172,10 +172,10 @@ impl Write for Speedscope {
 
     fn event(&mut self, event: &Event<'_>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
         let What::Trace(trace) = event.what else { return Ok(()) };
-        let taken = self.tracks.take(&trace, at);
-        self.last = self.last.max(taken.at);
-        let lane = taken.lane as usize;
-        if taken.is_new {
+        let applied = self.tracks.apply(&trace, at);
+        self.last = self.last.max(applied.at);
+        let lane = applied.lane as usize;
+        if applied.is_new {
             if self.of_lane.len() <= lane {
                 self.of_lane.resize(lane + 1, usize::MAX);
             }
@@ -188,8 +188,8 @@ impl Write for Speedscope {
         }
         let profile = match self.of_lane.get(lane) {
             Some(&usize::MAX) => {
-                let title = self.tracks.get(taken.lane).map(|lane| lane.title.clone()).unwrap_or_default();
-                self.profiles.push(Profile { title, ..Profile::default() });
+                let title = self.tracks.get(applied.lane).map(|lane| lane.title.clone()).unwrap_or_default();
+                self.profiles.push(EventProfile { title, ..EventProfile::default() });
                 let profile = self.profiles.len() - 1;
                 if let Some(place) = self.of_lane.get_mut(lane) {
                     *place = profile;
@@ -203,11 +203,11 @@ impl Write for Speedscope {
         let before = profile.events.len();
         for step in &self.tracks.steps {
             match *step {
-                Step::Open(name) => profile.put(name, false, taken.at),
-                Step::Close(name, _) => profile.put(name, true, taken.at),
+                Step::Open(name) => profile.put(name, false, applied.at),
+                Step::Close(name, _) => profile.put(name, true, applied.at),
                 Step::Point(name) => {
-                    profile.put(name, false, taken.at);
-                    profile.put(name, true, taken.at);
+                    profile.put(name, false, applied.at);
+                    profile.put(name, true, applied.at);
                 }
                 Step::Unmatched(_) => {}
             }
@@ -216,17 +216,17 @@ impl Write for Speedscope {
         self.kept(events)
     }
 
-    fn lost(&mut self, told: &str, _: Option<u64>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
-        // the first thousand kinds by their own names
-        let known = self.lost_names.iter().position(|name| name == told);
+    fn lost(&mut self, text: &str, _: Option<u64>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
+        // the first thousand kinds have names of their own
+        let known = self.lost_names.iter().position(|name| name == text);
         let frame = known.unwrap_or_else(|| {
             if self.lost_names.len() < 1000 {
-                self.lost_names.push(told.to_owned());
+                self.lost_names.push(text.to_owned());
             }
             self.lost_names.len() - 1
         });
         let lost = *self.lost.get_or_insert_with(|| {
-            self.profiles.push(Profile { title: "lost".to_owned(), is_lost: true, ..Profile::default() });
+            self.profiles.push(EventProfile { title: "lost".to_owned(), is_lost: true, ..EventProfile::default() });
             self.profiles.len() - 1
         });
         if let Some(lost) = self.profiles.get_mut(lost) {

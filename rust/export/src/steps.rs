@@ -1,6 +1,6 @@
-//! What happens in processes, step by step, as lines of JSON: what spans are made of elsewhere.
+//! Calls, tokens and losses of processes, step by step, as lines of JSON. Spans are made of them elsewhere.
 //!
-//! | `k` | what it has beside that |
+//! | `k` | further fields |
 //! | --- | --- |
 //! | `begin` | `clock`: `timestamp`, `monotonic_timestamp` or `order` |
 //! | `node` | `n`, its number; `pid`, `known`, `program`, `node` |
@@ -8,7 +8,7 @@
 //! | `label` | `l`, its number; `text`; `term`, its bytes in base 16 |
 //! | `open`, `point` | `p`, `t`; `m`, `f`, `a`, the function; `args` |
 //! | `close` | `p`, `t`; `how`: `return`, `exception`, `unseen`, `exit`; `value`; of an exception `term` |
-//! | `seq` | `p`, `t`; `w`, the word; `l`, `s`, the serial; `from`, `to`, `key` (who sent it, in base 16), `value` |
+//! | `seq` | `p`, `t`; `w`, the word; `l`, `s`, the serial; `from`, `to`, `key` (the sender, in base 16), `value` |
 //! | `exit` | `p`, `t`, `value` |
 //! | `lost` | `t`, `what`; `count` of drop records |
 
@@ -18,13 +18,13 @@ use crate::{
     json,
     scan::{Bytes, Identity},
     text,
-    tracks::{End, Step, Taken, Tracks},
+    tracks::{Applied, End, Step, Tracks},
 };
 use inviso_term::record::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::{self, Write as _};
 
-/// Writes them.
+/// The writer.
 pub struct Steps {
     tracks: Tracks,
     most: usize,
@@ -34,7 +34,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Values are shown in `most` bytes at most; 0: not at all.
+    /// Values are cut to `most` bytes; 0: no values.
     #[must_use]
     pub fn new(most: usize) -> Steps {
         let (nodes, labels) = (FxHashSet::default(), FxHashMap::default());
@@ -82,13 +82,13 @@ impl Steps {
         let _ = write!(out, "{{\"k\":\"{kind}\",\"p\":{number},\"t\":{at}");
     }
 
-    fn steps(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
+    fn steps(&mut self, trace: &Trace<'_>, applied: Applied, out: &mut Vec<u8>) {
         let steps = std::mem::take(&mut self.tracks.steps);
         for step in steps.iter().copied() {
             match step {
                 Step::Open(name) | Step::Point(name) => {
                     let kind = if matches!(step, Step::Open(_)) { "open" } else { "point" };
-                    self.start(kind, taken.lane, taken.at, out);
+                    self.start(kind, applied.lane, applied.at, out);
                     if let Some(name) = self.tracks.names.get(name as usize) {
                         out.push(b',');
                         json::field("m", &name.module, out);
@@ -99,7 +99,7 @@ impl Steps {
                     self.show("args", trace.arguments, out);
                 }
                 Step::Close(_, how) => {
-                    self.start("close", taken.lane, taken.at, out);
+                    self.start("close", applied.lane, applied.at, out);
                     out.push(b',');
                     let word = match how {
                         End::Return => "return",
@@ -184,17 +184,17 @@ impl Write for Steps {
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         match event.what {
             What::Trace(trace) => {
-                let taken = self.tracks.take(&trace, at);
-                if taken.is_new {
-                    self.introduce(taken.lane, out);
+                let applied = self.tracks.apply(&trace, at);
+                if applied.is_new {
+                    self.introduce(applied.lane, out);
                 }
                 match trace.kind {
                     Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
-                        self.steps(&trace, taken, out);
+                        self.steps(&trace, applied, out);
                     }
                     Some(Kind::Exit | Kind::Closed) => {
-                        self.steps(&trace, taken, out);
-                        self.start("exit", taken.lane, taken.at, out);
+                        self.steps(&trace, applied, out);
+                        self.start("exit", applied.lane, applied.at, out);
                         self.show("value", trace.value, out);
                         out.extend_from_slice(b"}\n");
                     }
@@ -207,9 +207,9 @@ impl Write for Steps {
         Ok(())
     }
 
-    fn lost(&mut self, told: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
+    fn lost(&mut self, text: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         let _ = write!(out, "{{\"k\":\"lost\",\"t\":{at},");
-        json::field("what", told, out);
+        json::field("what", text, out);
         if let Some(count) = dropped {
             let _ = write!(out, ",\"count\":{count}");
         }

@@ -1,99 +1,18 @@
-//! Messages as a table: one row each, in columns as Arrow lays them out.
+//! Messages as a table: one row each, in Arrow's columns.
 //!
-//! A column gets a value only where there is one; what is left out is null. Names, tags and pids are numbers of a dictionary, which
-//! later batches continue: only when it has got too large does a batch begin a new one.
+//! A missing value is null and takes no time. Names, tags and pids are numbers of a dictionary. Later batches continue the
+//! dictionary; a batch begins a new one when it has become too large.
 
 use crate::{
-    columns::{Coded, Form, Functions, Ints, Terms},
+    batch::FULL,
+    columns::{Coded, FunctionColumns, Ints, Terms, ValueFormat},
     event::{Clock, Event, What},
-    export::{unread, with_plain, Summary, Take},
+    export::{unreadable, with_plain, Summary, Take},
     text,
 };
 use inviso_term::record::{self, Kind};
-use std::{borrow::Cow, sync::Arc};
 
-/// Rows of a batch at most: so few that the columns of one take up the memory that those of the last have left, which is in the
-/// processor's cache.
-pub const ROWS: usize = 16_000;
-
-/// Bytes of one column at which a batch is full.
-pub(crate) const FULL: usize = 32 << 20;
-
-/// How values are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
-    /// As Python shows them.
-    Text,
-    /// In the external term format.
-    Binary,
-    /// Not at all.
-    None,
-}
-
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Integers of 64 bits.
-    Int64,
-    /// Integers of 32 bits.
-    Int32,
-    /// Nanoseconds since 1970, UTC.
-    Time,
-    /// Numbers (32 bits) of a dictionary of text.
-    Names,
-    /// Text.
-    Text,
-    /// Bytes.
-    Binary,
-}
-
-/// Integers of 64 bits; those of a column without any value are shared.
-pub type Values64 = Cow<'static, [i64]>;
-
-/// Integers of 32 bits, in the same way.
-pub type Values32 = Cow<'static, [i32]>;
-
-/// The values of a column.
-#[derive(Clone, Debug)]
-pub enum Data {
-    /// Integers of 64 bits.
-    Int64(Values64),
-    /// Integers of 32 bits.
-    Int32(Values32),
-    /// Numbers, and what they are numbers of.
-    Names(Values32, Arc<Strings>),
-    /// Text or bytes: where each value ends, beginning with 0, and all of them.
-    Bytes(Values32, Vec<u8>),
-}
-
-/// A column of a batch.
-#[derive(Clone, Debug)]
-pub struct Column {
-    /// The values, zero where there is none.
-    pub data: Data,
-    /// A bit for each row that has a value, the low bit first.
-    pub valid: Cow<'static, [u8]>,
-    /// How many have none.
-    pub nulls: usize,
-}
-
-/// Text that numbers stand for.
-#[derive(Clone, Debug, Default)]
-pub struct Strings {
-    /// Where each ends, beginning with 0.
-    pub ends: Vec<i32>,
-    /// All of it.
-    pub data: Vec<u8>,
-}
-
-/// Some rows.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// How many.
-    pub rows: usize,
-    /// In the order of [`fields`].
-    pub columns: Vec<Column>,
-}
+pub use crate::batch::{Batch, Column, Data, Strings, Type, Values, Values32, Values64, ROWS};
 
 /// The columns' names and types.
 #[must_use]
@@ -135,9 +54,9 @@ const COMMON: [&str; 2] = [Kind::Call.tag(), Kind::ReturnFrom.tag()];
 
 const CLOCKS: [&str; 2] = ["timestamp", "monotonic_timestamp"];
 
-/// Rows in the making.
+/// A table that is being built.
 pub struct Table {
-    form: Form,
+    form: ValueFormat,
     rows: usize,
     ts: Ints,
     unique: Ints,
@@ -145,7 +64,7 @@ pub struct Table {
     kind: Coded,
     tag: Coded,
     pid: Coded,
-    functions: Functions,
+    functions: FunctionColumns,
     arity: Ints,
     other: Coded,
     args: Terms,
@@ -160,18 +79,18 @@ pub struct Table {
     /// The codes of the commonest tags.
     call: i32,
     return_from: i32,
-    /// What was exported.
+    /// The counts of the input.
     pub summary: Summary,
 }
 
 impl Table {
-    /// No rows yet.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(values: Values) -> Table {
         let mut tag = Coded::default();
         let (call, return_from) = (tag.name(COMMON[0].as_bytes()), tag.name(COMMON[1].as_bytes()));
         Table {
-            form: Form::new(values),
+            form: ValueFormat::new(values),
             rows: 0,
             ts: Ints::default(),
             unique: Ints::default(),
@@ -179,7 +98,7 @@ impl Table {
             kind: Coded::with(&KINDS),
             tag,
             pid: Coded::default(),
-            functions: Functions::default(),
+            functions: FunctionColumns::default(),
             arity: Ints::default(),
             other: Coded::default(),
             args: Terms::default(),
@@ -204,7 +123,7 @@ impl Table {
         self.rows >= ROWS || self.args.len() + self.value.len() + self.extra.len() + self.label.len() >= FULL
     }
 
-    /// The rows that there are; None if there is none.
+    /// Removes the rows so far; None if there are none.
     pub fn batch(&mut self) -> Option<Batch> {
         let rows = std::mem::take(&mut self.rows);
         if rows == 0 {
@@ -237,7 +156,7 @@ impl Table {
             }
         }
         if self.functions.is_large() {
-            self.functions = Functions::default();
+            self.functions = FunctionColumns::default();
         }
         if self.tag.is_large() {
             self.tag = Coded::with(&COMMON);
@@ -334,7 +253,7 @@ impl Take for Table {
     fn term(&mut self, bytes: &[u8]) {
         with_plain(bytes, |bytes| match Event::parse(bytes) {
             Some(event) => self.row(&event),
-            None => self.damage(&unread(bytes)),
+            None => self.damage(&unreadable(bytes)),
         });
     }
 

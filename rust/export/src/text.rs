@@ -1,11 +1,11 @@
-//! Terms as Python shows them, straight from their bytes.
+//! Prints encoded terms as Python shows them.
 
 use crate::scan::{Bytes, Identity, Scan, DEPTH};
 use inviso_term::{etf, term::Term};
 use num_bigint::{BigInt, Sign};
 use std::{borrow::Cow, fmt::Write};
 
-/// Adds a term as Python shows it, of at most about `most` bytes; where more would come, `…`.
+/// Appends a term as Python shows it, cut after about `most` bytes and then ended by `…`.
 ///
 /// ```
 /// use inviso_term::{etf, term::Term};
@@ -22,7 +22,7 @@ pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     let mut shown = Show { begin: out.len(), most, is_repr: false, process, out };
     let mut scan = Scan(term);
     if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
-        // a form that is not written any more
+        // an encoding that is not used any more
         shown.out.truncate(shown.begin);
         match etf::decode(term) {
             Ok(term) => drop(write!(shown.out, "{term}")),
@@ -32,17 +32,17 @@ pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     shown.cut();
 }
 
-/// Adds what a pid or port is.
+/// Appends a pid or port.
 pub(crate) type Process<'p> = &'p mut dyn FnMut(&Identity<'_>, &mut String);
 
-/// Adds all of a term as Python shows it. None if it is cut off, too deep, or of a form that is not written any more.
+/// Appends a whole term as Python shows it. None if it is cut off, too deep, or of an encoding that is not used any more.
 pub(crate) fn show_with(term: Bytes<'_>, process: Process<'_>, out: &mut String) -> Option<()> {
     Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.term(&mut Scan(term), DEPTH)
 }
 
-/// Whether a terminal shows it and does nothing else: what Python calls printable.
+/// Whether a terminal only shows this character. Python calls that printable.
 pub(crate) fn is_printable(c: char) -> bool {
-    // of what follows a letter only what can't be shown is escaped
+    // a character that only combines with a letter before it is not escaped
     c == ' ' || (c.is_ascii() && !c.is_ascii_control()) || (!c.is_ascii() && !escapes(c))
 }
 
@@ -52,7 +52,7 @@ fn escapes(c: char) -> bool {
     std::str::from_utf8(text.get(..=length).unwrap_or_default()).is_ok_and(|text| text.escape_debug().count() > 2)
 }
 
-/// Adds a name as it is, or as Python shows it where it could do something to a terminal.
+/// Appends a name unchanged, or as Python shows it if it could control a terminal.
 pub fn bare(text: &str, out: &mut String) {
     let is_plain = |byte: &u8| (b' '..0x7f).contains(byte);
     if text.as_bytes().iter().all(is_plain) || text.chars().all(is_printable) {
@@ -62,7 +62,7 @@ pub fn bare(text: &str, out: &mut String) {
     Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.text(text);
 }
 
-/// The text of a name's bytes, of whatever age.
+/// The text of a name's bytes in any encoding.
 #[must_use]
 pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
@@ -72,13 +72,13 @@ pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// `module:function/arity`, as patterns are written.
+/// `module:function/arity`, the syntax of patterns.
 #[must_use]
 pub fn mfa(of: crate::event::Name<'_>) -> String {
     format!("{}:{}/{}", name(of.module), name(of.function), of.arity)
 }
 
-/// A pid or port; any other term as Python shows it.
+/// A pid or port; another term as Python shows it.
 #[must_use]
 pub fn who(bytes: Bytes<'_>) -> String {
     match Identity::of(bytes) {
@@ -99,11 +99,11 @@ struct Show<'o, 'p> {
     process: Process<'p>,
     begin: usize,
     most: usize,
-    /// Whether all is as Python's `repr` has it; else functions, sets and improper lists are shown shorter.
+    /// Whether the text is Python's `repr`. Else functions, sets and improper lists are shorter.
     is_repr: bool,
 }
 
-/// Digits of an integer that Python shows; longer ones are in hexadecimal.
+/// The largest number of digits that Python shows. Longer integers are in hexadecimal.
 const DIGITS: usize = 4300;
 
 impl Show<'_, '_> {
@@ -122,7 +122,7 @@ impl Show<'_, '_> {
         }
     }
 
-    /// None if the bytes are no term that is known, or if there is enough.
+    /// None for an unknown term, or when there is enough text.
     fn term(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         if self.is_full() {
@@ -138,99 +138,17 @@ impl Show<'_, '_> {
                 let bytes = scan.term()?.get(1..)?;
                 self.float(f64::from_be_bytes(bytes.try_into().ok()?));
             }
-            100 | 115 | 118 | 119 => {
-                let text = name(scan.name()?);
-                match &*text {
-                    "true" => self.out.push_str("True"),
-                    "false" => self.out.push_str("False"),
-                    "undefined" => self.out.push_str("None"),
-                    text => self.text(text),
-                }
-            }
-            109 => {
-                let bytes = scan.name()?;
-                match std::str::from_utf8(bytes) {
-                    Ok(text) => self.text(text),
-                    Err(_) => self.bytes(bytes),
-                }
-            }
-            77 => {
-                let all = scan.term()?;
-                let (bits, bytes) = (*all.get(5)?, all.get(6..)?);
-                if bits == 8 {
-                    self.bytes(bytes);
-                } else {
-                    self.out.push_str("BitString(");
-                    self.bytes(bytes);
-                    let _ = write!(self.out, ", {bits})");
-                }
-            }
-            107 => {
-                let bytes = scan.term()?.get(3..)?;
-                self.out.push('[');
-                for (n, byte) in bytes.iter().enumerate() {
-                    if self.is_full() {
-                        return None;
-                    }
-                    let _ = write!(self.out, "{}{byte}", if n == 0 { "" } else { ", " });
-                }
-                self.out.push(']');
-            }
+            100 | 115 | 118 | 119 => self.atom(&name(scan.name()?)),
+            109 => self.binary(scan.name()?),
+            77 => self.bits(scan.term()?)?,
+            107 => self.byte_list(scan.term()?.get(3..)?)?,
             106 => {
                 scan.term()?;
                 self.out.push_str("[]");
             }
-            104 | 105 => {
-                let at = *scan;
-                let n = scan.tuple()?;
-                if let Some(after) = self.odd(*scan, n, depth) {
-                    *scan = after;
-                } else {
-                    *scan = at;
-                    scan.tuple()?;
-                    self.out.push('(');
-                    self.commas(scan, n, depth)?;
-                    self.out.push_str(if n == 1 { ",)" } else { ")" });
-                }
-            }
-            108 => {
-                let at = *scan;
-                let n = scan.list()?;
-                if n == 0 && scan.term()? == [109, 0, 0, 0, 0] {
-                    self.out.push_str("b''");
-                    return Some(());
-                }
-                *scan = at;
-                scan.list()?;
-                let begin = self.out.len();
-                self.out.push('[');
-                self.commas(scan, n, depth)?;
-                if scan.tag()? == 106 {
-                    scan.term()?;
-                } else if self.is_repr {
-                    self.out.insert_str(begin, "ImproperList(");
-                    self.out.push_str("], ");
-                    self.term(scan, depth)?;
-                    self.out.push(')');
-                    return Some(());
-                } else {
-                    self.out.push_str(" | ");
-                    self.term(scan, depth)?;
-                }
-                self.out.push(']');
-            }
-            116 => {
-                let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
-                scan.0 = scan.0.get(5..)?;
-                self.out.push('{');
-                for n in 0..n {
-                    self.out.push_str(if n == 0 { "" } else { ", " });
-                    self.term(scan, depth)?;
-                    self.out.push_str(": ");
-                    self.term(scan, depth)?;
-                }
-                self.out.push('}');
-            }
+            104 | 105 => self.tuple(scan, depth)?,
+            108 => self.list(scan, depth)?,
+            116 => self.map(scan, depth)?,
             67 => self.record(scan, depth)?,
             88 | 103 | 89 | 102 | 120 => {
                 (self.process)(&Identity::of(scan.term()?)?, self.out);
@@ -244,6 +162,105 @@ impl Show<'_, '_> {
                 Err(_) => return None,
             },
         }
+        Some(())
+    }
+
+    fn atom(&mut self, name: &str) {
+        match name {
+            "true" => self.out.push_str("True"),
+            "false" => self.out.push_str("False"),
+            "undefined" => self.out.push_str("None"),
+            text => self.text(text),
+        }
+    }
+
+    fn binary(&mut self, bytes: &[u8]) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.text(text),
+            Err(_) => self.bytes(bytes),
+        }
+    }
+
+    /// A bit string, of whole bytes or not.
+    fn bits(&mut self, term: Bytes<'_>) -> Option<()> {
+        let (bits, bytes) = (*term.get(5)?, term.get(6..)?);
+        if bits == 8 {
+            self.bytes(bytes);
+        } else {
+            self.out.push_str("BitString(");
+            self.bytes(bytes);
+            let _ = write!(self.out, ", {bits})");
+        }
+        Some(())
+    }
+
+    /// A list of small integers that is encoded as bytes.
+    fn byte_list(&mut self, bytes: &[u8]) -> Option<()> {
+        self.out.push('[');
+        for (n, byte) in bytes.iter().enumerate() {
+            if self.is_full() {
+                return None;
+            }
+            let _ = write!(self.out, "{}{byte}", if n == 0 { "" } else { ", " });
+        }
+        self.out.push(']');
+        Some(())
+    }
+
+    fn tuple(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let at = *scan;
+        let n = scan.tuple()?;
+        if let Some(after) = self.special(*scan, n, depth) {
+            *scan = after;
+        } else {
+            *scan = at;
+            scan.tuple()?;
+            self.out.push('(');
+            self.commas(scan, n, depth)?;
+            self.out.push_str(if n == 1 { ",)" } else { ")" });
+        }
+        Some(())
+    }
+
+    fn list(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let at = *scan;
+        let n = scan.list()?;
+        if n == 0 && scan.term()? == [109, 0, 0, 0, 0] {
+            self.out.push_str("b''");
+            return Some(());
+        }
+        *scan = at;
+        scan.list()?;
+        let begin = self.out.len();
+        self.out.push('[');
+        self.commas(scan, n, depth)?;
+        if scan.tag()? == 106 {
+            scan.term()?;
+        } else if self.is_repr {
+            self.out.insert_str(begin, "ImproperList(");
+            self.out.push_str("], ");
+            self.term(scan, depth)?;
+            self.out.push(')');
+            return Some(());
+        } else {
+            self.out.push_str(" | ");
+            self.term(scan, depth)?;
+        }
+        self.out.push(']');
+        Some(())
+    }
+
+    fn map(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
+        scan.0 = scan.0.get(5..)?;
+        self.out.push('{');
+        for n in 0..n {
+            self.out.push_str(if n == 0 { "" } else { ", " });
+            self.term(scan, depth)?;
+            self.out.push_str(": ");
+            self.term(scan, depth)?;
+        }
+        self.out.push('}');
         Some(())
     }
 
@@ -272,8 +289,8 @@ impl Show<'_, '_> {
         Some(())
     }
 
-    /// What Erlang has no type for (inviso_term::etf): what is left behind it.
-    fn odd<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
+    /// Appends a value that Erlang has no type for (`inviso_term::etf`). Answers the rest of its tuple.
+    fn special<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
         if !(2..=4).contains(&n) || !scan.0.starts_with(&[119]) {
             return None;
         }
@@ -411,7 +428,7 @@ impl Show<'_, '_> {
     }
 }
 
-/// An integer of 64 bits that is not negative.
+/// A 64-bit integer that is not negative.
 fn unsigned(term: Bytes<'_>) -> Option<u64> {
     if let Some(n) = Scan(term).int() {
         return u64::try_from(n).ok();

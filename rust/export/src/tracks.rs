@@ -1,23 +1,23 @@
-//! What each process is in the middle of, as far as its messages tell: a stack of calls.
+//! The stack of calls of each process, as far as its messages show it.
 //!
-//! | message | what it does to the tracee's stack |
+//! | message | effect on the tracee's stack |
 //! | --- | --- |
 //! | `call` | opens a frame |
 //! | `return_from`, `exception_from` | closes the topmost frame of that function, and those above it, whose own end was not seen |
-//! | the same, no such frame | nothing: tracing began inside |
-//! | `return_to` behind one of these | closes what is above the topmost frame of the function that it names, if there is one |
-//! | any other `return_to` | closes the topmost frame, and then the same |
-//! | `exit`, `closed` | closes all |
-//! | `spawned`, `open`, behind one of these | another process of the same number begins |
+//! | the same without such a frame | nothing: tracing began inside the call |
+//! | `return_to` after one of these | closes the frames above the topmost frame of its function, if there is one |
+//! | another `return_to` | closes the topmost frame, and then does the same |
+//! | `exit`, `closed` | closes all frames |
+//! | `spawned`, `open` after one of these | begins another process with the same number |
 //!
-//! What else is told of a process that has ended (that it was scheduled out for ever, say) is still its own, while it is one of the
-//! latest that have ended.
+//! Later messages about an ended process (for example its last `out`) still belong to it, while it is one of those that ended
+//! last.
 //!
-//! A function that never returns as far as one can see (its calls have no `return_trace`) has no frames but points: once it was closed by a frame below it
-//! without ever having returned. In a trace without any return, all calls are points. [`Tracks::learn`] finds this out beforehand,
-//! in the first part of a trace.
+//! A function whose returns are not traced (its calls have no `return_trace`) has no frames but points. It is recognised when a
+//! frame below closes its frame and it has never returned. In a trace without any return, all calls are points. [`Tracks::learn`]
+//! finds this out beforehand, from the first part of a trace.
 //!
-//! Time goes only forwards in a process: a stamp before its last one is taken for that.
+//! Time never goes back in a process: a timestamp before the last one counts as the last one.
 
 use crate::{
     event::{Name, Trace},
@@ -30,18 +30,18 @@ use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Frames of a process at most. Deeper calls are points.
+/// The largest number of frames of a process. Deeper calls are points.
 const DEEP: usize = 1 << 20;
 
-/// Processes that have ended and are still known, at most.
+/// The largest number of ended processes that are kept.
 const LATE: usize = 4096;
 
-/// What a message did to a stack.
+/// An effect of a message on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A frame of this function was opened.
     Open(u32),
-    /// The topmost frame was closed; it was this function's.
+    /// The topmost frame was closed. It was this function's.
     Close(u32, End),
     /// A call without a frame.
     Point(u32),
@@ -56,13 +56,13 @@ pub enum End {
     Return,
     /// By an exception.
     Exception,
-    /// Something below it ended, or went on.
+    /// A frame below it ended or continued.
     Unseen,
     /// The process ended.
     Exit,
 }
 
-/// Whether a function's returns are told.
+/// Whether a function's returns are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Returns {
     Unknown,
@@ -70,12 +70,12 @@ enum Returns {
     Never,
 }
 
-/// A function that is known by a number.
+/// A function with its number.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownFunction {
     /// Its module.
     pub module: Box<str>,
-    /// Its name there.
+    /// Its name in the module.
     pub function: Box<str>,
     /// Its arity.
     pub arity: u32,
@@ -84,16 +84,16 @@ pub struct Known {
     returns: Returns,
 }
 
-/// What a process is in the middle of.
+/// The state of a process.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Its place among all processes.
     pub number: u64,
     /// The pid or port, as text.
     pub title: String,
-    /// The node that it is of, or was: see [`Tracks::node`].
+    /// The node that it belongs to, or belonged to: see [`Tracks::node`].
     pub node: u32,
-    /// The operating system's number of a thread, where it is known.
+    /// The operating system's number of a thread, if it is known.
     pub tid: Option<u64>,
     stack: Vec<u32>,
     last: i64,
@@ -101,14 +101,14 @@ pub struct Lane {
     has_ended: bool,
 }
 
-/// What a message was about.
+/// The subject of a message.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    /// Whose it was.
+pub struct Applied {
+    /// Its process.
     pub lane: u32,
-    /// Whether this was its first.
+    /// Whether this was the process's first message.
     pub is_new: bool,
-    /// When.
+    /// The time.
     pub at: i64,
 }
 
@@ -116,36 +116,36 @@ pub struct Taken {
 #[derive(Debug, Default)]
 pub struct Tracks {
     /// All functions by number.
-    pub names: Vec<Known>,
+    pub names: Vec<KnownFunction>,
     by_name: FxHashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
     lanes: Vec<Lane>,
     by_process: FxHashMap<Box<[u8]>, u32>,
     free: Vec<u32>,
-    /// Those that have ended, by their places among all and their pids, the latest last.
+    /// Ended processes by their places among all and their pids, the latest last.
     ended: VecDeque<(u64, Box<[u8]>)>,
     count: u64,
     any_returns: bool,
-    /// What [`Tracks::take`] did.
+    /// The effects of the last [`Tracks::apply`].
     pub steps: Vec<Step>,
     titles: Titles,
     erlang: bool,
 }
 
 impl Tracks {
-    /// No process yet. `titles` are names of some; `erlang`: they are an Erlang node's, none of which is a queue.
+    /// Creates an empty set. `titles` are names of processes. `erlang`: the pids are an Erlang node's, which has no queues.
     #[must_use]
     pub fn new(titles: Titles, erlang: bool) -> Tracks {
         Tracks { titles, erlang, ..Tracks::default() }
     }
 
-    /// Whether pids are numbered as Erlang does.
+    /// Whether pids have Erlang's numbers.
     #[must_use]
     pub fn erlang(&self) -> bool {
         self.erlang
     }
 
-    /// The text of a pid or port, or of a name.
+    /// The text of a pid, port or name.
     #[must_use]
     pub fn title(&self, of: Bytes<'_>) -> String {
         let text = text::who(of);
@@ -155,7 +155,7 @@ impl Tracks {
         }
     }
 
-    /// Who is who.
+    /// The names.
     pub(crate) fn titles(&self) -> &Titles {
         &self.titles
     }
@@ -171,7 +171,7 @@ impl Tracks {
         self.titles.nodes(place)
     }
 
-    /// What a program has written of itself behind a message about this process of it.
+    /// Adds the items after a message of this process.
     pub fn about(&mut self, of: Bytes<'_>, items: Vec<Item>) {
         self.titles.learn(of, items);
     }
@@ -188,7 +188,7 @@ impl Tracks {
         }
         let number = self.names.len() as u32;
         let (module, function) = (text::name(of.module).into(), text::name(of.function).into());
-        self.names.push(Known {
+        self.names.push(KnownFunction {
             module,
             function,
             arity: of.arity,
@@ -221,13 +221,13 @@ impl Tracks {
         (lane, true)
     }
 
-    /// What is known of a process.
+    /// The state of a process.
     #[must_use]
     pub fn get(&self, lane: u32) -> Option<&Lane> {
         self.lanes.get(lane as usize)
     }
 
-    /// When something happened in a process: not before what came before it.
+    /// The time of an event in a process: not before the one of its last event.
     pub fn moment(&mut self, lane: u32, at: i64) -> i64 {
         match self.lanes.get_mut(lane as usize) {
             Some(lane) => {
@@ -238,8 +238,8 @@ impl Tracks {
         }
     }
 
-    /// What a message does; [`Tracks::steps`] has it then.
-    pub fn take(&mut self, trace: &Trace<'_>, at: i64) -> Taken {
+    /// Applies a message. [`Tracks::steps`] then has the effects.
+    pub fn apply(&mut self, trace: &Trace<'_>, at: i64) -> Applied {
         self.steps.clear();
         let begins = matches!(trace.kind, Some(Kind::Spawned | Kind::Open));
         if begins && self.by_process.get(trace.tracee).is_some_and(|lane| self.has_ended(*lane)) {
@@ -264,7 +264,7 @@ impl Tracks {
             }
             _ => {}
         }
-        Taken { lane, is_new, at }
+        Applied { lane, is_new, at }
     }
 
     fn end(&mut self, lane: u32, of: Bytes<'_>) {
@@ -280,7 +280,7 @@ impl Tracks {
         }
     }
 
-    /// The number of a process that has ended goes to another one.
+    /// The number of an ended process may be another one's from now on.
     fn forget(&mut self, of: Bytes<'_>) {
         self.free.extend(self.by_process.remove(of));
     }
@@ -289,7 +289,7 @@ impl Tracks {
         self.lanes.get(lane as usize).is_some_and(|lane| lane.has_ended)
     }
 
-    /// The functions that are open in a process, from the bottom.
+    /// The functions of a process's open frames, from the bottom.
     #[must_use]
     pub fn stack(&self, lane: u32) -> &[u32] {
         self.lanes.get(lane as usize).map_or(&[], |lane| &lane.stack)
@@ -309,7 +309,7 @@ impl Tracks {
     }
 
     fn returned(&mut self, lane: u32, name: u32, how: End) {
-        self.seen(name);
+        self.note_return(name);
         let depth = self.stack(lane).iter().rposition(|open| *open == name);
         match depth {
             Some(depth) => {
@@ -328,7 +328,7 @@ impl Tracks {
         let returned = self.lanes.get_mut(lane as usize).is_some_and(|lane| std::mem::take(&mut lane.returned));
         if !returned {
             if let Some(name) = self.close(lane, End::Return) {
-                self.seen(name);
+                self.note_return(name);
             }
         }
         if let Some(depth) = name.and_then(|name| self.stack(lane).iter().rposition(|open| *open == name)) {
@@ -336,7 +336,7 @@ impl Tracks {
         }
     }
 
-    fn seen(&mut self, name: u32) {
+    fn note_return(&mut self, name: u32) {
         self.any_returns = true;
         if let Some(name) = self.names.get_mut(name as usize) {
             name.returns = Returns::Seen;
@@ -346,11 +346,11 @@ impl Tracks {
     fn close_above(&mut self, lane: u32, depth: usize) {
         while self.stack(lane).len() > depth {
             let Some(name) = self.close(lane, End::Unseen) else { return };
-            self.unseen(name);
+            self.note_missing_return(name);
         }
     }
 
-    fn unseen(&mut self, name: u32) {
+    fn note_missing_return(&mut self, name: u32) {
         match self.names.get_mut(name as usize) {
             Some(name) if name.returns == Returns::Unknown => name.returns = Returns::Never,
             _ => {}
@@ -363,24 +363,25 @@ impl Tracks {
         Some(name)
     }
 
-    /// Looks at a message before the export begins.
+    /// Learns from a message before the export begins.
     pub fn learn(&mut self, trace: &Trace<'_>) {
         let returns = matches!(trace.kind, Some(Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo));
-        // so that what comes before the first return is seen too
+        // messages before the first return count, too
         let any = std::mem::replace(&mut self.any_returns, true);
-        self.take(trace, 0);
+        self.apply(trace, 0);
         self.any_returns = any || returns;
     }
 
-    /// What was learned is kept: which functions return. A function that is open twice in a process and has never returned has no frames.
-    pub fn learned(&mut self) {
+    /// Ends the learning of which functions return. A function that is open twice in a process and has never returned has no
+    /// frames.
+    pub fn finish_learning(&mut self) {
         let mut twice = Vec::new();
         for lane in &mut self.lanes {
             lane.stack.sort_unstable();
             twice.extend(lane.stack.windows(2).filter(|two| two.first() == two.last()).filter_map(|two| two.first()));
         }
-        twice.into_iter().for_each(|name| self.unseen(name));
-        self.titles.leave();
+        twice.into_iter().for_each(|name| self.note_missing_return(name));
+        self.titles.forget_nodes();
         self.lanes.clear();
         self.by_process.clear();
         self.free.clear();

@@ -1,4 +1,4 @@
-//! Whole exports: of what a real node wrote, of any bytes, in both forms of a log, and of more than fits in memory.
+//! Whole exports: of a real node's logs, of any bytes, in both forms of a log, and of more than fits in memory.
 
 use inviso_export::{
     analysis::{self, Analysis},
@@ -54,7 +54,7 @@ fn function(name: &str) -> Term {
     Term::Tuple(vec![Term::atom("shop"), Term::atom(name), Term::from(1)])
 }
 
-/// What a row has in a column of names, or of bytes.
+/// The text of a row in a column of names or of bytes.
 fn text_of(batch: &Batch, column: usize, row: usize) -> String {
     let (ends, data, at) = match &batch.columns[column].data {
         Data::Names(codes, names) => (&names.ends[..], &names.data, codes[row] as usize),
@@ -64,14 +64,14 @@ fn text_of(batch: &Batch, column: usize, row: usize) -> String {
     String::from_utf8(data[ends[at] as usize..ends[at + 1] as usize].to_vec()).unwrap()
 }
 
-/// The texts of a column of names, or of bytes.
+/// The texts of a column of names or of bytes.
 fn texts(table: &mut Table, column: usize) -> Vec<String> {
     let batch = table.batch();
     batch.iter().flat_map(|batch| (0..batch.rows).map(|row| text_of(batch, column, row))).collect()
 }
 
 #[test]
-fn what_a_real_node_wrote_is_understood() {
+fn logs_of_a_real_node_are_exported() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/gold/ports");
     let temporary = tempfile::tempdir().unwrap();
     let mut seen = 0;
@@ -93,7 +93,7 @@ fn what_a_real_node_wrote_is_understood() {
         let dropped = tags.iter().filter(|tag| **tag == "drop").count() as u64;
         assert_eq!(table.summary.messages + dropped, tags.len() as u64, "{name}");
         assert_eq!((table.summary.unknown, table.summary.damaged), (0, 0), "{name}");
-        // the tags and tracees are those that Erlang's reader found
+        // the tags and tracees of Erlang's own reader
         let kinds: Vec<&str> = tags
             .iter()
             .map(|tag| match *tag {
@@ -126,7 +126,7 @@ fn what_a_real_node_wrote_is_understood() {
 }
 
 #[test]
-fn both_forms_of_a_log_give_the_same() {
+fn both_forms_of_a_log_give_the_same_export() {
     let folder = tempfile::tempdir().unwrap();
     let write = |form: Form| {
         let path = folder.path().join(format!("{form:?}"));
@@ -178,7 +178,7 @@ fn a_profile_that_does_not_fit_in_memory_waits_in_a_file() {
 }
 
 #[test]
-fn text_is_what_python_shows() {
+fn text_is_as_in_python() {
     for (term, shown) in [
         (Term::from(-70), "-70"),
         (Term::from(i64::MIN), "-9223372036854775808"),
@@ -256,7 +256,7 @@ fn any_message() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn every_term_is_walked_over_whole(term in any_term()) {
+    fn every_term_is_skipped_whole(term in any_term()) {
         let bytes = etf::encode(&term);
         let mut scan = Scan(&bytes);
         prop_assert_eq!(scan.term(), Some(&bytes[..]));
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(mut bytes in any_message(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+    fn any_bytes_are_exported_or_refused(mut bytes in any_message(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -302,7 +302,7 @@ proptest! {
         turns in 1..20usize,
         every in 1..5usize,
     ) {
-        // 4 modules, whose names are long or not, pids of several nodes, values that come again and ones that don't
+        // 4 modules with long and short names, pids of several nodes, values that repeat and values that do not
         let pid = |n: u64| match n % 3 {
             0 => Term::Pid(Identifier::own(n)),
             _ => Term::Pid(Identifier { node: format!("node{}@{}", n % 3, "host".repeat(n as usize % 5)).into(), ..Identifier::own(n) }),

@@ -1,4 +1,4 @@
-//! Whatever bytes are given: lines, counts and names are made of them, or they are refused; nothing panics.
+//! Lines, counts and names of any bytes. They are formatted or refused; nothing panics.
 
 use inviso_export::{counts::Counts, erlang, lines::Lines};
 use inviso_log::{frame::Record, nodes::Nodes, ti::Aliases};
@@ -8,7 +8,7 @@ use inviso_term::{
 };
 use proptest::prelude::*;
 
-/// Messages with some bytes changed, or cut off, or any bytes.
+/// Messages with changed or cut bytes, or any bytes.
 fn payloads() -> impl Strategy<Value = Vec<u8>> {
     let pid = || Term::Pid(Identifier::new(4 | 1 << 33, "nonode@nohost", 7));
     let function = |last: Term| Term::Tuple(vec![Term::atom("m"), Term::atom("f"), last]);

@@ -1,4 +1,4 @@
-//! Which message was received, against a model that keeps all that was sent in a list.
+//! Pairs of messages, compared with a model that keeps all sendings in a list.
 
 use inviso_export::{
     event::{Event, Seq, Trace, What},
@@ -18,7 +18,7 @@ enum Step {
         value: i64,
         numbered: bool,
     },
-    /// By number: the one that many of those under way; in the process that sent it, or in another one.
+    /// By number: that of this pending message; received in the sending process or in another one.
     Numbered(usize, bool),
     /// By contents.
     Alike {
@@ -47,10 +47,10 @@ fn pid(n: u64) -> Term {
     Term::Pid(Identifier::own(if n < 2 { n << 2 | 2 } else { n << 2 }))
 }
 
-/// Two operating system processes, whose numbers are the same.
+/// Two operating system processes with the same numbers.
 const CREATIONS: [u32; 2] = [1000, 2000];
 
-/// A pid of a process of this creation.
+/// A pid of a process with this creation.
 fn of_process(creation: u32, node: &str) -> Term {
     Term::Pid(Identifier::new(12, node, creation))
 }
@@ -75,7 +75,7 @@ fn with_seq<R>(serial: i64, with: impl FnOnce(&Seq<'_>) -> R) -> R {
     with(&seq)
 }
 
-/// One under way, in the model.
+/// A pending message of the model.
 #[derive(Clone, Debug)]
 struct Sent {
     place: u64,
@@ -111,7 +111,7 @@ proptest! {
                 Step::Token { send: true, serial } => {
                     let place = with_seq(serial, |seq| pairs.sent_with(seq, next));
                     prop_assert_eq!(place, Some(next));
-                    // a second sending with one serial hides the first
+                    // a second sending with the same serial replaces the first
                     model.iter_mut().filter(|sent| sent.serial == Some(serial)).for_each(|sent| sent.serial = Some(-1));
                     model.push(Sent { place: next, number: None, to: None, value: 0, serial: Some(serial) });
                     next += 1;

@@ -1,10 +1,10 @@
-//! Steps while which others had to wait: a task that could have gone on, as a message for it was there, and the step of another task of its
-//! event loop that ran meanwhile.
+//! Steps that made other tasks wait. A task was ready, because a message for it had arrived, while a step of another task of its
+//! event loop ran.
 //!
-//! A task is ready from when a message was sent that it then takes. Tasks of one loop are those of one scheduler, where messages say which
-//! (`scheduler_id`), and else those of one node.
+//! A task is ready from the sending of a message that it later receives. Two tasks are of one loop if they have the same
+//! scheduler, where messages name it (`scheduler_id`), else if they are of one node.
 
-use super::{state::Class, steps::Running, steps::Step, Moment, Options, Rows, Sheet, State};
+use super::{state::Class, steps::RunStep, steps::Running, Moment, Options, Rows, Sheet, State};
 use crate::{
     event::{Event, Trace, What},
     pairs::Pairs,
@@ -27,22 +27,22 @@ pub const BLOCKERS: &[(&str, Type)] = &[
     ("held_ns", Type::Int64),
 ];
 
-/// Steps of tasks that are kept to be looked at, at most.
+/// The largest number of ended steps of tasks that are kept.
 const KEPT: usize = 1 << 16;
 
-/// Messages under way at most.
+/// The largest number of pending messages.
 const UNDER_WAY: usize = 1 << 16;
 
-/// Makes the table of steps that held others up.
+/// Builds the table of steps that made others wait.
 pub struct Blockers {
     shortest: i64,
     running: Running,
-    /// Steps of tasks that are over, in the order of their ends.
-    over: VecDeque<Step>,
+    /// Ended steps of tasks, in the order of their ends.
+    over: VecDeque<RunStep>,
     pairs: Pairs<i64>,
-    /// When each task began its step.
+    /// The start of each task's present step.
     begun: FxHashMap<i64, i64>,
-    /// Since when a message is there for a task that does not run.
+    /// For each task that does not run: since when a message for it is there.
     ready: FxHashMap<i64, i64>,
 }
 
@@ -58,8 +58,8 @@ impl Blockers {
         }
     }
 
-    /// A task was ready from one moment to the other.
-    fn held(&self, task: i64, scheduler: Option<i64>, from: i64, to: i64, state: &State, sheet: &mut Sheet) {
+    /// Adds the steps that made a task wait: it was ready from `from` to `to`.
+    fn add_blockers(&self, task: i64, scheduler: Option<i64>, from: i64, to: i64, state: &State, sheet: &mut Sheet) {
         let first = self.over.partition_point(|step| step.ended.at <= from);
         for step in self.over.iter().skip(first) {
             if step.begun.at.at >= to {
@@ -106,22 +106,22 @@ impl Blockers {
                 };
                 let (Some((_, sent)), true) = (found, is_task) else { return };
                 match self.begun.get(&own) {
-                    // it runs: it was ready until its step began
-                    Some(begun) if sent < *begun => self.held(own, trace.scheduler, sent, *begun, state, sheet),
+                    // the task runs: it was ready until its step began
+                    Some(begun) if sent < *begun => self.add_blockers(own, trace.scheduler, sent, *begun, state, sheet),
                     Some(_) => {}
                     None => drop(self.ready.entry(own).or_insert(sent)),
                 }
             }
             Some(Kind::In | Kind::InExiting) if is_task => {
                 if let Some(ready) = self.ready.remove(&own) {
-                    self.held(own, trace.scheduler, ready, at.at, state, sheet);
+                    self.add_blockers(own, trace.scheduler, ready, at.at, state, sheet);
                 }
                 self.begun.insert(own, at.at);
             }
             Some(Kind::Out | Kind::OutExiting | Kind::OutExited) => drop(self.begun.remove(&own)),
             _ => {}
         }
-        if let Some(step) = self.running.take(trace, at, state).filter(|_| is_task) {
+        if let Some(step) = self.running.end_step(trace, at, state).filter(|_| is_task) {
             self.over.push_back(step);
             if self.over.len() > KEPT {
                 self.over.pop_front();
@@ -133,7 +133,7 @@ impl Blockers {
 impl Rows for Blockers {
     fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
         if let What::Trace(trace) = event.what {
-            state.take(&trace, at.at);
+            state.apply(&trace, at.at);
             if at.is_known {
                 self.trace(&trace, at, state, sheet);
             }

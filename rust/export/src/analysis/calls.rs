@@ -1,7 +1,8 @@
-//! Calls, and what they add up to by function and process.
+//! Calls, and their sums by function and process.
 //!
-//! A call is a row when it ends, so rows are in the order of ends. Its own time is what neither the calls that it made took nor its process
-//! spent waiting, between `out` and `in` (of the flag `running`); as in [`crate::costs`] time before the first open call is nobody's.
+//! A call becomes a row at its end, so rows are in the order of ends. Its own time is its time without the calls that it made,
+//! and without its process's waiting between `out` and `in` (of the flag `running`). As in [`crate::costs`], time before the
+//! first open call counts for no call.
 
 use super::{Moment, Rows, Sheet, State};
 use crate::{
@@ -49,31 +50,32 @@ struct Open {
     call: i64,
     function: u32,
     begun: Moment,
-    /// Its process's time without waiting.
+    /// The running time of its process at its start.
     running: i64,
     own: i64,
-    /// Where its arguments begin in those of its process.
+    /// The start of its arguments in its process's text.
     arguments: usize,
     label: Option<u32>,
 }
 
 #[derive(Default)]
-struct Lane {
+struct CallLane {
     process: i64,
     open: Vec<Open>,
-    /// The text of their arguments, one behind the other.
+    /// The text of the open calls' arguments, joined.
     arguments: String,
-    /// Its time without waiting, when own time was last given to the topmost.
+    /// The running time at the last change of the topmost call.
     mark: i64,
     waited: i64,
     out: Option<i64>,
-    /// The label of the token that it has, as far as is told, and whether a message has come since, which may have brought none.
+    /// The label of its token, as far as messages show it, and whether a message has arrived since. That message may have cleared
+    /// the token.
     label: Option<u32>,
     unsure: bool,
 }
 
-impl Lane {
-    /// Its time without waiting.
+impl CallLane {
+    /// The time without waiting.
     fn running(&self, at: i64) -> i64 {
         self.out.unwrap_or(at).saturating_sub(self.waited)
     }
@@ -88,18 +90,18 @@ impl Lane {
     }
 }
 
-/// Makes the table of calls.
+/// Builds the table of calls.
 #[derive(Default)]
 pub struct Calls {
-    lanes: Vec<Lane>,
+    lanes: Vec<CallLane>,
     count: i64,
     labels: Vec<Box<str>>,
 }
 
-/// How a call ended.
+/// The end of a call.
 struct Ended<'a> {
     outcome: &'static str,
-    /// When; None where that is not known.
+    /// The time; None if it is unknown.
     at: Option<i64>,
     value: Option<&'a [u8]>,
 }
@@ -152,18 +154,18 @@ impl Calls {
     }
 
     fn trace(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
-        let taken = state.take(trace, at.at);
-        let index = taken.lane as usize;
+        let applied = state.apply(trace, at.at);
+        let index = applied.lane as usize;
         if self.lanes.len() <= index {
-            self.lanes.resize_with(index + 1, Lane::default);
+            self.lanes.resize_with(index + 1, CallLane::default);
         }
         let Some(lane) = self.lanes.get_mut(index) else { return };
-        if taken.is_new {
-            *lane = Lane { process: state.key(trace.tracee), ..Lane::default() };
+        if applied.is_new {
+            *lane = CallLane { process: state.key(trace.tracee), ..CallLane::default() };
         }
-        let at = Moment { at: taken.at, ..at };
+        let at = Moment { at: applied.at, ..at };
         if lane.unsure {
-            lane.label = None; // the message before brought no token
+            lane.label = None; // the message before had no token
         }
         lane.unsure = trace.kind == Some(Kind::Receive);
         match trace.kind {
@@ -228,11 +230,11 @@ impl Rows for Calls {
                 let label = self.label(&label);
                 let (lane, is_new) = state.tracks.lane(own);
                 if self.lanes.len() <= lane as usize {
-                    self.lanes.resize_with(lane as usize + 1, Lane::default);
+                    self.lanes.resize_with(lane as usize + 1, CallLane::default);
                 }
                 let Some(lane) = self.lanes.get_mut(lane as usize) else { return };
                 if is_new {
-                    *lane = Lane { process: state.key(own), ..Lane::default() };
+                    *lane = CallLane { process: state.key(own), ..CallLane::default() };
                 }
                 (lane.label, lane.unsure) = (Some(label), false);
             }
@@ -249,18 +251,18 @@ impl Rows for Calls {
     }
 }
 
-/// Makes the table of functions and processes.
+/// Builds the table of functions and processes.
 #[derive(Default)]
 pub struct Profile {
     costs: Costs,
     sums: Sums,
 }
 
-/// What calls add up to.
+/// The sums of calls.
 #[derive(Default)]
 struct Sums {
     process: i64,
-    /// The process and function of each call that is open, by its number.
+    /// The process and function of each open call, by its number.
     open: Vec<(i64, u32)>,
     free: Vec<u32>,
     by: FxHashMap<(i64, u32), Sum>,
@@ -311,7 +313,7 @@ impl Rows for Profile {
         self.sums.process = state.key(trace.tracee);
         state.note(&trace);
         let tracks: &mut Tracks = &mut state.tracks;
-        self.costs.take(tracks, &trace, at.at, &mut self.sums);
+        self.costs.apply(tracks, &trace, at.at, &mut self.sums);
     }
 
     fn end(&mut self, state: &mut State, sheet: &mut Sheet) {

@@ -1,24 +1,24 @@
-//! Answers in place of events: what a trace tells as tables with a row for each call, message, step …
+//! Tables of answers instead of events: a row for each call, message, step …
 //!
 //! | module | table: a row for each |
 //! | --- | --- |
-//! | [`calls`] | `calls`: call; `profile`: function of a process |
-//! | [`messages`] | `messages`: message; `channels`: where messages were sent to; `talks`: sender and receiver; `waits by …`; `depths` |
-//! | [`processes`] | `processes`: thread, task or port; `functions`: function |
-//! | [`steps`] | `steps`: time that a process ran without a break; `gc`: collection; `losses`: place where something is missing |
-//! | [`path`] | what the time of one label was spent on |
-//! | [`blockers`] | steps while which others had to wait |
+//! | [`calls`] | `calls`: a call; `profile`: a function of a process |
+//! | [`messages`] | `messages`: a message; `channels`: a destination; `talks`: a sender and a receiver; `waits by …`; `depths` |
+//! | [`processes`] | `processes`: a thread, task or port; `functions`: a function |
+//! | [`steps`] | `steps`: a time that a process ran without a break; `gc`: a collection; `losses`: a gap in the trace |
+//! | [`path`] | a part of the time of one label |
+//! | [`blockers`] | a step that made others wait |
 //!
-//! One table is made in one pass, in bounded memory but for what is open (calls, messages under way) and for what it is about (processes,
-//! functions). Keys are the same in each table of one trace: that of a process is made of its pid, that of a function is its place among
-//! the functions that the trace names.
+//! One pass builds one table. Memory is bounded except for open calls, pending messages, processes and functions. All tables of
+//! one trace have the same keys: a process's key is made of its pid, a function's key is its place among the trace's functions.
 //!
-//! Times: nanoseconds of the clock of the first message that has a stamp. Where that is the time of day, columns of time have it; where it is
-//! monotonic, those of `…_mono_ns` have it, and those of time only if it is known by how much the two differ. A message of another clock
-//! counts as one without a time, whose cells of time are null.
+//! Times are nanoseconds of the clock of the first message with a timestamp. If that is the wall clock, it fills the columns of
+//! time. If it is monotonic, it fills the columns `…_mono_ns`, and the columns of time only if the difference of the two clocks
+//! is known. A message of another clock counts as one without a time: its cells of time are null.
 
 mod blockers;
 mod calls;
+mod message_rows;
 mod messages;
 mod path;
 mod processes;
@@ -28,7 +28,7 @@ mod steps;
 
 use crate::{
     event::{Event, What},
-    export::{learn_about, unread, with_plain, Summary, Take},
+    export::{learn_about, unreadable, with_plain, Summary, Take},
     places::Titles,
     table::{Batch, Type},
 };
@@ -36,33 +36,33 @@ use sheet::Sheet;
 use state::{Moment, State};
 use std::collections::VecDeque;
 
-/// Bytes of messages that are looked at before the first row is made: which functions' returns are traced is known then.
+/// Bytes of messages that are read before the first row, to learn which functions' returns are traced.
 const LEARN: usize = 4 << 20;
 
-/// Something that makes the rows of one table.
+/// A builder of the rows of one table.
 trait Rows: Send {
-    /// A message.
+    /// Adds a message.
     fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, sheet: &mut Sheet);
-    /// Here something is missing: so many messages, or what the text says.
+    /// Adds a gap: this many messages, or the text's.
     fn lost(&mut self, _count: u64, _text: &str, _state: &mut State, _sheet: &mut Sheet) {}
-    /// There is no more.
+    /// Ends the table.
     fn end(&mut self, state: &mut State, sheet: &mut Sheet);
 }
 
-/// What an analysis is asked for besides the table.
+/// Options of an analysis.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of text of a value at most; 0 for none.
+    /// The longest text of a value, in bytes; 0 for no values.
     pub values: usize,
-    /// Pids are an Erlang node's, none of which is a queue.
+    /// Whether the pids are an Erlang node's, which has no queues.
     pub erlang: bool,
-    /// What is added to monotonic time for the time of day, if it is known.
+    /// The wall time at monotonic time 0, if it is known.
     pub wall: Option<i64>,
-    /// The label, as Python shows it, for the tables that are about one.
+    /// The label as Python shows it, for the tables of one label.
     pub label: Option<String>,
-    /// The key of what a table is about: a channel, or the process where a path ends; None for all, or for the last one.
+    /// The key that a table is about: a channel, or the process where a path ends. None: all channels, or the last process.
     pub of: Option<i64>,
-    /// The shortest step that may hold others up, in nanoseconds.
+    /// The shortest step that counts as a blocker, in nanoseconds.
     pub shortest: i64,
 }
 
@@ -78,11 +78,11 @@ pub fn fields(table: &str) -> Option<&'static [(&'static str, Type)]> {
     Some(match table {
         "calls" => calls::CALLS,
         "profile" => calls::PROFILE,
-        "messages" => messages::MESSAGES,
-        "channels" => messages::CHANNELS,
-        "talks" => messages::TALKS,
-        "waits by channel" | "waits by sender" | "waits by receiver" => messages::WAITS,
-        "depths" => messages::DEPTHS,
+        "messages" => message_rows::MESSAGES,
+        "channels" => message_rows::CHANNELS,
+        "talks" => message_rows::TALKS,
+        "waits by channel" | "waits by sender" | "waits by receiver" => message_rows::WAITS,
+        "depths" => message_rows::DEPTHS,
         "processes" => processes::PROCESSES,
         "functions" => processes::FUNCTIONS,
         "steps" => steps::STEPS,
@@ -94,7 +94,7 @@ pub fn fields(table: &str) -> Option<&'static [(&'static str, Type)]> {
     })
 }
 
-/// A table in the making.
+/// A table that is being built.
 ///
 /// ```
 /// use inviso_export::{analysis::{Analysis, Options}, export::Take, places::Titles, table::Data};
@@ -119,10 +119,10 @@ pub struct Analysis {
     rows: Box<dyn Rows>,
     sheet: Sheet,
     state: State,
-    /// Messages that are looked at first; None when that is done.
+    /// Messages to learn from before the first row; None after that.
     first: Option<(VecDeque<First>, usize)>,
     ended: bool,
-    /// What was read.
+    /// The counts of the input.
     pub summary: Summary,
 }
 
@@ -133,7 +133,7 @@ enum First {
 }
 
 impl Analysis {
-    /// Nothing was read yet; None for an unknown table. `titles` are names of processes.
+    /// Creates an empty table; None for an unknown one. `titles` are names of processes.
     #[must_use]
     pub fn new(table: &str, titles: Titles, options: Options) -> Option<Analysis> {
         let rows: Box<dyn Rows> = match table {
@@ -141,7 +141,7 @@ impl Analysis {
             "profile" => Box::new(calls::Profile::default()),
             "processes" => Box::new(processes::Processes::default()),
             "functions" => Box::new(processes::Functions),
-            "steps" => Box::new(steps::Steps::default()),
+            "steps" => Box::new(steps::StepRows::default()),
             "gc" => Box::new(steps::Collections::default()),
             "losses" => Box::new(steps::Losses),
             "path" => Box::new(path::Path::new(options.label.clone().unwrap_or_default(), options.of)),
@@ -173,23 +173,23 @@ impl Analysis {
         self.sheet.is_full()
     }
 
-    /// The rows that there are; None if there is none.
+    /// Removes the rows so far; None if there are none.
     pub fn batch(&mut self) -> Option<Batch> {
         self.sheet.batch()
     }
 
-    /// There is no more to be read.
+    /// Ends the input.
     pub fn end(&mut self) {
-        self.learned();
+        self.finish_learning();
         if !std::mem::replace(&mut self.ended, true) {
             self.rows.end(&mut self.state, &mut self.sheet);
         }
     }
 
-    /// What was looked at first is taken now.
-    fn learned(&mut self) {
+    /// Builds the rows of the messages that were only learned from.
+    fn finish_learning(&mut self) {
         let Some((first, _)) = self.first.take() else { return };
-        self.state.tracks.learned();
+        self.state.tracks.finish_learning();
         for record in first {
             match record {
                 First::Term(bytes) => self.term(&bytes),
@@ -199,7 +199,7 @@ impl Analysis {
         }
     }
 
-    fn look_first(&mut self, record: First) {
+    fn learn_first(&mut self, record: First) {
         let Some((first, bytes)) = &mut self.first else { return };
         *bytes += match &record {
             First::Term(term) => term.len(),
@@ -207,11 +207,11 @@ impl Analysis {
         };
         first.push_back(record);
         if *bytes >= LEARN {
-            self.learned();
+            self.finish_learning();
         }
     }
 
-    fn missing(&mut self, count: u64, text: &str) {
+    fn add_gap(&mut self, count: u64, text: &str) {
         self.rows.lost(count, text, &mut self.state, &mut self.sheet);
     }
 }
@@ -222,10 +222,10 @@ impl Take for Analysis {
         learn_about(bytes, |of, items| self.state.tracks.about(of, items));
         if self.first.is_some() {
             with_plain(bytes, |bytes| self.state.learn(bytes));
-            return self.look_first(First::Term(bytes.to_vec()));
+            return self.learn_first(First::Term(bytes.to_vec()));
         }
         with_plain(bytes, |bytes| {
-            let Some(event) = Event::parse(bytes) else { return self.damage(&unread(bytes)) };
+            let Some(event) = Event::parse(bytes) else { return self.damage(&unreadable(bytes)) };
             if let What::Dropped(count) = event.what {
                 return self.dropped(count);
             }
@@ -237,17 +237,17 @@ impl Take for Analysis {
 
     fn dropped(&mut self, count: u64) {
         if self.first.is_some() {
-            return self.look_first(First::Dropped(count));
+            return self.learn_first(First::Dropped(count));
         }
         self.summary.dropped += count;
-        self.missing(count, "lost");
+        self.add_gap(count, "lost");
     }
 
     fn damage(&mut self, text: &str) {
         if self.first.is_some() {
-            return self.look_first(First::Damage(text.to_owned()));
+            return self.learn_first(First::Damage(text.to_owned()));
         }
         self.summary.note(text);
-        self.missing(0, text);
+        self.add_gap(0, text);
     }
 }

@@ -1,16 +1,16 @@
-//! What the time of one label was spent on: backwards from the last event that has it, from each receipt to its sending.
+//! The parts of a label's time: the path goes back from the label's last event, from each receipt to its sending.
 //!
-//! | kind | what it is |
+//! | kind | the part |
 //! | --- | --- |
-//! | running | the process was at work on it, as far as is told |
+//! | running | the process worked, as far as messages show |
 //! | waiting | the process was out, between `out` and `in`: in `by_function` |
-//! | queued | the message was under way |
-//! | blocked | the same, and a step of another task of the receiver's event loop ran meanwhile |
-//! | elsewhere | before all that: the label's first event is not on the path |
+//! | queued | the message was pending |
+//! | blocked | the message was pending while a step of another task of the receiver's event loop ran |
+//! | elsewhere | before all other parts: the label's first event is not on the path |
 //!
 //! The durations add up to the time from the label's first event to its last.
 
-use super::{state::Class, steps::Running, steps::Step, Moment, Rows, Sheet, State};
+use super::{state::Class, steps::RunStep, steps::Running, Moment, Rows, Sheet, State};
 use crate::{
     event::{Event, Seq, What},
     table::Type,
@@ -32,7 +32,7 @@ pub const PATH: &[(&str, Type)] = &[
 ];
 
 /// A message that was sent with the label.
-struct Sent {
+struct LabelledSending {
     by: i64,
     at: i64,
     /// Its place among the label's events.
@@ -40,20 +40,20 @@ struct Sent {
     content: Box<str>,
 }
 
-/// One that a process has received.
+/// A message that a process received.
 struct Received {
     at: i64,
     place: u64,
     sent: usize,
 }
 
-/// Makes the table.
+/// Builds the table.
 pub struct Path {
     label: String,
     to: Option<i64>,
-    /// The label's bytes, once one was seen.
+    /// The label's bytes, after its first event.
     bytes: Option<Box<[u8]>>,
-    sent: Vec<Sent>,
+    sent: Vec<LabelledSending>,
     under_way: FxHashMap<(i64, i64, i64), usize>,
     received: FxHashMap<i64, Vec<Received>>,
     places: u64,
@@ -62,11 +62,11 @@ pub struct Path {
     begun: FxHashMap<i64, i64>,
     last: Option<(i64, i64)>,
     running: Running,
-    steps: Vec<Step>,
+    steps: Vec<RunStep>,
 }
 
-/// A piece of the path.
-struct Piece {
+/// A part of the path.
+struct Segment {
     kind: &'static str,
     process: i64,
     from: Option<i64>,
@@ -78,7 +78,7 @@ struct Piece {
 }
 
 impl Path {
-    /// The path of a label to the last event of a process, or of all.
+    /// The path of a label to the last event of one process, or of all.
     pub fn new(label: String, to: Option<i64>) -> Path {
         Path {
             label,
@@ -124,7 +124,7 @@ impl Path {
             b"send" => {
                 let content = seq.value.map_or("", |value| state.show(value)).into();
                 self.under_way.insert((previous, current, from), self.sent.len());
-                self.sent.push(Sent { by: from, at, place: self.places, content });
+                self.sent.push(LabelledSending { by: from, at, place: self.places, content });
             }
             b"receive" => {
                 if let Some(sent) = self.under_way.remove(&(previous, current, from)) {
@@ -135,8 +135,8 @@ impl Path {
         }
     }
 
-    /// The path, its end first.
-    fn pieces(&self, mut spent: Vec<Piece>) -> Vec<Piece> {
+    /// The parts of the path, the last one first.
+    fn segments(&self, mut spent: Vec<Segment>) -> Vec<Segment> {
         let (Some((mut own, mut until)), Some(first)) = (self.last, self.first) else { return spent };
         let mut before = u64::MAX;
         loop {
@@ -146,69 +146,71 @@ impl Path {
             });
             let Some(received) = received else {
                 let begun = self.begun.get(&own).copied().unwrap_or(until).min(until);
-                spent.push(Piece::of("running", own, begun, until));
+                spent.push(Segment::of("running", own, begun, until));
                 if begun > first {
-                    spent.push(Piece::of("elsewhere", own, first, begun));
+                    spent.push(Segment::of("elsewhere", own, first, begun));
                 }
                 return spent;
             };
-            spent.push(Piece::of("running", own, received.at, until));
+            spent.push(Segment::of("running", own, received.at, until));
             let Some(sent) = self.sent.get(received.sent) else { return spent };
-            spent.push(Piece {
+            spent.push(Segment {
                 from: Some(sent.by),
                 to: Some(own),
                 content: Some(received.sent),
-                ..Piece::of("queued", own, sent.at, received.at)
+                ..Segment::of("queued", own, sent.at, received.at)
             });
             (own, until, before) = (sent.by, sent.at, sent.place);
         }
     }
 
-    /// The steps of a process between two moments; all of its times without any would be waiting.
-    fn divided(&self, piece: Piece, of: &FxHashMap<i64, Vec<usize>>, tasks: &[usize], out: &mut Vec<Piece>) {
+    /// Splits a part by the steps of processes. A running part without steps would be all waiting, so it stays whole.
+    fn split_by_steps(
+        &self, segment: Segment, of: &FxHashMap<i64, Vec<usize>>, tasks: &[usize], out: &mut Vec<Segment>,
+    ) {
         let step = |at: &usize| self.steps.get(*at);
-        match piece.kind {
+        match segment.kind {
             "running" => {
-                let Some(own) = of.get(&piece.process) else { return out.push(piece) };
-                let mut at = piece.start;
-                let first = own.partition_point(|at| step(at).is_some_and(|step| step.ended.at <= piece.start));
+                let Some(own) = of.get(&segment.process) else { return out.push(segment) };
+                let mut at = segment.start;
+                let first = own.partition_point(|at| step(at).is_some_and(|step| step.ended.at <= segment.start));
                 let mut place =
                     first.checked_sub(1).and_then(|at| own.get(at)).and_then(step).and_then(|step| step.function);
                 let waiting = |from, to, place: Option<u32>| {
-                    let by = place.map(|place| (piece.process, Some(place)));
-                    Piece { by, ..Piece::of("waiting", piece.process, from, to) }
+                    let by = place.map(|place| (segment.process, Some(place)));
+                    Segment { by, ..Segment::of("waiting", segment.process, from, to) }
                 };
                 for step in own.iter().skip(first).filter_map(step) {
-                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(piece.end));
-                    if from >= piece.end {
+                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
+                    if from >= segment.end {
                         break;
                     }
                     if from > at {
                         out.push(waiting(at, from, place));
                     }
-                    out.push(Piece::of("running", piece.process, from, to));
+                    out.push(Segment::of("running", segment.process, from, to));
                     (at, place) = (to, step.function);
                 }
-                if at < piece.end || piece.start == piece.end {
-                    out.push(match at < piece.end {
-                        true => waiting(at, piece.end, place),
-                        false => piece,
+                if at < segment.end || segment.start == segment.end {
+                    out.push(match at < segment.end {
+                        true => waiting(at, segment.end, place),
+                        false => segment,
                     });
                 }
             }
             "queued" => {
-                let mut at = piece.start;
+                let mut at = segment.start;
                 let first =
-                    tasks.partition_point(|at| self.steps.get(*at).is_some_and(|step| step.ended.at <= piece.start));
+                    tasks.partition_point(|at| self.steps.get(*at).is_some_and(|step| step.ended.at <= segment.start));
                 for step in tasks.iter().skip(first).filter_map(step) {
-                    if step.begun.at.at >= piece.end {
+                    if step.begun.at.at >= segment.end {
                         break;
                     }
-                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(piece.end));
-                    if from >= to || step.process == piece.process || step.process >> 48 != piece.process >> 48 {
+                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
+                    if from >= to || step.process == segment.process || step.process >> 48 != segment.process >> 48 {
                         continue;
                     }
-                    let part = |kind, start, end, by| Piece { kind, start, end, by, ..piece };
+                    let part = |kind, start, end, by| Segment { kind, start, end, by, ..segment };
                     if from > at {
                         out.push(part("queued", at, from, None));
                     }
@@ -217,18 +219,18 @@ impl Path {
                     out.push(part("blocked", from, to, by));
                     at = to;
                 }
-                if at < piece.end || piece.start == piece.end {
-                    out.push(Piece { start: at, ..piece });
+                if at < segment.end || segment.start == segment.end {
+                    out.push(Segment { start: at, ..segment });
                 }
             }
-            _ => out.push(piece),
+            _ => out.push(segment),
         }
     }
 }
 
-impl Piece {
-    fn of(kind: &'static str, process: i64, start: i64, end: i64) -> Piece {
-        Piece { kind, process, from: None, to: None, start, end, by: None, content: None }
+impl Segment {
+    fn of(kind: &'static str, process: i64, start: i64, end: i64) -> Segment {
+        Segment { kind, process, from: None, to: None, start, end, by: None, content: None }
     }
 }
 
@@ -237,21 +239,21 @@ impl Rows for Path {
         match event.what {
             What::Seq(seq) if at.is_known => self.seq(&seq, at.at, state),
             What::Trace(trace) => {
-                state.take(&trace, at.at);
-                self.steps.extend(self.running.take(&trace, at, state));
+                state.apply(&trace, at.at);
+                self.steps.extend(self.running.end_step(&trace, at, state));
             }
             _ => {}
         }
     }
 
     fn end(&mut self, state: &mut State, sheet: &mut Sheet) {
-        // those that have not ended run still
+        // steps that have not ended are still running
         for (process, begun) in self.running.rest() {
             let ended = Moment { at: i64::MAX, is_known: false };
-            self.steps.push(Step { process, begun, ended, function: None, reason: "open", scheduler: None });
+            self.steps.push(RunStep { process, begun, ended, function: None, reason: "open", scheduler: None });
         }
-        let mut pieces = self.pieces(Vec::new());
-        pieces.reverse();
+        let mut segments = self.segments(Vec::new());
+        segments.reverse();
         let (mut of, mut tasks) = (FxHashMap::<i64, Vec<usize>>::default(), Vec::new());
         for (at, step) in self.steps.iter().enumerate() {
             of.entry(step.process).or_default().push(at);
@@ -259,26 +261,26 @@ impl Rows for Path {
                 tasks.push(at);
             }
         }
-        let mut divided = Vec::new();
-        for piece in pieces {
-            let is_task = piece.process & 3 == Class::Task as i64;
-            self.divided(piece, &of, if is_task { &tasks } else { &[] }, &mut divided);
+        let mut split_by_steps = Vec::new();
+        for segment in segments {
+            let is_task = segment.process & 3 == Class::Task as i64;
+            self.split_by_steps(segment, &of, if is_task { &tasks } else { &[] }, &mut split_by_steps);
         }
-        for piece in divided {
-            sheet.name(0, state.node_of(piece.process));
-            sheet.int(1, piece.process);
-            sheet.int(2, piece.from);
-            sheet.int(3, piece.to);
-            sheet.name(4, piece.kind);
-            state.put_time(sheet, 5, Some(piece.start));
-            sheet.int(7, piece.end.saturating_sub(piece.start));
-            if let Some((by, function)) = piece.by {
+        for segment in split_by_steps {
+            sheet.name(0, state.node_of(segment.process));
+            sheet.int(1, segment.process);
+            sheet.int(2, segment.from);
+            sheet.int(3, segment.to);
+            sheet.name(4, segment.kind);
+            state.put_time(sheet, 5, Some(segment.start));
+            sheet.int(7, segment.end.saturating_sub(segment.start));
+            if let Some((by, function)) = segment.by {
                 sheet.int(8, by);
                 if let Some(known) = function.and_then(|function| state.tracks.names.get(function as usize)) {
                     sheet.name(9, &known.text);
                 }
             }
-            if let Some(sent) = piece.content.and_then(|at| self.sent.get(at)) {
+            if let Some(sent) = segment.content.and_then(|at| self.sent.get(at)) {
                 sheet.text(10, &sent.content);
             }
             sheet.next();

@@ -1,4 +1,4 @@
-//! Processes and functions that a trace tells of.
+//! The processes and functions of a trace.
 
 use super::{state::Class, Moment, Rows, Sheet, State};
 use crate::{
@@ -43,11 +43,11 @@ pub const FUNCTIONS: &[(&str, Type)] = &[
 ];
 
 /// A process, queue or port.
-struct Known {
-    /// Its bytes.
+struct ProcessFacts {
+    /// Its pid.
     of: Box<[u8]>,
     pid: Box<str>,
-    /// The first name that it was registered by.
+    /// The first name that it was registered under.
     registered: Box<str>,
     class: Class,
     parent: Option<i64>,
@@ -59,22 +59,22 @@ struct Known {
     events: i64,
 }
 
-/// Makes the table of processes.
+/// Builds the table of processes.
 #[derive(Default)]
 pub struct Processes {
     places: FxHashMap<i64, usize>,
-    all: Vec<(i64, Known)>,
+    all: Vec<(i64, ProcessFacts)>,
 }
 
 impl Processes {
-    fn known(&mut self, of: Bytes<'_>, state: &mut State) -> Option<(i64, &mut Known)> {
+    fn known(&mut self, of: Bytes<'_>, state: &mut State) -> Option<(i64, &mut ProcessFacts)> {
         Identity::of(of)?;
         let key = state.key(of);
         let at = match self.places.get(&key) {
             Some(at) => *at,
             None => {
                 let class = state.class(of);
-                let known = Known {
+                let known = ProcessFacts {
                     of: of.into(),
                     pid: text::who(of).into(),
                     registered: "".into(),
@@ -151,7 +151,7 @@ impl Rows for Processes {
             sheet.int(0, key);
             sheet.name(1, state.node_of(key));
             sheet.text(2, &known.pid);
-            // a log may say a name later than what is called so
+            // a log may name a process after its events
             let name = state.tracks.titles().get(&known.of).unwrap_or(&known.registered);
             if !name.is_empty() {
                 sheet.text(3, name);
@@ -189,13 +189,13 @@ impl Rows for Processes {
     }
 }
 
-/// Makes the table of functions.
+/// Builds the table of functions.
 pub struct Functions;
 
 impl Rows for Functions {
     fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, _: &mut Sheet) {
         if let What::Trace(trace) = event.what {
-            state.take(&trace, at.at);
+            state.apply(&trace, at.at);
         }
     }
 

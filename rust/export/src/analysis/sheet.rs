@@ -1,8 +1,8 @@
-//! The rows of one table in the making: cells by column, then the next row.
+//! The rows of a table that is being built: cells by column, then the next row.
 
 use crate::{
-    columns::{Coded, Form, Ints, Terms},
-    table::{Batch, Type, Values, FULL, ROWS},
+    batch::{Batch, Type, Values, FULL, ROWS},
+    columns::{Coded, Ints, Terms, ValueFormat},
 };
 
 enum Cells {
@@ -11,17 +11,17 @@ enum Cells {
     Texts(Terms),
 }
 
-/// Rows in the making. A cell that nothing was put into is null.
+/// The rows. An empty cell is null.
 pub struct Sheet {
     columns: Vec<Cells>,
     rows: usize,
-    /// Bytes of text in them.
+    /// Bytes of text in the rows.
     bytes: usize,
-    form: Form,
+    form: ValueFormat,
 }
 
 impl Sheet {
-    /// No row yet.
+    /// Creates an empty sheet.
     pub fn new(fields: &[(&'static str, Type)]) -> Sheet {
         let cells = |of: &Type| match of {
             Type::Int64 | Type::Int32 | Type::Time => Cells::Ints(Ints::default()),
@@ -32,11 +32,11 @@ impl Sheet {
             columns: fields.iter().map(|(_, of)| cells(of)).collect(),
             rows: 0,
             bytes: 0,
-            form: Form::new(Values::Text),
+            form: ValueFormat::new(Values::Text),
         }
     }
 
-    /// A number, or nothing.
+    /// Sets a number or null.
     #[inline]
     pub fn int(&mut self, column: usize, value: impl Into<Option<i64>>) {
         if let (Some(Cells::Ints(ints)), Some(value)) = (self.columns.get_mut(column), value.into()) {
@@ -44,7 +44,7 @@ impl Sheet {
         }
     }
 
-    /// One of the names of a dictionary.
+    /// Sets a name of a dictionary.
     #[inline]
     pub fn name(&mut self, column: usize, name: &str) {
         if let Some(Cells::Names(names)) = self.columns.get_mut(column) {
@@ -52,7 +52,7 @@ impl Sheet {
         }
     }
 
-    /// Text.
+    /// Sets a text.
     #[inline]
     pub fn text(&mut self, column: usize, text: &str) {
         if let Some(Cells::Texts(texts)) = self.columns.get_mut(column) {
@@ -61,7 +61,7 @@ impl Sheet {
         }
     }
 
-    /// The row is whole.
+    /// Ends the row.
     #[inline]
     pub fn next(&mut self) {
         self.rows += 1;
@@ -73,7 +73,7 @@ impl Sheet {
         self.rows >= ROWS || self.bytes >= FULL
     }
 
-    /// The rows that there are; None if there is none.
+    /// Removes the rows so far; None if there are none.
     pub fn batch(&mut self) -> Option<Batch> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;

@@ -1,4 +1,4 @@
-//! What all tables need to know of a trace: its clock, processes and functions.
+//! The state that all tables share: the trace's clock, processes and functions.
 
 use super::{Options, Sheet};
 use crate::{
@@ -7,35 +7,35 @@ use crate::{
     places::Titles,
     scan::{Bytes, Identity},
     text,
-    tracks::{Taken, Tracks},
+    tracks::{Applied, Tracks},
 };
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
-/// When something happened, in nanoseconds of the trace's clock.
+/// The time of an event, in nanoseconds of the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When: of a message without a stamp, that of the last one that has any.
+    /// The time. A message without a timestamp has that of the last message with one.
     pub at: i64,
-    /// Whether the message says so.
+    /// Whether the message has a timestamp of its own.
     pub is_known: bool,
 }
 
-/// Bits of a process's key below the place of its node.
+/// The low bits of a process's key. The place of its node is above them.
 const NODE: u32 = 48;
 
 /// The bit of a port.
 const PORT: i64 = 1 << 47;
 
-/// What a pid names.
+/// The class of a process or name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A thread; also any process of Erlang's.
+    /// A thread, or any Erlang process.
     Thread,
     /// A task.
     Task,
-    /// A queue, future, executor, event loop.
+    /// A queue, future, executor or event loop.
     Queue,
     /// A port.
     Port,
@@ -44,7 +44,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The word for it.
+    /// Its word in tables.
     pub fn word(self) -> &'static str {
         match self {
             Class::Thread => "thread",
@@ -56,17 +56,17 @@ impl Class {
     }
 }
 
-/// What is known so far.
+/// The state so far.
 pub struct State {
-    /// Functions, and the stack of calls of each process.
+    /// The functions, and each process's stack of calls.
     pub tracks: Tracks,
-    /// What was asked for.
+    /// The options of the table.
     pub options: Options,
     clock: Option<Clock>,
     last: i64,
     nodes: Vec<(Box<[u8]>, u32, Box<str>)>,
     names: FxHashMap<Box<[u8]>, i64>,
-    /// Room for text.
+    /// A buffer for text.
     shown: String,
 }
 
@@ -83,14 +83,14 @@ impl State {
         }
     }
 
-    /// Looks at a message before the first row is made.
+    /// Learns from a message before the first row.
     pub fn learn(&mut self, bytes: Bytes<'_>) {
         if let Some(Event { what: What::Trace(trace), .. }) = Event::parse(bytes) {
             self.tracks.learn(&trace);
         }
     }
 
-    /// When a message happened.
+    /// The time of a message.
     #[inline]
     pub fn moment(&mut self, event: &Event<'_>, summary: &mut Summary) -> Moment {
         match event.stamp {
@@ -105,12 +105,12 @@ impl State {
         }
     }
 
-    /// The last moment.
+    /// The last time.
     pub fn now(&self) -> Option<i64> {
         self.clock.map(|_| self.last)
     }
 
-    /// Notes the functions that a message names. Every table with functions does so with every message, so that they have the same numbers.
+    /// Numbers the functions of a message. Each table with functions calls it for each message, so that the numbers are the same.
     #[inline]
     pub fn note(&mut self, trace: &Trace<'_>) {
         if let (Some(Kind::Spawn | Kind::Spawned | Kind::In | Kind::Out | Kind::OutExited), Some(name)) =
@@ -120,11 +120,11 @@ impl State {
         }
     }
 
-    /// What a message does to the stack of its process.
+    /// Applies a message to the stack of its process.
     #[inline]
-    pub fn take(&mut self, trace: &Trace<'_>, at: i64) -> Taken {
+    pub fn apply(&mut self, trace: &Trace<'_>, at: i64) -> Applied {
         self.note(trace);
-        self.tracks.take(trace, at)
+        self.tracks.apply(trace, at)
     }
 
     /// The number of a function.
@@ -160,7 +160,7 @@ impl State {
             Some(at) => at,
             None => {
                 let mut text = text::name(of.node).into_owned();
-                // another start of a node of the same name is another node
+                // another start of a node with the same name is another node
                 let starts = self.nodes.iter().filter(|known| *known.0 == *of.node).count();
                 if starts > 0 {
                     let _ = write!(text, " ({})", starts + 1);
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// What a pid or name is of.
+    /// The class of a pid or name.
     pub fn class(&self, of: Bytes<'_>) -> Class {
         match Identity::of(of) {
             None => Class::Name,
@@ -186,13 +186,13 @@ impl State {
         }
     }
 
-    /// The name of the node of a process's key.
+    /// The name of a process key's node.
     pub fn node_of(&self, key: i64) -> &str {
         let at = usize::try_from(key >> NODE).ok();
         at.and_then(|at| self.nodes.get(at)).map_or("", |(_, _, text)| text)
     }
 
-    /// A value as Python shows it, as far as that was asked for.
+    /// A value as Python shows it, up to the longest length in the options.
     pub fn show(&mut self, value: Bytes<'_>) -> &str {
         self.shown.clear();
         if self.options.values > 0 {
@@ -201,7 +201,7 @@ impl State {
         &self.shown
     }
 
-    /// The cells of a moment: the time of day, and monotonic time in the column behind it.
+    /// Sets the cells of a time: the wall time, and the monotonic time in the next column.
     #[inline]
     pub fn put_time(&self, sheet: &mut Sheet, column: usize, at: Option<i64>) {
         let Some(at) = at else { return };

@@ -1,4 +1,4 @@
-//! Time that processes ran without a break, collections of garbage, and places where something is missing.
+//! Times that processes ran without a break, garbage collections, and gaps in the trace.
 
 use super::{Moment, Rows, Sheet, State};
 use crate::{
@@ -54,9 +54,9 @@ pub struct Begun {
     pub function: Option<u32>,
 }
 
-/// A step that is over.
+/// A step that has ended.
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct RunStep {
     pub process: i64,
     pub begun: Begun,
     pub ended: Moment,
@@ -69,13 +69,13 @@ pub struct Step {
 #[derive(Default)]
 pub struct Running {
     begun: FxHashMap<i64, Begun>,
-    /// What each process was started with, where that is told: the function of a thread, the outermost coroutine of a task.
+    /// The first function of each process, if it is known: a thread's function, a task's outermost coroutine.
     started: FxHashMap<i64, u32>,
 }
 
 impl Running {
     /// The step that a message ends.
-    pub fn take(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State) -> Option<Step> {
+    pub fn end_step(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State) -> Option<RunStep> {
         let function = |state: &mut State| trace.name.map(|name| state.function(name) as u32);
         let kind = trace.kind?;
         if kind == Kind::Spawn {
@@ -101,15 +101,15 @@ impl Running {
         };
         let begun = self.begun.remove(&process)?;
         let function = function(state);
-        Some(Step { process, begun, ended: at, function, reason, scheduler: trace.scheduler })
+        Some(RunStep { process, begun, ended: at, function, reason, scheduler: trace.scheduler })
     }
 
-    /// What a process was started with.
+    /// The first function of a process.
     pub fn started(&self, process: i64) -> Option<u32> {
         self.started.get(&process).copied()
     }
 
-    /// Those that have not ended.
+    /// The steps that have not ended.
     pub fn rest(&mut self) -> Vec<(i64, Begun)> {
         let mut rest: Vec<_> = self.begun.drain().collect();
         rest.sort_unstable_by_key(|(process, begun)| (begun.at.at, *process));
@@ -117,9 +117,9 @@ impl Running {
     }
 }
 
-/// Makes the table of steps.
+/// Builds the table of steps.
 #[derive(Default)]
-pub struct Steps(Running);
+pub struct StepRows(Running);
 
 fn put_functions(functions: [Option<u32>; 2], state: &State, sheet: &mut Sheet) {
     for (n, function) in functions.into_iter().enumerate() {
@@ -132,11 +132,11 @@ fn put_functions(functions: [Option<u32>; 2], state: &State, sheet: &mut Sheet) 
     }
 }
 
-impl Rows for Steps {
+impl Rows for StepRows {
     fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
         let What::Trace(trace) = event.what else { return };
-        state.take(&trace, at.at);
-        let Some(step) = self.0.take(&trace, at, state) else { return };
+        state.apply(&trace, at.at);
+        let Some(step) = self.0.end_step(&trace, at, state) else { return };
         sheet.name(0, state.node_of(step.process));
         sheet.int(1, step.process);
         sheet.int(2, step.scheduler);
@@ -160,11 +160,11 @@ impl Rows for Steps {
     }
 }
 
-/// Makes the table of collections of garbage.
+/// Builds the table of garbage collections.
 #[derive(Default)]
 pub struct Collections(FxHashMap<i64, Moment>);
 
-/// The number that stands beside a key in a list of pairs.
+/// The number of a key in a list of pairs.
 fn number(list: Bytes<'_>, key: &[u8]) -> Option<i64> {
     let mut scan = Scan(list);
     for _ in 0..scan.list()? {
@@ -209,7 +209,7 @@ impl Rows for Collections {
     fn end(&mut self, _: &mut State, _: &mut Sheet) {}
 }
 
-/// Makes the table of what is missing.
+/// Builds the table of gaps.
 pub struct Losses;
 
 impl Rows for Losses {
