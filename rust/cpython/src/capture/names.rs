@@ -1,19 +1,17 @@
 //! The names of types, exceptions and callables, read without running code of the program.
 
-use std::ffi::CStr;
-use std::ptr;
+use super::class::{attribute, dict_of, lookup};
+use std::{ffi::CStr, ptr};
 
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::{encode, Limits};
-use crate::frames::frame;
-use crate::object::text::{short_ascii, utf8};
 use crate::{
-    interpreter::Uncollected,
+    frames::frame,
     object::{
         held::{dict_get, Held},
         interned::Interned,
+        text::{short_ascii, utf8},
     },
 };
 
@@ -21,8 +19,6 @@ extern "C" {
     static mut PyMethod_Type: PyTypeObject;
     fn PyMethod_Function(method: *mut PyObject) -> *mut PyObject;
     fn PyMethod_Self(method: *mut PyObject) -> *mut PyObject;
-    #[cfg(Py_3_12)]
-    fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
 
 /// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. A
@@ -53,127 +49,6 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
     name.finish()
 }
 
-/// An exception, which may be set but not made yet (3.11): its class, and the instance or its future arguments.
-/// Borrowed.
-#[derive(Clone, Copy)]
-pub struct Raised {
-    kind: *mut PyObject,
-    value: *mut PyObject,
-}
-
-impl Raised {
-    /// An exception that has been made.
-    ///
-    /// # Safety
-    /// `error` stands.
-    pub unsafe fn made(error: *mut PyObject) -> Raised {
-        // SAFETY: the caller promises that `error` stands.
-        Raised { kind: unsafe { ffi::Py_TYPE(error).cast() }, value: error }
-    }
-
-    /// An exception that is set: `kind` is a class, `value` an instance, the future arguments, or null.
-    #[cfg(not(Py_3_12))]
-    pub fn set(kind: *mut PyObject, value: *mut PyObject) -> Raised {
-        Raised { kind, value }
-    }
-}
-
-impl Raised {
-    /// The exception, or its class if it has not been made yet.
-    ///
-    /// # Safety
-    /// The parts stand.
-    pub unsafe fn object(self) -> *mut PyObject {
-        // SAFETY: the caller promises that the parts stand.
-        let made = !self.value.is_null() && unsafe { ffi::PyExceptionInstance_Check(self.value) } != 0;
-        if made {
-            self.value
-        } else {
-            self.kind
-        }
-    }
-
-    /// Whether it is an instance of an exception class.
-    ///
-    /// # Safety
-    /// The parts and `class` stand, and the calling thread is attached.
-    pub unsafe fn is_a(self, class: *mut PyObject) -> bool {
-        // SAFETY: the caller promises that the parts and `class` stand; both are types.
-        unsafe { ffi::PyType_Check(self.kind) != 0 && ffi::PyType_IsSubtype(self.kind.cast(), class.cast()) != 0 }
-    }
-}
-
-impl Raised {
-    /// The name of its class, as [`type_name`] has it.
-    ///
-    /// # Safety
-    /// As [`Raised::is_a`].
-    pub unsafe fn type_name(self, buffer: &mut [u8; 256]) -> &str {
-        // SAFETY: the caller promises that the parts stand; the type is checked.
-        unsafe {
-            if ffi::PyType_Check(self.kind) == 0 {
-                return "";
-            }
-            type_name(self.kind.cast(), buffer)
-        }
-    }
-}
-
-/// Erlang's class of an exception: `error` for an `Exception`, `exit` for one that ends a program, a thread or a task,
-/// `throw` for any other.
-///
-/// # Safety
-/// As [`Raised::is_a`].
-pub unsafe fn exception_class(error: Raised) -> &'static str {
-    // SAFETY: the caller promises that the parts stand; the mro of a ready type is a tuple of types.
-    unsafe {
-        if error.is_a(ffi::PyExc_Exception) {
-            return "error";
-        }
-        if [ffi::PyExc_SystemExit, ffi::PyExc_KeyboardInterrupt, ffi::PyExc_GeneratorExit]
-            .iter()
-            .any(|c| error.is_a(*c))
-        {
-            return "exit";
-        }
-        let order = (*error.kind.cast::<PyTypeObject>()).tp_mro;
-        let mut buffer = [0; 256];
-        let cancelled = !order.is_null()
-            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
-                type_name(ffi::PyTuple_GET_ITEM(order, i).cast(), &mut buffer) == "asyncio.exceptions.CancelledError"
-            });
-        if cancelled {
-            "exit"
-        } else {
-            "throw"
-        }
-    }
-}
-
-/// The dict of an object's own fields, or null.
-///
-/// # Safety
-/// `object` stands, and the calling thread is attached and has no exception set.
-pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
-    // SAFETY: the caller promises that the object stands and no exception is set. The object keeps its dict, which no
-    // thread can replace while there is a GIL.
-    unsafe {
-        // the call may make the dict
-        let _uncollected = Uncollected::new();
-        let dict = ffi::PyObject_GenericGetDict(object, ptr::null_mut());
-        if dict.is_null() {
-            ffi::PyErr_Clear();
-        }
-        #[cfg(not(Py_GIL_DISABLED))]
-        {
-            ffi::Py_XDECREF(dict);
-            Held::borrowed(dict)
-        }
-        #[cfg(Py_GIL_DISABLED)]
-        Held::owned(dict)
-    }
-}
-
 /// Whether an object is a bound method of a Python function.
 ///
 /// # Safety
@@ -190,39 +65,6 @@ pub unsafe fn is_method(object: *mut PyObject) -> bool {
 pub unsafe fn parts_of_method(object: *mut PyObject) -> Option<(*mut PyObject, *mut PyObject)> {
     // SAFETY: the type is checked.
     unsafe { is_method(object).then(|| (PyMethod_Self(object), PyMethod_Function(object))) }
-}
-
-/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are the arguments
-/// with which it was, or will be, made; the class is not called.
-///
-/// # Safety
-/// The parts of `error` stand, and the calling thread is attached and has no exception set.
-///
-/// # Errors
-/// [`Full`].
-pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
-    let mut name = [0; 256];
-    let Raised { kind, value } = error;
-    // SAFETY: the types are checked; an exception's arguments are a tuple, or null if making it failed.
-    unsafe {
-        out.tuple(2)?;
-        if !value.is_null() && ffi::PyExceptionInstance_Check(value) != 0 {
-            out.atom(type_name(ffi::Py_TYPE(value), &mut name))?;
-            let args = arguments(value);
-            if args.is_null() {
-                return out.tuple(0);
-            }
-            return encode(args.as_ptr(), out, limits);
-        }
-        out.atom(type_name(kind.cast(), &mut name))?;
-        if value.is_null() || value == ffi::Py_None() {
-            return out.tuple(0);
-        }
-        if ffi::PyTuple_Check(value) == 0 {
-            out.tuple(1)?;
-        }
-        encode(value, out, limits)
-    }
 }
 
 /// Writes the module and the qualified name of the code that a call of `callable` runs, as two atoms, as in messages of
@@ -349,7 +191,7 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
 /// # Errors
 /// [`Full`].
 pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller promises that `object` stands, and the calling thread is attached and has no exception set.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
     unsafe {
         match own_names(object) {
             Some(names) => names.iter().try_for_each(|name| atom_or(name, "undefined", out)),
@@ -489,7 +331,7 @@ impl<'a> Name<'a> {
     /// `text` is a str.
     unsafe fn push_text(&mut self, text: *mut PyObject) {
         let room = self.buffer.len() - self.length;
-        // SAFETY: the caller promises a str.
+        // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
         unsafe {
             match short_ascii(text, room) {
                 Some(text) => self.push(text.as_bytes()),
@@ -608,118 +450,5 @@ pub unsafe fn wrapped(object: *mut PyObject) -> Option<(Held, Held)> {
         };
         let inner = Held::owned(attribute(object, field));
         (!inner.is_null()).then(|| (inner, none()))
-    }
-}
-
-/// An attribute by the generic rules, a new reference or null; no exception is left.
-///
-/// # Safety
-/// `object` stands throughout, and the calling thread is attached.
-unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
-    // SAFETY: the caller promises that the object stands.
-    unsafe {
-        let name = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
-        let value = if name.is_null() { ptr::null_mut() } else { ffi::PyObject_GenericGetAttr(object, name.as_ptr()) };
-        if value.is_null() {
-            ffi::PyErr_Clear();
-        }
-        value
-    }
-}
-
-/// The exception's arguments: a tuple, or null.
-///
-/// # Safety
-/// `error` is an instance of an exception class, which stands; and the calling thread is attached.
-pub unsafe fn arguments(error: *mut PyObject) -> Held {
-    // SAFETY: the caller promises an instance of an exception class, which has the base class's fields.
-    unsafe {
-        #[cfg(Py_3_12)]
-        return Held::owned(PyException_GetArgs(error));
-        #[cfg(not(Py_3_12))]
-        return Held::borrowed((*error.cast::<ffi::PyBaseExceptionObject>()).args);
-    }
-}
-
-/// The first definition of `name` in the classes of `class`'s method resolution order, unbound; null without one.
-///
-/// # Safety
-/// `class` stands, and the calling thread is attached.
-pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
-    // SAFETY: the caller promises that the class stands; the text has this length.
-    unsafe {
-        let key = Held::owned(ffi::PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t));
-        lookup_key(class, &key)
-    }
-}
-
-/// As [`attribute_of_class`], by a C string.
-///
-/// # Safety
-/// As [`attribute_of_class`].
-unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
-    // SAFETY: the caller promises that the class stands; a C string.
-    unsafe { lookup_key(class, &Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()))) }
-}
-
-/// As [`attribute_of_class`], by a str.
-///
-/// # Safety
-/// As [`attribute_of_class`]; `key` is null or holds an exact str.
-unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
-    // SAFETY: the mro of a ready type is a tuple of types.
-    unsafe {
-        let order = (*class).tp_mro;
-        if key.is_null() || order.is_null() {
-            ffi::PyErr_Clear();
-            return Held::borrowed(ptr::null_mut());
-        }
-        for i in 0..ffi::PyTuple_GET_SIZE(order) {
-            let dict = dict_of(ffi::PyTuple_GET_ITEM(order, i).cast());
-            if dict.is_null() {
-                continue;
-            }
-            let found = dict_get(dict.as_ptr(), key.as_ptr());
-            if !found.is_null() {
-                return found;
-            }
-        }
-        Held::borrowed(ptr::null_mut())
-    }
-}
-
-/// Calls `is_enough` with each class of `class`'s method resolution order that defines the name, and the definition,
-/// unbound, until it returns true. Returns whether it did.
-///
-/// # Safety
-/// `class` stands, `key` is an exact str or null, and the calling thread is attached.
-pub unsafe fn each_definition(
-    class: *mut PyTypeObject, key: *mut PyObject, mut is_enough: impl FnMut(*mut PyTypeObject, *mut PyObject) -> bool,
-) -> bool {
-    // SAFETY: the mro of a ready type is a tuple of types.
-    unsafe {
-        let order = (*class).tp_mro;
-        !order.is_null()
-            && !key.is_null()
-            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
-                let class = ffi::PyTuple_GET_ITEM(order, i).cast();
-                let dict = dict_of(class);
-                let found = if dict.is_null() { Held::borrowed(ptr::null_mut()) } else { dict_get(dict.as_ptr(), key) };
-                !found.is_null() && is_enough(class, found.as_ptr())
-            })
-    }
-}
-
-/// The class's own dict, exact; or null.
-///
-/// # Safety
-/// `class` stands throughout, and the calling thread is attached.
-unsafe fn dict_of(class: *mut PyTypeObject) -> Held {
-    // SAFETY: the caller promises that the class stands; it is ready.
-    unsafe {
-        #[cfg(Py_3_12)]
-        return Held::owned(ffi::PyType_GetDict(class));
-        #[cfg(not(Py_3_12))]
-        return Held::borrowed((*class).tp_dict);
     }
 }

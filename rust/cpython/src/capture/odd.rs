@@ -12,13 +12,20 @@
 //! # Checked by
 //! `tests/python/test_otp_terms.py`, `tests/python/test_etf.py`.
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Release};
-use std::sync::OnceLock;
+use std::{
+    ptr,
+    sync::{
+        atomic::{
+            AtomicPtr, AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
+        OnceLock,
+    },
+};
 
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::names::attribute_of_class;
+use super::class::attribute_of_class;
 use crate::layout;
 
 /// A term for which Python has no type. Its parts are borrowed; their types were checked.

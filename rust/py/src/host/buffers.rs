@@ -19,7 +19,7 @@
 //! # Checked by
 //! `tests/python/test_process_message_numbers.py`, `tests/python/test_seq_multiprocess.py`.
 
-use super::{directory, futures, here::Here, numbers::Frames, parcels::quietly, spawning::attribute};
+use super::{futures, here::Here, numbers::Frames, parcels::quietly, process, spawning::attribute};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
@@ -64,7 +64,7 @@ thread_local! {
 }
 
 fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
-    directory::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The wrappers of the pickler are installed from now on.
@@ -160,7 +160,7 @@ pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
 
 /// The buffer's object is gone.
 pub fn gone(buffer: &Tracee) {
-    if let Ok(mut buffer) = directory::process(buffer).buffer.try_lock() {
+    if let Ok(mut buffer) = process::process(buffer).buffer.try_lock() {
         *buffer = Buffer::default();
     }
 }

@@ -20,15 +20,13 @@
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
 use super::{
-    exits::Exits,
-    senders::{self, Senders},
-    task_end, tokens, Host,
+    process::{known, process},
+    senders, task_end,
+    task_table::{EndedNames, Task, Tasks, Teller, ENDED_NAMES},
+    thread_ids::{exists, native_id, threads},
+    tokens, Host,
 };
-use crate::mailbox::Mailbox;
-use inviso_core::{
-    seq::Carried,
-    tracee::{Kind, Tracee},
-};
+use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
     hooks::vectorcall,
@@ -40,228 +38,12 @@ use inviso_cpython::{
         steps,
     },
 };
-use inviso_port::learned;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
-    any::Any,
     collections::{hash_map::Entry, VecDeque},
-    sync::{
-        atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
-        Arc, Mutex, MutexGuard, OnceLock,
-    },
+    sync::{atomic::Ordering, Arc, Mutex, MutexGuard},
 };
-
-/// The data that this package stores with a process.
-#[derive(Default)]
-pub struct Process {
-    /// Its mailbox.
-    pub mailbox: Arc<Mailbox>,
-    /// A task's outermost coroutine, by address.
-    pub coroutine: AtomicUsize,
-    /// Its name, if the program gave it one with this package.
-    pub name: Mutex<Option<String>>,
-    /// The name that its thread had when it was first seen.
-    pub last_name: OnceLock<String>,
-    /// Whether exit signals arrive as messages.
-    pub traps_exit: AtomicBool,
-    /// The exit signals that it received.
-    pub exits: Exits,
-    /// Whether it got the order to end and has not received that yet.
-    pub told: AtomicBool,
-    /// Whether it has announced its end.
-    is_gone: AtomicBool,
-    /// Of a thread that was announced and has had no event yet: the address of its object; else 0.
-    pub announced: AtomicUsize,
-    /// Of a thread that was found and has had no event yet: its number; else 0.
-    found: AtomicU64,
-    /// The process that linked itself to it while starting it, until that is emitted; else 0.
-    pub linked_by: AtomicU64,
-    /// Monitors of its end: the reference, and the process whose mailbox gets the message.
-    pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
-    /// Of a queue, whether items carry tokens: see [`carrier`](super::tokens::carrier).
-    pub carrier: AtomicU8,
-    /// Of a queue, the senders of its items.
-    pub senders: Senders,
-    /// Sessions that got the message that its mailbox, or its queue, is long.
-    pub long_for: Mutex<Vec<u64>>,
-    /// Of a thread whose beginning was seen, the function that it runs: `(module, function, arity)`, a term. Of a task
-    /// that was running when tracing of scheduling began, its outermost coroutine.
-    pub place: OnceLock<Box<[u8]>>,
-    /// Its state if it is a port.
-    pub port: super::ports::Own,
-    /// Of a future: the token of its call until that begins, then the token of its result until that is taken.
-    pub carried: Mutex<Option<Carried>>,
-    /// Of a future: the process that its result is on its way to.
-    pub result: Mutex<super::futures::Outcome>,
-    /// Of a task, whether `wait_for` has made it and waits for it.
-    #[cfg(not(Py_3_12))]
-    pub is_waited_for: AtomicBool,
-    /// Of an object by which a program waits for many results of a pool: the results.
-    pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
-    /// Of a queue's buffer of objects that wait to be pickled: facts about them.
-    pub buffer: Mutex<super::buffers::Buffer>,
-}
-
-impl Process {
-    fn of(pid: u64) -> Process {
-        Process { mailbox: Arc::new(Mailbox::of(pid)), ..Process::default() }
-    }
-
-    /// Whether it has announced its end, or is about to.
-    pub fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
-    }
-}
-
-/// A process announces its end now. From here on nobody sees it as a process or tracer; whoever sees it dead also sees
-/// its flags cleared. Returns whether it had announced its end before.
-pub fn go(host: &Host, tracee: &Tracee) -> bool {
-    host.node.lose_tracers(tracee);
-    process(tracee).is_gone.swap(true, Ordering::AcqRel)
-}
-
-/// Notes a task's present name for logs.
-///
-/// # Safety
-/// Attached; the task stands.
-#[cold]
-pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
-    let is_given = known(tracee).is_some_and(|process| lock(&process.name).is_some());
-    // SAFETY: attached; the task stands.
-    let name = unsafe { task_name::name(Python::assume_attached(), task) };
-    if let Some(name) = name.filter(|_| !is_given) {
-        learned::task(tracee.pid, name.text());
-    }
-}
-
-/// The data that this package stores with `tracee`; made at first use.
-pub fn process(tracee: &Tracee) -> &Process {
-    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::of(tracee.pid)));
-    debug_assert!(kept.is::<Process>());
-    // SAFETY: only the line above fills it, so its type is known. A checked cast would take a call at each message.
-    unsafe { &*std::ptr::from_ref(kept).cast() }
-}
-
-/// The same, if it was made.
-pub fn known(tracee: &Tracee) -> Option<&Process> {
-    tracee.host.get()?.downcast_ref()
-}
-
-/// An object that a thread has met recently, and its process, queue or port.
-#[derive(Clone)]
-pub struct Place(Arc<Tracee>);
-
-impl Place {
-    /// The object that is now at `tracee`'s address.
-    pub fn new(tracee: Arc<Tracee>) -> Place {
-        Place(tracee)
-    }
-}
-
-/// The objects that a thread has met recently, by address; looked up at each of their events.
-#[derive(Default)]
-pub struct Places(Vec<Option<Place>>);
-
-/// How many objects a thread remembers (a power of two).
-const MET: usize = 256;
-
-impl Places {
-    fn at(address: usize) -> usize {
-        (address >> 4 ^ address >> 12) & (MET - 1)
-    }
-
-    /// The number of the object at this address, if it is remembered and still the same object.
-    #[inline(always)]
-    pub fn find(&self, address: usize) -> Option<u64> {
-        match self.0.get(Self::at(address)) {
-            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee.pid),
-            _ => None,
-        }
-    }
-
-    /// The record of the object at this address, if it is remembered and still the same object.
-    #[inline(always)]
-    pub fn tracee(&self, address: usize) -> Option<&Arc<Tracee>> {
-        match self.0.get(Self::at(address)) {
-            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee),
-            _ => None,
-        }
-    }
-
-    /// Remembers an object.
-    pub fn keep(&mut self, place: Place) {
-        self.0.resize(MET, None);
-        let at = Self::at(place.0.object.load(Ordering::Acquire));
-        self.0[at] = Some(place);
-    }
-}
-
-/// A task, queue or port: its record, and how the end of its object is reported.
-struct Task {
-    tracee: Arc<Tracee>,
-    end: Teller,
-}
-
-/// How the end of an object is reported.
-enum Teller {
-    /// A weak reference.
-    Weak(Py<PyAny>),
-    /// The finaliser of its class, see [`task_end`].
-    Finaliser,
-    /// It is not reported.
-    None,
-}
-
-impl Teller {
-    /// The object at this address whose end this reports, if it still exists.
-    fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
-        match self {
-            Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
-            // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
-            // the object, and this thread drops it only after the finaliser.
-            Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
-            Teller::None => None,
-        }
-    }
-
-    fn copy(&self, py: Python<'_>) -> Teller {
-        match self {
-            Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
-            Teller::Finaliser => Teller::Finaliser,
-            Teller::None => Teller::None,
-        }
-    }
-}
-
-/// Tasks, queues and ports by address, and those addresses by the address of the weak reference.
-#[derive(Default)]
-struct Tasks {
-    all: FxHashMap<usize, Task>,
-    references: FxHashMap<usize, usize>,
-    ended: EndedNames,
-}
-
-impl Tasks {
-    /// Removes an object that has ended, if `told` accepts how its end is reported. Keeps its given name, or else its
-    /// own.
-    ///
-    /// # Safety
-    /// Attached; nothing of the object at this address has been cleared.
-    unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
-        let ended = match self.all.entry(address) {
-            Entry::Occupied(known) if told(&known.get().end) => known.remove(),
-            _ => return None,
-        };
-        // SAFETY: attached; nothing of the object at this address has been cleared.
-        let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
-        let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
-        if let Some(name) = given.or_else(own) {
-            self.ended.keep(ended.tracee.pid, name);
-        }
-        Some(ended)
-    }
-}
 
 /// All processes, by their objects and threads in Python.
 #[derive(Default)]
@@ -271,27 +53,6 @@ pub struct Directory {
     ended_threads: Mutex<EndedNames>,
     /// The operating system's numbers of threads, by pid: the latest.
     numbers: Mutex<Numbers>,
-}
-
-/// The names of the processes that ended last.
-#[derive(Default)]
-struct EndedNames(VecDeque<(u64, Name)>);
-
-/// How many names are kept: of threads, and of tasks.
-const ENDED_NAMES: usize = 4096;
-
-impl EndedNames {
-    fn keep(&mut self, pid: u64, name: Name) {
-        if self.0.len() >= ENDED_NAMES {
-            self.0.pop_front();
-        }
-        self.0.push_back((pid, name));
-    }
-
-    /// Called rarely; searches thousands of names.
-    fn find(&self, pid: u64) -> Option<String> {
-        self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
-    }
 }
 
 /// The operating system's numbers of threads, also of ended ones. With each, the name that its thread object had when
@@ -316,23 +77,8 @@ impl Numbers {
     }
 }
 
-extern "C" {
-    fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;
-}
-
-/// The operating system's number of the calling thread.
-pub fn native_id() -> u64 {
-    // SAFETY: the function has no preconditions.
-    unsafe { PyThread_get_thread_native_id() as u64 }
-}
-
-/// Whether the operating system has a thread of this number in this process.
-fn exists(id: u64) -> bool {
-    std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
-}
-
 /// Locks one of the locks here. None of them is held while Python code can run, so attached threads may wait for them.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -777,29 +523,6 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     host.node.seq_leave(tracee);
 }
 
-/// Whether the threading module knows only one thread.
-pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
-    Ok(threads(py)?.len() <= 1)
-}
-
-/// The number and object of each thread that Python knows. Reads the threading module's own table and runs none of its
-/// code.
-fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
-    let Some(threading) = inviso_cpython::interpreter::standard::present(py, "threading") else {
-        return Ok(Vec::new());
-    };
-    let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
-    let mut all = Vec::new();
-    for thread in active.values() {
-        if let Ok(id) = thread.getattr("_native_id") {
-            if let Ok(id) = id.extract::<u64>() {
-                all.push((id, thread));
-            }
-        }
-    }
-    Ok(all)
-}
-
 /// Classes of objects that messages are addressed to while the receiver is not known.
 const QUEUES: [(&str, &str); 12] = [
     ("queue", "Queue"),
@@ -834,7 +557,7 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Safety
 /// Attached; `task` is alive.
-unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
+pub(super) unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // SAFETY: attached, and `task` is alive. An exception that is set is put aside and restored. On 3.11 collections
     // are held back: they would run at once, in the middle of an event.
@@ -870,7 +593,7 @@ unsafe extern "C" fn task_died(
         super::door::guard(|| {
             if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference)
             {
-                drop(reference.into_bound(py)); // dropped here, where the token shows that this thread is attached
+                drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
             }
         });
     }

@@ -17,7 +17,7 @@
 //! # Checked by
 //! `tests/python/test_process_links.py`.
 
-use super::directory;
+use super::process;
 use crate::terms;
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
@@ -104,7 +104,7 @@ pub fn mark(error: &Bound<'_, PyAny>, signal: &Bound<'_, PyTuple>) -> PyResult<(
 /// # Safety
 /// Attached, no exception is set; `error` stands.
 pub unsafe fn told(ending: &Tracee, error: Raised) -> Option<Vec<u8>> {
-    let exits = &directory::process(ending).exits;
+    let exits = &process::process(ending).exits;
     if exits.lock().is_empty() {
         return None;
     }

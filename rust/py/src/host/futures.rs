@@ -18,14 +18,14 @@
 //! `tests/python/test_futures.py`, `tests/python/test_message_numbers.py`.
 
 use super::{
-    asyncio_futures, directory, gathered,
+    asyncio_futures, gathered,
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
     originals,
     parcels::{self, quietly},
     passing::{self, Message, Origin, Sender},
-    pickles,
+    pickles, process,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -113,7 +113,7 @@ impl Outcome {
 
 /// The known state of a future's result.
 pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
-    directory::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The record of an object that a message goes through; made at first sight.

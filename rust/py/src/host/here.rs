@@ -13,7 +13,7 @@
 //! # Checked by
 //! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
 
-use super::{directory, directory::Places, places::Place, Host};
+use super::{object_cache::Places, places::Place, process, Host};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
@@ -177,7 +177,7 @@ impl Here {
         if !self.told_exit {
             // its first frames were not seen to end: code before the hook on 3.11, or a thread without the threading
             // module
-            let reason = self.reason.take().unwrap_or_else(super::spawning::normal);
+            let reason = self.reason.take().unwrap_or_else(crate::host::exit_reason::normal);
             super::relations::exit_unattached(&mut self, &own, &reason);
         }
         super::scheduling::thread_ended(&mut self);
@@ -331,7 +331,7 @@ fn note_name(known: &Known) {
     unsafe {
         let name = task_name::object(task);
         if name != known.named.replace(name) {
-            directory::note_name(&known.tracee, task);
+            process::note_name(&known.tracee, task);
         }
     }
 }

@@ -1,68 +1,65 @@
-//! The host: CPython's hooks call the core's event functions.
+//! How events come to be: CPython's hooks feed the core's event functions.
 //!
 //! | file | is |
 //! | --- | --- |
 //! | `door` | the one way in for everything that CPython calls |
 //! | `fault` | a failure on request, for tests of the door |
-//! | `here` | the state of a thread between two events |
+//! | `here` | what a thread keeps between two events |
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
-//! | `arming` | switches those on and off |
-//! | `backtrace` | callers and stacks, as terms |
-//! | `codes` | finds functions by pattern; names of code |
+//! | `arming` | switching those on and off |
+//! | `backtrace` | who called whom, as terms |
+//! | `builtin` | functions of built-in modules, with hooks around each call |
+//! | `codes` | finding functions by pattern; the names of code |
 //! | `foreign` | functions written in C, seen where they are called |
-//! | `loading` | functions that are created later |
+//! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
+//! | `process` | what this package keeps with a process |
+//! | `task_table` | tasks by their addresses |
+//! | `thread_ids` | threads by the operating system's numbers |
+//! | `object_cache` | which process an object is, remembered by each thread |
 //! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
-//! | `spawning` | parents, children and their ends |
-//! | `originals` | the library's own functions, inside the program's wrappers |
-//! | `watch` | functions of the standard library that instruments watch |
-//! | `instruments` | installs and removes all instruments |
+//! | `spawning` | who starts whom, and how it ends |
+//! | `task_made` | a task is made: its process, and who started it |
+//! | `exit_reason` | why a task or thread ends, as a term |
+//! | `originals` | the library's own functions, behind what the program has put around them |
+//! | `watch` | functions of the standard library that instruments look at |
+//! | `instruments` | when each of those is put in place and taken away |
 //! | `places` | the names of functions that tasks run in, kept by each thread |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `ports` | sockets, subprocesses, transports |
 //! | `parcels` | calls and exceptions, as objects that are sent |
-//! | `modules` | modules that instruments watch, once they are imported |
+//! | `modules` | what instruments watch in modules, whenever those are imported |
 //! | `executors` | calls that are submitted to executors |
 //! | `futures`, `asyncio_futures` | results of futures |
-//! | `gathered` | futures that the library sets with results of other futures |
-//! | `loops` | callbacks and coroutines that other threads hand to an event loop |
+//! | `gathered` | futures that the library sets with what others hold |
+//! | `loops` | what other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
-//! | `pickles` | tokens and numbers after the pickles of `multiprocessing` |
+//! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
 //! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
 //! | `relations` | links, monitors, names, exit signals |
-//! | `exits` | the exit signal behind an exception |
-//! | `scheduling` | when each task runs |
+//! | `relations_api` | the same as Python calls them |
+//! | `exits` | which exception an exit signal's is |
+//! | `scheduling` | which task and thread runs when |
+//! | `task_turns` | the steps of a task |
 //! | `queues`, `simple_queue` | queues of the standard library |
-//! | `senders`, `lengths` | senders of a queue's items, and the queue's length |
+//! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `greenlets` | stacks of calls that take turns on a thread |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
-//! | `loop_callbacks` | callbacks that an event loop runs besides tasks |
-//! | `uv_loops` | the same for uvloop |
+//! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `uv_loops` | the same of uvloop's |
 //! | `loop_lag` | the lag of an event loop |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
-//! | `late` | arguments that can be read only by running code of the program |
-//! | `objects` | arguments that wait for a tracer as objects |
+//! | `late` | arguments whose taking runs the program's code |
+//! | `objects` | arguments that wait for a tracer as they are |
+//! | `session_end` | what follows the end of a session, or a change of its patterns |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `waiting` | waits for room in a ring |
+//! | `waiting` | waiting for room in a ring |
 //! | `ending` | the signal that ends a process which has something to write |
-//! | `forking` | the state after a fork |
-//!
-//! # Roles
-//! The first attached thread that uses the tracer makes the [`Host`]. Any thread reads it. A forked child leaves it
-//! unused.
-//!
-//! # States
-//! `HOST` is null, or a host that is never freed.
-//!
-//! # Orderings
-//! `HOST` is stored with `Release` and loaded with `Acquire`: a reader sees a finished host. Mutexes order the rest.
-//!
-//! # Checked by
-//! `tests/python/test_host_fork.py`, `tests/python/test_exit.py`.
+//! | `forking` | what survives a fork |
 
 pub mod alone;
 pub mod arming;
@@ -79,6 +76,7 @@ pub mod directory;
 pub mod door;
 pub mod ending;
 pub mod executors;
+pub mod exit_reason;
 pub mod exits;
 pub mod fault;
 pub mod foreign;
@@ -99,6 +97,7 @@ pub mod loops;
 pub mod modules;
 pub mod multiprocess;
 pub mod numbers;
+pub mod object_cache;
 pub mod objects;
 pub mod originals;
 pub mod outlet;
@@ -108,14 +107,21 @@ pub mod pickles;
 pub mod places;
 pub mod pools;
 pub mod ports;
+pub mod process;
 pub mod queues;
 pub mod relations;
+pub mod relations_api;
 pub mod scheduling;
 pub mod senders;
+pub mod session_end;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
 mod task_init;
+pub mod task_made;
+pub mod task_table;
+pub mod task_turns;
+pub mod thread_ids;
 pub mod tokens;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]
@@ -174,8 +180,8 @@ pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
     }
 }
 
-/// Reads Python's monotonic clock, and the moment of the reading. A thread may lose the processor between the two
-/// readings, so the fastest of four pairs counts.
+/// Python's monotonic clock, and the moment at which it was read. A thread may lose the processor between the two readings, so the pair that
+/// took least time of four counts.
 fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
     let mut best: Option<(Duration, Instant, u64)> = None;
     for _ in 0..4 {

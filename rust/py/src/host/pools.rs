@@ -25,12 +25,11 @@
 //! `tests/python/test_seq_multiprocess.py`, `tests/python/test_multiprocess.py`.
 
 use super::{
-    directory,
     futures::{self, outcome, record, tell},
     here::Here,
     modules, multiprocess, parcels,
     passing::{self, Sender},
-    pickles,
+    pickles, process,
     senders::{self, Put},
     spawning::attribute,
     tokens,
@@ -76,7 +75,7 @@ pub struct Pieces {
 }
 
 fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
-    directory::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The token that a piece of this call goes out with; `None` for any other call.

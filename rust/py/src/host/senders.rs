@@ -20,10 +20,9 @@
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
-    directory,
     here::Here,
     passing::{Origin, Sender},
-    tokens,
+    process, tokens,
 };
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::object::guarded::Guarded;
@@ -146,7 +145,7 @@ impl Items {
         self.others.retain(|_, puts| {
             let mut kept = false;
             for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
-                kept |= keep(put); // called for each put
+                kept |= keep(put); // each is asked
             }
             kept
         });
@@ -238,7 +237,7 @@ fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -
 
 /// Whether the queue has a sender for some item.
 fn has_some(here: &Here, queue: *mut PyObject) -> bool {
-    with_known(here, queue, |queue| !directory::process(queue).senders.is_empty()) == Some(true)
+    with_known(here, queue, |queue| !process::process(queue).senders.is_empty()) == Some(true)
 }
 
 /// The queue is gone, and its items with it.
@@ -266,7 +265,7 @@ pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 /// Queue and item stand; the thread is attached.
 #[inline(always)]
 pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
-    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
     unsafe {
         if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
             keep(here, object, item, number, length);
@@ -285,7 +284,7 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, numb
     // since a class of the program may run.
     let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
     with_known(here, object, |queue| {
-        let senders = &directory::process(queue).senders;
+        let senders = &process::process(queue).senders;
         // SAFETY: the caller promises that queue and item stand, and the thread is attached.
         let py = unsafe { Python::assume_attached() };
         if is_left {
@@ -315,12 +314,12 @@ unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -
 
 /// An item is put into a queue of a pool of threads.
 pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
-    directory::process(buffer).senders.add(py, item, put);
+    process::process(buffer).senders.add(py, item, put);
 }
 
 /// An item is taken out of such a queue: the oldest put at that address.
 pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
-    directory::process(buffer).senders.take(py, item, false)
+    process::process(buffer).senders.take(py, item, false)
 }
 
 /// The put of an item that is taken out now; `last` says that the newest comes first.
@@ -335,5 +334,5 @@ pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, 
     }
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let py = unsafe { Python::assume_attached() };
-    with_known(here, object, |queue| directory::process(queue).senders.take(py, item, last))?
+    with_known(here, object, |queue| process::process(queue).senders.take(py, item, last))?
 }

@@ -20,38 +20,35 @@
 //! `tests/python/test_trace_processes.py`, `tests/python/test_executors.py`.
 
 use super::{
-    call, directory, door, exits, groups,
+    exit_reason::{reason, reason_of_return, reason_of_task},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
-    originals, parcels, relations, scheduling, task_init, tokens,
+    originals, parcels, process, relations, task_init,
+    task_made::{initialise, note_made},
+    task_turns, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
 use inviso_core::{
     flags::Flags,
-    messages::About,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{
     capture::{self, Limits, Raised},
     frames::frame::Frame,
     interpreter::Aside,
-    object::{held::dict_get, interned::Interned},
-    tasks::steps::{self, Outcome},
+    tasks::steps,
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::{
-    ffi::c_int,
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        Arc, Mutex,
-    },
+use std::sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    Arc, Mutex,
 };
 
-static ON: AtomicBool = AtomicBool::new(false);
+pub(super) static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// The flags that need spawning to be watched; those of links for task groups.
@@ -85,8 +82,8 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 /// The function that the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
 
-/// Coroutines that tasks run. A task of another object (`collections.abc.Coroutine`, a coroutine of Cython's) has no
-/// code that could be watched: see [`scheduling::watch_ends`].
+/// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
+/// watched: see [`task_turns::watch_ends`].
 pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread that is being started.
@@ -122,7 +119,7 @@ impl Spawning {
     /// Takes the process that was announced for the calling thread, whose object this is.
     pub fn adopted(&self, object: usize) -> Option<Arc<Tracee>> {
         let pending = lock(&self.pending).remove(&object)?;
-        directory::process(&pending.tracee).announced.store(0, Ordering::Release);
+        process::process(&pending.tracee).announced.store(0, Ordering::Release);
         if let Some(name) = pending.name {
             lock(&self.started).insert(pending.tracee.pid, (pending.parent, name));
         }
@@ -132,7 +129,7 @@ impl Spawning {
     /// Announces the process of a thread object, which inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
-        directory::process(&tracee).announced.store(object, Ordering::Release);
+        process::process(&tracee).announced.store(object, Ordering::Release);
         let pending = Pending {
             tracee: tracee.clone(),
             parent: parent.pid,
@@ -186,7 +183,7 @@ impl Spawning {
     /// # Errors
     /// As [`Spawning::sweep`].
     pub fn has_gone(&self, py: Python<'_>, host: &Host, tracee: &Tracee) -> PyResult<bool> {
-        let address = directory::process(tracee).announced.load(Ordering::Acquire);
+        let address = process::process(tracee).announced.load(Ordering::Acquire);
         if address == 0 || lock(&self.pending).get(&address).is_none_or(|pending| pending.tracee.pid != tracee.pid) {
             return Ok(false);
         }
@@ -253,9 +250,9 @@ impl Spawning {
     /// The program has imported asyncio.
     fn adopt_asyncio(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
-            return Ok(()); // a file of the program has this name
+            return Ok(()); // a file of the program's has this name
         }
-        steps::learn(py)?; // recognises a coroutine that has ended, whose frame must not be read
+        steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
         ON.store(true, Ordering::Release);
         task_init::take(py, task_init::SPAWNING, initialise)?;
         self.watch_existing(py, host)
@@ -268,7 +265,7 @@ impl Spawning {
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
         task_init::give_back(py, task_init::SPAWNING, initialise);
-        scheduling::leave_ends();
+        task_turns::leave_ends();
         lock(&self.started).clear();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
         modules::leave(py, host, &MODULES)
@@ -285,7 +282,7 @@ impl Spawning {
                     continue;
                 };
                 watch_end(py, host, coroutine.as_ptr())?;
-                directory::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+                process::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
             }
         }
         Ok(())
@@ -326,7 +323,7 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
         // SAFETY: the thread is attached; the object is held by the thread's first frame.
         let name = unsafe { attribute(py, object, "_name") };
         if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
-            directory::process(own).last_name.get_or_init(|| name);
+            process::process(own).last_name.get_or_init(|| name);
         }
     });
 }
@@ -339,7 +336,7 @@ fn on_start(here: &mut Here, frame: Frame) {
         frame.local(0)
     };
     if !can_start(object) || here.host.spawning.is_hidden(object as usize) {
-        return; // the call is going to raise, or the thread is not the program's
+        return; // the call is going to raise; or it is no thread of the program's
     }
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
@@ -435,7 +432,7 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
         if generator == 0 || current.kind != Kind::Task {
             return;
         }
-        if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
+        if process::process(&current).coroutine.load(Ordering::Acquire) == generator {
             // the task's step runs, so the task stands
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
@@ -453,31 +450,6 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// The exit reason of a task whose coroutine returns. A cancellation that was requested in its last step takes effect
-/// now.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the task stands.
-unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
-    // message is held.
-    unsafe {
-        let Some(message) = steps::cancellation(task) else { return normal() };
-        let told = directory::process(ending).exits.reason_of(message.as_ptr());
-        told.unwrap_or_else(|| {
-            written(|out| {
-                out.tuple(2)?;
-                out.atom("asyncio.exceptions.CancelledError")?;
-                if message.is_null() || message.as_ptr() == ffi::Py_None() {
-                    return out.tuple(0);
-                }
-                out.tuple(1)?;
-                capture::encode(message.as_ptr(), out, &Limits::DEFAULT)
-            })
-        })
-    }
-}
-
 /// Watches the end of the task that runs this coroutine.
 ///
 /// # Errors
@@ -485,12 +457,13 @@ unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8>
 ///
 /// # Safety
 /// The coroutine stands; no exception is set.
-unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: the caller promises that the coroutine stands and no exception is set; the coroutine holds its frame.
+pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
+    // SAFETY: the caller promises that the thread is attached and the coroutine stands, and has not begun; the
+    // coroutine holds its frame.
     unsafe {
         match steps::frame_of(coroutine) {
             Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
-            None => scheduling::watch_ends(py),
+            None => task_turns::watch_ends(py),
         }
     }
 }
@@ -500,79 +473,18 @@ unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) 
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
 pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
     unsafe {
         if !steps::is_done(task) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !directory::go(here.host, &tracee) {
+        if !process::go(here.host, &tracee) {
             let reason = reason_of_task(&tracee, task);
             relations::exit(here.host, &mut here.thread, &tracee, &reason);
         }
         here.host.node.end_process(&tracee);
     }
-}
-
-/// The exit reason of a task that is done, as terms, by the task's own outcome. A task gives away the exception of its
-/// cancellation only once, so this doesn't take it, and the reason has no arguments.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the task stands.
-pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
-    // outcome is held.
-    unsafe {
-        match steps::outcome(task) {
-            Outcome::Returned => return reason(ending, None),
-            Outcome::Raised(error) => return reason(ending, Some(Raised::made(error.as_ptr()))),
-            Outcome::Cancelled => {}
-        }
-        if let Some(told) = directory::process(ending).exits.last_reason() {
-            return told;
-        }
-        written(|out| {
-            out.tuple(2)?;
-            out.atom("asyncio.exceptions.CancelledError")?;
-            out.tuple(0)
-        })
-    }
-}
-
-/// `"normal"`, or `(type name, args)` of an exception, as terms.
-pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
-    // SAFETY: the thread is attached, and no exception is set; the thread that raised the exception holds it.
-    if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
-        return told;
-    }
-    written(|out| match error {
-        None => out.atom("normal"),
-        // SAFETY: the thread is attached, and no exception is set; the thread that raised the exception holds it.
-        Some(error) => unsafe { capture::exception(error, out, &Limits::DEFAULT) },
-    })
-}
-
-/// The bytes that `write` writes, or `"normal"` if they don't fit.
-fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
-    let mut bytes = vec![0; 4096];
-    let mut out = Encoder::new(&mut bytes);
-    if write(&mut out).is_err() {
-        out.truncate(0);
-        let _ = out.atom("normal");
-    }
-    let len = out.len();
-    bytes.truncate(len);
-    bytes
-}
-
-/// The reason of a process that ends normally, as terms.
-pub fn normal() -> Vec<u8> {
-    let mut bytes = vec![0; 32];
-    let mut out = Encoder::new(&mut bytes);
-    let _ = out.atom("normal");
-    let len = out.len();
-    bytes.truncate(len);
-    bytes
 }
 
 /// `(module, function, arguments)` of a thread object's target, as a call that an executor shall make.
@@ -687,206 +599,10 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-/// `Task.__init__`: announces the task first.
-///
-/// # Safety
-/// Only the interpreter calls it.
-pub unsafe extern "C" fn initialise(
-    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
-) -> c_int {
-    // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
-    unsafe {
-        let coroutine = first_argument(args, keywords);
-        let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
-        let eager = scheduling::begin_eager(this, coroutine, keywords);
-        let done = task_init::original()(this, args, keywords);
-        #[cfg(Py_3_13)]
-        if let (Some(tracee), 0) = (&announced, done) {
-            directory::note_name(tracee, this);
-        }
-        if announced.is_some() {
-            scheduling::tell_end(this);
-        }
-        if let Some(eager) = eager {
-            eager.end();
-        }
-        if done != 0 {
-            if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
-                relations::gone_unseen(host, &tracee);
-                host.node.end_process(&tracee);
-            }
-        }
-        done
-    }
-}
-
-/// The value of a keyword argument, borrowed; null if it isn't given.
-///
-/// # Safety
-/// The thread is attached and has no exception set; `keywords` is the dict that the interpreter gives an initialiser,
-/// or null.
-pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and `keywords` is the dict that
-    // the interpreter gives an initialiser, or null; the type is checked before it is read. The dict belongs to the
-    // call, and nothing changes it.
-    unsafe {
-        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
-            return std::ptr::null_mut();
-        }
-        dict_get(keywords, name.get()).as_ptr()
-    }
-}
-
-/// The object that a task is made of.
-///
-/// # Safety
-/// The thread is attached and has no exception set; `args` and `keywords` are those that the interpreter gives an
-/// initialiser.
-unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a tuple, and a dict or null; the result is borrowed from them.
-    unsafe {
-        if ffi::PyTuple_GET_SIZE(args) > 0 {
-            ffi::PyTuple_GET_ITEM(args, 0)
-        } else {
-            static CORO: Interned = Interned::new(c"coro");
-            keyword(keywords, &CORO)
-        }
-    }
-}
-
-/// # Safety
-/// The thread is attached and has no exception set; task and coroutine stand.
-unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the thread is attached; `coroutine` stands, and its type is checked.
-    unsafe {
-        if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
-            return None;
-        }
-        door::enter(|here| announce_of(here, task, coroutine)).flatten()
-    }
-}
-
-/// # Safety
-/// As [`announce`].
-unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
-    unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        #[cfg(not(Py_3_13))]
-        note_made(here);
-        let parent = here.thread.current().clone();
-        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
-        if watched.is_err() {
-            ffi::PyErr_Clear();
-        }
-        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
-        directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
-        let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
-        let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
-        let name = if told { name_of(coroutine) } else { Vec::new() };
-        if told {
-            here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-            if tokens::has(here) && !is_own_task(coroutine) {
-                tokens::spawned(here, &tracee, &name);
-            }
-        }
-        #[cfg(not(Py_3_12))]
-        super::wait_for::made(here, &tracee);
-        relations::link_announced(here, &tracee);
-        groups::announced(here, coroutine, &tracee);
-        here.thread.switch(tracee.clone());
-        if told {
-            here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
-        }
-        relations::tell_announced(here);
-        here.thread.switch(parent);
-        #[cfg(not(Py_3_13))]
-        here.made.replace(tracee.clone());
-        Some(tracee)
-    }
-}
-
-/// Keeps the name of the task that was made last. Before 3.13 a task gets its name after its initialiser, and before
-/// anything else happens.
-#[cfg(not(Py_3_13))]
-fn note_made(here: &mut Here) {
-    let Some(made) = here.made.take() else { return };
-    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
-    if !task.is_null() {
-        // SAFETY: the thread is attached, with a GIL, so the task stands as long as its process has its address.
-        unsafe { directory::note_name(&made, task) };
-    }
-}
-
-/// Coroutine functions of asyncio of which asyncio makes tasks for itself.
-const OWN_TASKS: [&str; 7] = [
-    "BaseEventLoop.shutdown_asyncgens",
-    "BaseEventLoop.shutdown_default_executor",
-    "BaseSubprocessTransport._connect_pipes",
-    "Process._feed_stdin",
-    "Process._noop",
-    "Process._read_stream",
-    "staggered_race.<locals>.run_one_coro",
-];
-
-/// Whether it is a coroutine of which the library makes a task for itself. Such a task inherits no token.
-///
-/// # Safety
-/// The thread is attached; the coroutine stands, and has not begun.
-unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller promises that the thread is attached and the coroutine stands, and has not begun; the
-    // coroutine holds its frame.
-    unsafe {
-        steps::frame_of(coroutine).is_some_and(|frame| {
-            super::passing::is_library(frame)
-                && capture::text_is(inviso_cpython::frames::frame::code_qualname(frame.code()), |name| {
-                    OWN_TASKS.contains(&name)
-                })
-        })
-    }
-}
-
-/// Whether a task may be made of this object: a first look at its class.
-///
-/// # Safety
-/// The thread is attached; the object stands.
-unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller promises that the thread is attached and the object stands; the object holds its class.
-    unsafe {
-        let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
-        steps::is_coroutine(object) || has("send") && has("throw")
-    }
-}
-
-/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if it doesn't fit. A
-/// coroutine without a Python frame (any more) is named by its class, or as its class says, without arguments.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the coroutine stands.
-unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
-    let mut name = vec![0; 8192];
-    let mut out = Encoder::new(&mut name);
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands; the
-    // coroutine holds its frame.
-    let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
-        Some(frame) => call::write_module_and_function(frame, &mut out)
-            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
-        // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands.
-        None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
-    });
-    if written.is_err() {
-        out.truncate(0);
-        let _ = out.nil();
-    }
-    let len = out.len();
-    name.truncate(len);
-    name
-}
-
 /// In a forked child: watches nothing.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     modules::forget(&MODULES);
-    scheduling::leave_ends();
+    task_turns::leave_ends();
     task_init::give_back(py, task_init::SPAWNING, initialise);
 }

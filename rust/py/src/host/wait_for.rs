@@ -15,9 +15,8 @@
 //! `tests/python/test_seq_carriers.py`.
 
 use super::{
-    directory,
     here::Here,
-    modules,
+    modules, process,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -60,7 +59,7 @@ pub unsafe fn made(here: &Here, task: &Tracee) {
         let innermost = Frame::current_python(tstate());
         let mut frames = std::iter::successors(innermost, |frame| frame.caller()).take(BETWEEN);
         if frames.any(|frame| frame.code() as usize == code) {
-            directory::process(task).is_waited_for.store(true, Ordering::Release);
+            process::process(task).is_waited_for.store(true, Ordering::Release);
         }
     }
 }
@@ -70,7 +69,7 @@ fn on_waited(here: &mut Here, frame: Frame, _how: Ended) {
     // made.
     let task = unsafe { frame.local(0) } as usize;
     let Some(task) = here.host.directory.known(task) else { return };
-    if directory::process(&task).is_waited_for.swap(false, Ordering::AcqRel) {
+    if process::process(&task).is_waited_for.swap(false, Ordering::AcqRel) {
         // SAFETY: callbacks run attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         let has = here.host.node.seq_copy(&task);
