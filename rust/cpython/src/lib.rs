@@ -15,7 +15,7 @@
 //! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with what the interpreter
 //! says of itself and with a calibration run.
 
-// Each version of CPython uses its own part of this.
+// Each version of CPython uses its own part of this module.
 #![allow(dead_code)]
 
 pub mod calibrate;

@@ -457,7 +457,8 @@ impl Session {
         trace_port::dump_file(py, &self.core, path, blocks)
     }
 
-    /// The monotonic time stamp that a message would have now, in nanoseconds. The system's clock may differ from it by some microseconds.
+    /// The monotonic time stamp that a message would have now, in nanoseconds. The system's clock may differ from it by
+    /// some microseconds.
     fn now(&self, py: Python<'_>) -> PyResult<u64> {
         let clock = &self.host(py)?.node.clock;
         Ok(clock.monotonic(clock.ticks()))

@@ -299,7 +299,7 @@ impl TracerFunction {
         TracerFunction { function: Arc::new(Mutex::new(Some(function))), is_owner: true }
     }
 
-    /// A handle that keeps nothing alive.
+    /// A weak handle.
     fn weak(&self) -> Self {
         TracerFunction { function: self.function.clone(), is_owner: false }
     }

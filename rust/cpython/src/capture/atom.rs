@@ -4,10 +4,10 @@ use crate::object::text::{short_ascii, utf8};
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject};
 
-/// Characters that an atom may have; the rest of a longer name is dropped.
+/// The most characters of an atom; the rest of a longer name is dropped.
 const ATOM_CHARACTERS: usize = 255;
 
-/// Writes the characters of a str as an atom; of any other object, the atom of its type's name.
+/// Writes the characters of a str as an atom; for any other object, the name of its type.
 ///
 /// # Safety
 /// `object` stands during the call, and the calling thread is attached.

@@ -3,7 +3,8 @@
 #[cfg(not(Py_3_12))]
 use pyo3::ffi as api;
 
-/// No collection begins while this is there. From 3.12 on collections wait for the next instruction of Python code anyway.
+/// No collection begins while this exists. From 3.12 on collections wait for the next instruction of Python code
+/// anyway.
 #[derive(Debug)]
 pub struct Uncollected {
     #[cfg(not(Py_3_12))]
@@ -11,7 +12,7 @@ pub struct Uncollected {
 }
 
 impl Uncollected {
-    /// Holds them back.
+    /// Holds collections back.
     ///
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
@@ -19,7 +20,7 @@ impl Uncollected {
     pub unsafe fn new() -> Uncollected {
         Uncollected {
             #[cfg(not(Py_3_12))]
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the calling thread is attached, and still is when this is dropped.
             was: unsafe { api::PyGC_Disable() },
         }
     }
@@ -29,7 +30,7 @@ impl Uncollected {
 impl Drop for Uncollected {
     fn drop(&mut self) {
         if self.was != 0 {
-            // SAFETY: attached, as `new` was promised.
+            // SAFETY: the thread is attached, as the caller of `new` promised.
             unsafe { api::PyGC_Enable() };
         }
     }

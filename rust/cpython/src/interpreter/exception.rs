@@ -5,7 +5,7 @@ use std::ptr;
 
 use pyo3::ffi::{self as api, PyObject};
 
-/// An exception that is set (or none), put aside; set again when this is dropped.
+/// An exception that is set (or none), put aside. It is set again when this is dropped.
 #[derive(Debug)]
 pub struct Aside {
     #[cfg(Py_3_12)]
@@ -15,12 +15,13 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Takes what is set.
+    /// Takes the exception that is set.
     ///
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
     pub unsafe fn new() -> Aside {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
+        // attached.
         unsafe {
             #[cfg(Py_3_12)]
             return Aside { exception: api::PyErr_GetRaisedException() };
@@ -37,7 +38,8 @@ impl Aside {
 
 #[cfg(not(Py_3_12))]
 impl Aside {
-    /// What was set: its class and its value, which is an instance of it, what one would be made of, or null. Borrowed.
+    /// The exception that was set: its class and its value, which is an instance, its future arguments, or null.
+    /// Borrowed.
     pub fn set(&self) -> (*mut PyObject, *mut PyObject) {
         let [kind, value, _] = self.exception;
         (kind, value)
@@ -46,7 +48,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // SAFETY: gives back the references that `new` took; none means none.
+        // SAFETY: gives back the references that `new` took; null stands for no exception.
         unsafe {
             #[cfg(Py_3_12)]
             api::PyErr_SetRaisedException(self.exception);

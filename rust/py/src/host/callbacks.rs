@@ -359,7 +359,7 @@ mod frames {
     #[cold]
     #[inline(never)]
     unsafe fn no_room() -> *mut PyObject {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe {
             let text =
                 c"maximum recursion depth exceeded: no C stack is left (calls take some while they are traced on 3.11)";

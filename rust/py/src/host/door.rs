@@ -211,7 +211,7 @@ impl Slot {
 /// Attached.
 #[inline(always)]
 pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe {
         if state::is_elsewhere() {
             return None;
@@ -230,7 +230,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     if slot.depth.get() != 0 {
         return None;
     }
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let aside = unsafe { state::has_exception().then(|| Aside::new()) };
     slot.depth.set(1);
     // SAFETY: no call is under way.
@@ -260,7 +260,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
 /// # Safety
 /// Attached.
 pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     if unsafe { state::is_elsewhere() } {
         return None;
     }

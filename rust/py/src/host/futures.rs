@@ -261,7 +261,7 @@ pub unsafe fn send(
     let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
     if !asked && !setter.map_or_else(|| tokens::has(here), |setter| here.host.node.seq_may_have(setter)) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
     }
     // SAFETY: the value stands, and callbacks run attached on this thread.

@@ -127,7 +127,7 @@ fn look_again(here: &mut Here) {
         if is_ending(py) {
             return;
         }
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         let _uncollected = unsafe { Uncollected::new() };
         let done = if ON.load(Ordering::Acquire) {
             begin_here(py, here)

@@ -70,7 +70,7 @@ pub const SURE: usize = 1;
 /// Attached.
 pub unsafe fn is_inside(here: &mut Here) -> bool {
     let runs = |key: usize| {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
         // SAFETY: the caller of a frame that runs also runs.
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });

@@ -406,7 +406,7 @@ impl Eager {
     /// # Safety
     /// As [`begin_eager`].
     pub unsafe fn end(self) {
-        // SAFETY: as above.
+        // SAFETY: as in `put`.
         unsafe {
             let timed = self.run.timed.is_some();
             self.run.end();

@@ -379,7 +379,7 @@ impl Scheduled {
         // SAFETY: the thread is attached; all of them are held.
         unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
-        // SAFETY: as above.
+        // SAFETY: as in `put`.
         unsafe {
             door::enter(|here| {
                 loop_callbacks::leave(here, key);

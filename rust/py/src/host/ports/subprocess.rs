@@ -139,7 +139,7 @@ fn on_begin(_here: &mut Here, frame: Frame) {
 
 /// A subprocess has been started, or not.
 fn on_init(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let object = frame.local(0);
         opened(here, object, how);
@@ -151,7 +151,7 @@ fn on_init(here: &mut Here, frame: Frame, how: Ended) {
 
 /// A thread has asked how a subprocess has ended, and may know it.
 fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let object = frame.local(0);
         if let Some(port) = known(here, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {

@@ -370,7 +370,7 @@ fn on_write(here: &mut Here, frame: Frame) {
 /// A datagram has been written to a transport. The address at which a transport takes it depends on an object of the
 /// program, so this is reported after the call.
 fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
         // before 3.13 an empty one is not sent
@@ -531,7 +531,7 @@ fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
     if !BUSY.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let transport = frame.local(0);
         let stopped = quietly(here, |py, _| {
