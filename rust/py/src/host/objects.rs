@@ -1,5 +1,17 @@
-//! Objects on their way to a tracer that gets them as they are (`capture="ref"`): they wait beside the rings, whose records say
-//! which they are.
+//! Objects on their way to a tracer that gets them as they are (`capture="ref"`). They wait beside the rings; a record
+//! has the number of its objects.
+//!
+//! # Roles
+//! Traced threads put objects. The one reader of a session's rings takes them.
+//!
+//! # States
+//! A scheduler has a queue of objects with rising numbers, [`MOST`] at most.
+//!
+//! # Orderings
+//! The mutex orders everything. A thread puts the objects before it emits their record.
+//!
+//! # Checked by
+//! `tests/python/test_trace_functions.py`, `tests/python/test_trace_messages.py`.
 
 use crate::terms;
 use pyo3::{prelude::*, types::PyList};
@@ -9,14 +21,14 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Calls of one scheduler whose objects wait at most.
+/// The most calls of one scheduler whose objects wait.
 const MOST: usize = 1 << 14;
 
-/// The arguments of one call. To be dropped attached, and outside every lock: a destructor may run any code.
+/// The arguments of one call. They are dropped attached and outside every lock, since a destructor may run any code.
 pub struct Arguments {
-    /// The objects; `None` where there is none yet.
+    /// The objects; `None` for an argument without a value yet.
     pub values: Vec<Option<Py<PyAny>>>,
-    /// Whether there may be more that are not shown.
+    /// Whether there may be more arguments that are not shown.
     pub more: bool,
 }
 
@@ -68,8 +80,8 @@ impl Objects {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Keeps a call's arguments and answers their number. Where too many wait already, the oldest are let go of if the session
-    /// keeps the newest, else the answer is `None`.
+    /// Keeps a call's arguments and returns their number. If too many wait already, it drops the oldest for a session
+    /// that keeps the newest, and else returns `None`.
     pub fn put(&self, scheduler: u16, arguments: Arguments, keeps_newest: bool) -> Option<u64> {
         let mut waiting = self.lock();
         waiting.last += 1;
@@ -89,7 +101,7 @@ impl Objects {
         Some(number)
     }
 
-    /// The arguments of a number. Those before it belong to records that were lost, and go to `stale`.
+    /// The arguments of a number. Those with lower numbers belong to lost records and go to `stale`.
     pub fn take(&self, scheduler: u16, number: u64, stale: &mut Vec<Arguments>) -> Option<Arguments> {
         let mut waiting = self.lock();
         let queue = waiting.by_scheduler.get_mut(&scheduler)?;

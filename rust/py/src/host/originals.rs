@@ -1,8 +1,23 @@
-//! The library's own functions, also where the program has put its own around them, as libraries that measure programs do.
+//! The library's own functions, also where the program has wrapped them, as libraries that measure programs do.
 //!
-//! A wrapper leads to what it wraps by `__wrapped__`, by its closure, by a name of its module, as a method or a partial: all of that is
-//! read as it stands, and no code of the program's runs. The library's function is told by its code's name and its module. The
-//! wrappers are noted, for who calls a function is whoever calls its wrapper.
+//! A wrapper leads to its wrapped function by `__wrapped__`, by its closure, by a name of its module, as a method or as
+//! a partial. All of that is read without running code of the program. The code's name and the module identify the
+//! library's function. The wrappers are recorded: the caller of a wrapper counts as the caller of the library's
+//! function.
+//!
+//! # Roles
+//! Instruments record wrappers when they begin. Any traced thread reads them in an event. All of them are attached.
+//!
+//! # States
+//! `ANY` is false: no function has a wrapper, and `WRAPPED` is empty or about to be emptied. `ANY` is true: `WRAPPED`
+//! is searched.
+//!
+//! # Orderings
+//! The mutex orders `WRAPPED`. `ANY` is a hint, read `Relaxed`: a thread that reads an old value takes a wrapper for a
+//! caller, or searches an empty list.
+//!
+//! # Checked by
+//! `tests/python/test_messages.py`, `tests/python/test_executors.py`.
 
 use crate::{
     capture,
@@ -17,29 +32,29 @@ use std::sync::{
     Mutex, MutexGuard,
 };
 
-/// Objects that are looked at, at most, for one function.
+/// The most objects that are searched for one function.
 const MOST: usize = 64;
 
-/// Where classes are defined whose functions are watched.
+/// Modules whose classes have watched functions.
 const LIBRARY: [&str; 7] =
     ["asyncio.", "concurrent.futures.", "multiprocessing.", "queue.", "socket.", "subprocess.", "threading."];
 
-/// The code of a function of the library's, and what the program has put around it.
+/// The code of a function of the library, and the program's wrappers of it.
 type Wrapped = (usize, Vec<Py<PyAny>>);
 
 static ANY: AtomicBool = AtomicBool::new(false);
-/// Guards moves only.
+/// No object is dropped while it is locked.
 static WRAPPED: Mutex<Vec<Wrapped>> = Mutex::new(Vec::new());
 
 fn lock() -> MutexGuard<'static, Vec<Wrapped>> {
     WRAPPED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The function at `path` of a module or class (`"Class.method"`): the library's own; else what is in its place, if its code is surely that
-/// of no other function. `None` where that is something else.
+/// The function at `path` of a module or class (`"Class.method"`). That is the library's own, or else the function in
+/// its place if its code surely belongs to no other function. `None` if something else is there.
 ///
 /// # Errors
-/// AttributeError if there is nothing.
+/// AttributeError if the path leads nowhere.
 pub fn function<'py>(owner: &Bound<'py, PyAny>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (mut holder, mut name) = (owner.clone(), path);
     while let Some((first, rest)) = name.split_once('.') {
@@ -47,7 +62,7 @@ pub fn function<'py>(owner: &Bound<'py, PyAny>, path: &str) -> PyResult<Option<B
     }
     let Ok(class) = holder.cast::<PyType>() else {
         let there = holder.getattr(name)?;
-        // SAFETY: a module's dict, or what has none.
+        // SAFETY: the dict of a module, or null.
         let module = unsafe {
             let is_module = ffi::PyModule_Check(holder.as_ptr()) != 0;
             let dict = if is_module { ffi::PyModule_GetDict(holder.as_ptr()) } else { std::ptr::null_mut() };
@@ -78,10 +93,10 @@ pub fn code<'py>(owner: &Bound<'py, PyAny>, path: &str) -> PyResult<Bound<'py, P
     function(owner, path)?.ok_or_else(missing)?.getattr("__code__")
 }
 
-/// The codes of those functions that are known.
+/// The codes of those functions that are found.
 ///
 /// # Errors
-/// AttributeError if there is nothing.
+/// AttributeError if a path leads nowhere.
 pub fn codes<'py>(owner: &Bound<'py, PyAny>, paths: &[&str]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let mut codes = Vec::new();
     for path in paths {
@@ -92,11 +107,11 @@ pub fn codes<'py>(owner: &Bound<'py, PyAny>, paths: &[&str]) -> PyResult<Vec<Bou
     Ok(codes)
 }
 
-/// What the classes that a class derives from, and itself, have under a name, as it stands there, with the names of those classes.
+/// The definitions of a name in a class and its bases, unbound, each with the name of its class.
 fn definitions<'py>(class: &Bound<'py, PyType>, name: &str) -> Vec<(String, Bound<'py, PyAny>)> {
     let (py, mut all) = (class.py(), Vec::new());
     let key = PyString::intern(py, name);
-    // SAFETY: the class stands, and so do what it derives from and what those have.
+    // SAFETY: the class is borrowed, and holds its bases and their definitions.
     unsafe {
         capture::each_definition(class.as_type_ptr(), key.as_ptr(), |class, there| {
             let name = capture::type_name(class, &mut [0; 256]).to_owned();
@@ -107,9 +122,10 @@ fn definitions<'py>(class: &Bound<'py, PyType>, name: &str) -> Vec<(String, Boun
     all
 }
 
-/// What is in the place of a library's function, if it is a function that was not made by another one, as a decorator's is.
+/// The object in the place of a library's function, if it is a function that no other function made (as a decorator
+/// does).
 fn plain(there: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the type is checked; its code stands with it.
+    // SAFETY: the type is checked; a function holds its code.
     let own = unsafe {
         ffi::PyFunction_Check(there.as_ptr()) != 0
             && CodeLayout::read(ffi::PyFunction_GetCode(there.as_ptr())).flags & ffi::CO_NESTED as u32 == 0
@@ -117,13 +133,13 @@ fn plain(there: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
     own.then_some(there)
 }
 
-/// The function of this name, behind what is in its place. Notes what lies between.
+/// The function of this name, found by way of the object in its place. Records the wrappers between.
 fn behind<'py>(there: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
     let mut seen = vec![there.clone()];
     let mut at = 0;
     while let Some(next) = seen.get(at).cloned() {
         if is_called(&next, name) {
-            // SAFETY: a function.
+            // SAFETY: `is_called` has checked that it is a function.
             let code = unsafe { ffi::PyFunction_GetCode(next.as_ptr()) } as usize;
             seen.retain(|seen| !seen.is(&next) && seen.is_instance_of::<PyFunction>());
             note(code, seen);
@@ -137,9 +153,9 @@ fn behind<'py>(there: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny
     None
 }
 
-/// Whether it is the function of this module and name, whatever it calls itself.
+/// Whether it is the function of this module and name, whatever its `__name__` is.
 fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
-    // SAFETY: the type is checked; what is read stands with the function.
+    // SAFETY: the type is checked; the function holds what is read.
     unsafe {
         if ffi::PyFunction_Check(object.as_ptr()) == 0 {
             return false;
@@ -154,7 +170,7 @@ fn is_called(object: &Bound<'_, PyAny>, name: &str) -> bool {
     }
 }
 
-/// What an object may call on, or whose function it is.
+/// Objects that an object may call, or whose method it is.
 fn parts<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     let (py, o) = (object.py(), object.as_ptr());
     let mut parts = Vec::new();
@@ -163,7 +179,7 @@ fn parts<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let part = unsafe { Bound::from_borrowed_ptr_or_opt(py, part) };
         part.filter(leads_on)
     };
-    // SAFETY: the thread is attached and has no exception set; each type is looked at before its fields are.
+    // SAFETY: the thread is attached and has no exception set; each type is checked before its fields are read.
     unsafe {
         let class = ffi::Py_TYPE(o);
         if ffi::PyFunction_Check(o) != 0 {
@@ -205,9 +221,9 @@ fn parts<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     parts
 }
 
-/// Whether it is a function, or what makes a method or a part of one.
+/// Whether it is a function, a method or a partial.
 fn is_function(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: it stands; attached.
+    // SAFETY: it stands; the thread is attached.
     unsafe {
         ffi::PyFunction_Check(object.as_ptr()) != 0
             || capture::is_method(object.as_ptr())
@@ -215,21 +231,21 @@ fn is_function(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Whether an object is worth being looked at: it is no class, and can be called or bound.
+/// Whether an object is worth a look: it is not a class, and can be called or bound.
 fn leads_on(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: it stands; attached.
+    // SAFETY: it stands; the thread is attached.
     unsafe {
         let class = ffi::Py_TYPE(object.as_ptr());
         ffi::PyType_Check(object.as_ptr()) == 0 && ((*class).tp_call.is_some() || (*class).tp_descr_get.is_some())
     }
 }
 
-/// What an exact dict has under a name; null if nothing.
+/// The value of a name in an exact dict; null without one.
 ///
 /// # Safety
-/// Null or a dict; attached.
+/// `dict` is null or holds an object; the thread is attached.
 unsafe fn named(dict: &Held, name: &str, py: Python<'_>) -> Held {
-    // SAFETY: the caller's promise; the key is a str.
+    // SAFETY: the caller promises that `dict` is null or holds an object and the thread is attached; the key is a str.
     unsafe {
         if dict.is_null() || ffi::PyDict_CheckExact(dict.as_ptr()) == 0 {
             return Held::borrowed(std::ptr::null_mut());
@@ -238,23 +254,24 @@ unsafe fn named(dict: &Held, name: &str, py: Python<'_>) -> Held {
     }
 }
 
-/// What an exact dict has.
+/// The values of an exact dict.
 ///
 /// # Safety
-/// Null or a dict; attached.
+/// `dict` is null or holds an object; the thread is attached.
 unsafe fn values<'py>(dict: &Held, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `dict` is null or holds an object and the thread is attached.
     let dict = unsafe { Bound::from_borrowed_ptr_or_opt(py, dict.as_ptr()) };
     let dict = dict.and_then(|dict| dict.cast_into_exact::<PyDict>().ok());
     dict.map_or_else(Vec::new, |dict| dict.values().iter().take(MOST).collect())
 }
 
-/// What an object has in a field that a type written in C describes, a new reference; null if there is none.
+/// The value of a field that a type written in C describes, a new reference; null without one.
 ///
 /// # Safety
-/// It stands; attached, with no exception set.
+/// The object stands; the thread is attached and has no exception set.
 unsafe fn field(object: *mut ffi::PyObject, name: &str, py: Python<'_>) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise; descriptors of exactly these types run no Python of their own.
+    // SAFETY: the caller promises that the object stands and the thread is attached and has no exception set;
+    // descriptors of exactly these types run no Python of their own.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let field = capture::attribute_of_class(class, name);
@@ -274,7 +291,7 @@ unsafe fn field(object: *mut ffi::PyObject, name: &str, py: Python<'_>) -> *mut 
     }
 }
 
-/// From now on these functions are what the program has put around the function of this code.
+/// Records that these functions wrap the function of this code.
 fn note(code: usize, wrappers: Vec<Bound<'_, PyAny>>) {
     if wrappers.is_empty() && !ANY.load(Ordering::Acquire) {
         return;
@@ -287,33 +304,33 @@ fn note(code: usize, wrappers: Vec<Bound<'_, PyAny>>) {
     }
     ANY.store(true, Ordering::Release);
     drop(all);
-    drop(wrappers); // what was known, outside the lock
+    drop(wrappers); // the previous wrappers, outside the lock
 }
 
-/// Nothing is watched any more.
+/// Forgets all wrappers, when nothing is watched any more.
 pub fn release() {
     ANY.store(false, Ordering::Release);
     let all = std::mem::take(&mut *lock());
     drop(all);
 }
 
-/// Who called a function of this code, `caller` by its frame's word: not a wrapper of the function, but who called that.
+/// The caller of a function of this code, given the frame below it: wrappers of the function are skipped.
 ///
 /// # Safety
-/// The caller's frame runs; attached.
+/// The caller's frame runs; the thread is attached.
 #[inline(always)]
 pub unsafe fn past(code: *mut ffi::PyObject, caller: Option<Frame>) -> Option<Frame> {
     if !ANY.load(Ordering::Relaxed) {
         return caller;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the caller's frame runs and the thread is attached.
     unsafe { past_wrappers(code as usize, caller) }
 }
 
 #[cold]
 #[inline(never)]
 unsafe fn past_wrappers(code: usize, mut caller: Option<Frame>) -> Option<Frame> {
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: `past` has promised that the caller's frame runs and the thread is attached; its callers run, too.
     unsafe {
         let all = lock();
         let Some((_, wrappers)) = all.iter().find(|(known, _)| *known == code) else { return caller };
@@ -328,18 +345,18 @@ unsafe fn past_wrappers(code: usize, mut caller: Option<Frame>) -> Option<Frame>
     }
 }
 
-/// Whether a function is known to be around one of the library's.
+/// Whether a function is a known wrapper of one of the library's functions.
 #[inline(always)]
 pub fn is_around(function: *mut ffi::PyObject) -> bool {
     ANY.load(Ordering::Relaxed) && lock().iter().flat_map(|(_, all)| all).any(|known| known.as_ptr() == function)
 }
 
-/// Who called a frame that runs, wrappers of its function left out.
+/// The caller of a running frame; wrappers of its function are skipped.
 ///
 /// # Safety
-/// The frame runs, and is no shim; attached.
+/// The frame runs and is not a shim; the thread is attached.
 #[inline(always)]
 pub unsafe fn caller(frame: Frame) -> Option<Frame> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the frame runs and is not a shim, and the thread is attached.
     unsafe { past(frame.code(), frame.caller()) }
 }

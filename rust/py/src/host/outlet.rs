@@ -1,6 +1,20 @@
-//! From a session's rings to its tracer: a process's mailbox, or the session's own.
+//! From a session's rings to its tracer: the mailbox of a process, or of the session.
 //!
-//! Nothing is pushed: whoever takes messages pulls them out of the rings first.
+//! Nothing is pushed. A reader of messages first pulls them out of the rings.
+//!
+//! # Roles
+//! Sessions open and close outlets. A thread that reads a mailbox pumps it. Traced threads write to the rings and never
+//! come here.
+//!
+//! # States
+//! A session has one outlet from its beginning to its end. A reader may hold it longer and reads the rest.
+//!
+//! # Orderings
+//! A mutex guards the map. The mailbox's lock lets one thread pump at a time, so that messages arrive in the order of
+//! their times.
+//!
+//! # Checked by
+//! `tests/python/test_trace_order.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
     door,
@@ -27,7 +41,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
 
-/// Where one session's messages go.
+/// The destination of one session's messages.
 pub struct Outlet {
     /// The session.
     pub session: Arc<Session>,
@@ -35,11 +49,11 @@ pub struct Outlet {
     pub mailbox: Arc<Mailbox>,
     /// Objects that wait for the tracer beside the rings.
     pub objects: Objects,
-    /// The tracer module, of a session that has one.
+    /// The tracer module, if the session has one.
     pub tracer: Option<Arc<Installed>>,
-    /// The trace port that gets them instead.
+    /// The trace port that gets the messages in place of the mailbox.
     pub port: Option<Arc<LogPort>>,
-    /// Records that one step takes out of the rings at most.
+    /// The most records that one step takes out of the rings.
     pub step: usize,
 }
 
@@ -48,7 +62,7 @@ pub struct Outlet {
 pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 
 impl Outlets {
-    /// Opens a session's outlet into `mailbox`, which takes so many records at a time.
+    /// Opens a session's outlet into `mailbox`. One step takes at most `step` records.
     pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>, step: Option<usize>) -> Arc<Outlet> {
         let (objects, step) = (Objects::default(), step.unwrap_or(BATCH));
         let outlet = self.keep(Outlet { session, mailbox, objects, tracer: None, port: None, step });
@@ -69,7 +83,7 @@ impl Outlets {
         })
     }
 
-    /// Opens a session's outlet into a trace port, which may be closed.
+    /// Opens a session's outlet into a trace port, which may be closed already.
     pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Outlet> {
         if !port.attach(session.clone()) {
             node.lose_tracer(&session);
@@ -85,7 +99,7 @@ impl Outlets {
         outlet
     }
 
-    /// A session has ended: whoever holds the outlet may still read it to its end.
+    /// Closes the outlet of a session that has ended. A holder of the outlet may still read the rest.
     pub fn close(&self, session: u64) -> Option<Arc<Outlet>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&session)
     }
@@ -106,10 +120,10 @@ impl Outlets {
     }
 }
 
-/// Records that one step takes at most, unless a session asks for fewer.
+/// The most records that one step takes, unless a session asks for fewer.
 const BATCH: usize = 1 << 16;
 
-/// What comes into a mailbox.
+/// Something that comes into a mailbox.
 enum Came {
     /// From the rings of the session of this outlet.
     Record(usize, Record),
@@ -117,16 +131,17 @@ enum Came {
     Posted(Vec<u8>),
 }
 
-/// Brings what was posted to a mailbox, and what waits in the rings of these sessions, which all feed it, into it: in the order of
-/// time, and of the newer session first where the time is the same. One step of it, or all that was written before the marks.
-/// Sessions that trace the mailbox's process for `receive` are told of each.
+/// Brings into a mailbox its posted messages and the records that wait in the rings of these sessions, which all feed
+/// it. The order is by time; records of the newer session come first at equal times. One call does one step, or all
+/// that was written before the marks. Sessions that trace the mailbox's process for `receive` get an event for each
+/// message.
 ///
-/// Who comes again in the midst of it, by a signal's handler, leaves it to the outer call.
+/// A nested call (from a signal's handler) leaves the work to the outer one.
 ///
 /// # Errors
-/// What making the messages raises (no memory), or a signal's handler between two steps.
+/// The error of making the messages (no memory), or of a signal's handler between two steps.
 pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
-    let mut stale = Vec::new(); // let go of when the lock is free again
+    let mut stale = Vec::new(); // dropped after the lock is released
     if outlets.is_empty() && !mailbox.has_posted() {
         return Ok(());
     }
@@ -136,11 +151,11 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
             let Some(_one) = mailbox.pumping.enter(py) else { return Ok(()) };
             arrived = Vec::new();
             done = pump_step(py, mailbox, outlets, &mut stale, &mut arrived);
-            // asked under the lock: what another thread has drained is in the mailbox by then, too
+            // read under the lock: what another thread has drained is in the mailbox by then, too
             passed = marks.iter().all(Mark::passed);
         }
         if !arrived.is_empty() {
-            // not under the lock: a tracer module may be told, which runs code of the program's
+            // outside the lock: a tracer module may get the event, and it runs code of the program
             tell(py, mailbox.owner, &arrived)?;
             mailbox.announce(py);
         }
@@ -148,7 +163,7 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
         if passed {
             return Ok(());
         }
-        py.detach(std::thread::yield_now); // a dump of the session's may be under way
+        py.detach(std::thread::yield_now); // the session may be writing a dump
         py.check_signals()?;
     }
 }
@@ -156,22 +171,23 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
 /// Messages that came to a mailbox, and who sent them.
 type Arrived = Vec<(Sender, Py<PyAny>)>;
 
-/// Tells of messages that have arrived at the process `owner`.
+/// Emits `receive` for messages that have arrived at the process `owner`.
 fn tell(py: Python<'_>, owner: u64, arrived: &Arrived) -> PyResult<()> {
     let host = super::host(py)?;
     let Some(to) = host.node.tracee(owner).filter(|to| host.node.asks_of(to, Flags::RECEIVE)) else { return Ok(()) };
     let each = |here: &mut Here| {
         for (sender, message) in arrived {
-            // SAFETY: held; attached.
+            // SAFETY: held; the thread is attached.
             unsafe { passing::arrived(host, &mut here.thread, &to, *sender, message.as_ptr()) };
         }
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let _ending = unsafe { door::call(each) };
     Ok(())
 }
 
-/// Who sends the message of a record: the tracee, if it is one of what a process does while it runs; nobody says the rest of it.
+/// The sender of a record's message. That is the tracee if the record says what a process does while it runs; the rest
+/// has no sender.
 fn sender(record: &Record) -> Sender {
     let What::Event(event) = &record.what else { return Sender::Nobody };
     match Kind::from_u8(event.kind) {
@@ -195,16 +211,16 @@ fn sender(record: &Record) -> Sender {
     }
 }
 
-/// One step, by who holds the mailbox's lock; what has come is to be announced.
+/// One step, in the thread that holds the mailbox's lock. The caller announces the arrived messages.
 fn pump_step(
     py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>, arrived: &mut Arrived,
 ) -> PyResult<()> {
-    let posted = mailbox.take_posted(); // first: what was written before is found in the rings
+    let posted = mailbox.take_posted(); // first, so that what was written earlier is found in the rings
     let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
     let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
     let mut all: Vec<(u64, Came)> = Vec::new();
     py.detach(|| {
-        // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
+        // nobody else brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
         let drained = drain::drain_all(&sessions, step, Losses::Between, |at, record| {
             all.push((record.ticks, Came::Record(at, record.to_owned())));
         });
@@ -224,7 +240,7 @@ fn pump_step(
             Came::Record(at, record) => messages::message(py, &host.node, record, &outlets[*at], stale),
             Came::Posted(term) => terms::object(py, term),
         };
-        // a signal's handler may raise in the midst of it: the message is no less there
+        // a signal's handler may raise while the message is made; the message exists all the same
         let message = make().or_else(|error| {
             failed = Some(error);
             make()
@@ -242,11 +258,11 @@ fn pump_step(
 }
 
 impl Outlet {
-    /// Brings in everything that was written before the call, and first what the session is to be told of: trace messages that have
-    /// still to come to tracers that it traces for `receive`.
+    /// Brings in everything that was written before the call. Where the session traces tracers for `receive`, it first
+    /// delivers the trace messages that those have still to get: their events are part of it.
     ///
     /// # Errors
-    /// What making the messages raises.
+    /// The error of making the messages.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
         let host = super::host(py)?;
         for mailbox in host.outlets.mailboxes() {

@@ -1,5 +1,5 @@
-//! What is sent where the standard library hands over a call or an exception: `(module, function, [argument, ...])` and
-//! `(type, arguments)`, as objects, which live as long as the message is being written.
+//! The messages where the standard library passes on a call or an exception: `(module, function, [argument, ...])` and
+//! `(type, arguments)`. They are objects that live while the message is being written.
 
 use super::{
     call,
@@ -23,12 +23,13 @@ use inviso_term::{
 };
 use pyo3::{ffi, prelude::*, types::*};
 
-/// Runs what makes objects, or reads those of the program by calls into the interpreter, in the midst of an event: an exception
-/// that is set stays so, nothing is collected, no event is taken, and what is allocated is not the program's.
+/// Runs code that makes objects, or reads objects of the program by calls into the interpreter, inside an event. An
+/// exception that is set stays set, nothing is collected, no event is taken, and allocations don't count as the
+/// program's.
 pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
     let allocated = tls::bytes();
     let done = attached(|py| {
-        // SAFETY: attached until the end of this closure.
+        // SAFETY: the thread is attached until the end of this closure.
         let _kept = unsafe { (Uncollected::new(), Aside::new()) };
         with(py, here)
     });
@@ -36,12 +37,12 @@ pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R
     done
 }
 
-/// Makes a message, see [`quietly`]; null where that fails.
+/// Makes a message as [`quietly`] does; null if that fails.
 pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
     Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
 }
 
-/// The running process sends a message, if it could be made; its number.
+/// The running process sends a message, unless making it has failed; returns its number.
 ///
 /// # Safety
 /// Callbacks run attached on this thread; the running process has been identified.
@@ -49,30 +50,30 @@ pub unsafe fn send(here: &mut Here, to: u64, message: &Held, kind: MessageKind) 
     if message.is_null() {
         return 0;
     }
-    // SAFETY: held; attached.
+    // SAFETY: held; the thread is attached.
     let parcel = unsafe { Message::of_kind(message.as_ptr(), to, kind) };
     messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 
-/// The running process receives one.
+/// The running process receives a message, unless making it has failed.
 ///
 /// # Safety
 /// As [`send`].
 pub unsafe fn receive(here: &mut Here, origin: impl Into<Origin>, message: &Held) {
     if !message.is_null() {
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         let parcel = unsafe { Message::from(message.as_ptr(), origin) };
         messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
     }
 }
 
-/// Whether somebody wants to know what the running process sends, or takes.
+/// Whether a session traces what the running process sends, or receives.
 #[inline(always)]
 pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
     here.host.node.is_asked(&here.thread, About::Current, wanted)
 }
 
-/// Whether somebody wants to know what comes to a process.
+/// Whether a session traces what a process receives.
 pub fn is_asked_of(here: &mut Here, tracee: &Tracee) -> bool {
     here.host.node.is_asked(&here.thread, About::Other(tracee), Flags::RECEIVE)
 }
@@ -97,21 +98,22 @@ fn names<'py>(
     Ok([text(&module)?, text(&function)?])
 }
 
-/// A call that somebody is asked to make.
+/// The message of a call that another thread or process shall make.
 ///
-/// Partial functions, `contextvars.Context.run` and what else [`capture::wrapped`] knows are looked through; what a method is bound to
-/// is its first argument. Keyword arguments are a dict after the others, if there
-/// are any.
+/// Partial functions, `contextvars.Context.run` and the wrappers that [`capture::wrapped`] knows are looked through.
+/// The object that a method is bound to is the first argument. Keyword arguments, if there are any, are a dict after
+/// the others.
 ///
 /// # Errors
 /// No memory.
 ///
 /// # Safety
-/// All of them stand; `args` is a tuple, `keywords` a dict or null. The calling thread is attached and has no exception set.
+/// The objects stand; `args` is a tuple, `keywords` a dict or null. The thread is attached and has no exception set.
 pub unsafe fn of_call<'py>(
     py: Python<'py>, callable: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise; each type is checked before what only it has is read.
+    // SAFETY: the caller promises that the objects stand and the thread is attached without an exception; each type is
+    // checked before its own fields are read.
     unsafe {
         let mut callable = Bound::from_borrowed_ptr(py, callable);
         let mut args = Bound::from_borrowed_ptr(py, args).cast_into::<PyTuple>()?;
@@ -145,22 +147,22 @@ pub unsafe fn of_call<'py>(
     }
 }
 
-/// What a callable is called: `(module, function)`.
+/// The name of a callable: `(module, function)`.
 ///
 /// # Errors
 /// No memory.
 ///
 /// # Safety
-/// It stands; the calling thread is attached and has no exception set.
+/// The callable stands; the thread is attached and has no exception set.
 pub unsafe fn name_of<'py>(py: Python<'py>, callable: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the callable stands and the thread is attached and has no exception set.
     let [module, function] = names(py, |out| unsafe { capture::name_of_callable(callable, out) })?;
     Ok((module, function).into_pyobject(py)?.into_any())
 }
 
-/// What a partial function calls: the function, and a copy of what it adds.
+/// The function of a partial, and copies of the arguments that it adds.
 fn partial<'py>(callable: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
-    // SAFETY: an object that is held; attached. An exact one, so that these are the fields of the type itself.
+    // SAFETY: the object is held, the thread attached; the exact type has these fields.
     if !unsafe { capture::is_partial(callable.as_ptr()) } {
         return None;
     }
@@ -172,7 +174,8 @@ fn partial<'py>(callable: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Boun
 
 /// Whether this is the method `run` of a context.
 fn runs_in_context(callable: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the type is checked before its layout is read; a method of a built-in type has a name that lives for ever.
+    // SAFETY: the type is checked before its layout is read; a method of a built-in type has a name that lives for
+    // ever.
     unsafe {
         if ffi::PyCFunction_CheckExact(callable.as_ptr()) == 0 {
             return false;
@@ -188,15 +191,16 @@ fn runs_in_context(callable: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// The call that a coroutine stands for, which has not begun; `None` if it is no coroutine of Python's own.
+/// The call of a coroutine that has not begun; `None` for anything but Python's own coroutines.
 ///
 /// # Errors
 /// No memory.
 ///
 /// # Safety
-/// It stands; the calling thread is attached and has no exception set.
+/// The coroutine stands; the thread is attached and has no exception set.
 pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // SAFETY: the caller's promise; the type is checked before the frame is read.
+    // SAFETY: the caller promises that the coroutine stands and the thread is attached and has no exception set; the
+    // type is checked before the frame is read.
     unsafe {
         if !steps::is_coroutine(coroutine) {
             return Ok(None);
@@ -216,16 +220,16 @@ pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) 
     }
 }
 
-/// An exception: the name of its type, and its arguments. What is none stands for itself.
+/// The message of an exception: the name of its type, and its arguments. Any other object is its own message.
 ///
 /// # Errors
 /// No memory.
 ///
 /// # Safety
-/// It stands; the calling thread is attached and has no exception set.
+/// The object stands; the thread is attached and has no exception set.
 pub unsafe fn of_exception<'py>(py: Python<'py>, error: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
     let mut buffer = [0; 256];
-    // SAFETY: the types are checked before what only they have is read.
+    // SAFETY: the types are checked before their own fields are read.
     unsafe {
         if ffi::PyExceptionClass_Check(error) != 0 {
             let name = terms::plain_atom(py, capture::type_name(error.cast(), &mut buffer))?;
