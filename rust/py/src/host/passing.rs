@@ -1,4 +1,4 @@
-//! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
+//! A message that is sent or has arrived, as the core sees it, and the functions by which instruments emit its events.
 
 use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, queues, Host};
 use crate::{
@@ -27,29 +27,30 @@ use inviso_term::{
 use pyo3::{ffi::PyObject, prelude::*};
 use std::cell::OnceCell;
 
-/// Who a message that has arrived is from.
+/// The sender of a message that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sender {
     /// A process, queue or port of this node.
     Process(u64),
-    /// Nobody knows.
+    /// Not known.
     Unknown,
-    /// The clock: a time-out.
+    /// The clock, by a time-out.
     Clock,
-    /// The node itself, which watches for system events.
+    /// The node itself, by a system event.
     System,
-    /// Nobody, and nowhere.
+    /// No sender.
     Nobody,
 }
 
-/// A message that has arrived: who it is from, and its number, which [`messages::on_send`] has answered; 0 where that is not known.
+/// The origin of a message that has arrived: its sender, and the number that [`messages::on_send`] returned, or 0 if it
+/// is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Who it is from.
+    /// The sender.
     pub sender: Sender,
     /// Its number.
     pub number: u64,
-    /// The creation of the operating system process whose number it is; 0 if that is this one.
+    /// The creation of the operating system process that gave the number; 0 if that is this one.
     pub creation: u32,
 }
 
@@ -67,12 +68,12 @@ impl From<Sender> for Origin {
     }
 }
 
-/// A message on its way. Borrowed from whoever passes it on.
+/// A message on its way, borrowed from the function that passes it on.
 pub struct Message<'a> {
     message: *mut PyObject,
     way: Way<'a>,
     kept: Kept,
-    /// What match specs look at besides the message, made when one does.
+    /// The objects that match specs see besides the message, made at the first look.
     made: OnceCell<Box<Made>>,
 }
 
@@ -80,11 +81,11 @@ pub struct Message<'a> {
 type Made = [Option<Py<PyAny>>; 2];
 
 enum Way<'a> {
-    /// To a process, queue or port, with the number that was given to it before, or 0.
+    /// To a process, queue or port; with the number that was reserved for it, or 0.
     Out(u64, u64, MessageKind),
-    /// To whoever the sender called so.
+    /// To the holder of a name, by which the sender called it.
     Named(&'a Bound<'a, PyAny>),
-    /// From somebody.
+    /// From a sender.
     In(Origin),
 }
 
@@ -92,12 +93,12 @@ impl<'a> Message<'a> {
     /// A message that is sent to a process, queue or port.
     ///
     /// # Safety
-    /// `message` stands as long as this, and the calling thread is attached all that time.
+    /// `message` stands as long as the result, and the calling thread is attached all that time.
     pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
         Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// The same, of this kind.
+    /// A message of this kind that is sent to a process, queue or port.
     ///
     /// # Safety
     /// As [`Message::to`].
@@ -105,7 +106,7 @@ impl<'a> Message<'a> {
         Message { message, way: Way::Out(to, 0, kind), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// The same, with a number that was given to it before.
+    /// A message that is sent to a process, queue or port with a number that was reserved for it.
     ///
     /// # Safety
     /// As [`Message::to`].
@@ -113,7 +114,7 @@ impl<'a> Message<'a> {
         Message { message, way: Way::Out(to, number, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// A message that is sent to whoever is called `name`, a str or a pair of them.
+    /// A message that is sent to the holder of `name`, a str or a pair of them.
     pub fn to_name(message: &'a Bound<'a, PyAny>, name: &'a Bound<'a, PyAny>) -> Message<'a> {
         Message { message: message.as_ptr(), way: Way::Named(name), kept: Kept::default(), made: OnceCell::new() }
     }
@@ -129,10 +130,10 @@ impl<'a> Message<'a> {
     /// One of the objects besides the message.
     fn made(&self, n: usize) -> Option<PyView<'_>> {
         let made = self.made.get_or_init(|| {
-            // what this allocates is not the program's, of whose code none may run here: the core is looking
+            // these allocations don't count as the program's, and none of its code may run here: the core is looking
             let allocated = tls::bytes();
             let made = calling::attached(|py| {
-                // SAFETY: attached until the end of this.
+                // SAFETY: the thread is attached until the end of this closure.
                 let _uncollected = unsafe { Uncollected::new() };
                 [0, 1].map(|n| self.make(py, n).ok())
             });
@@ -140,7 +141,7 @@ impl<'a> Message<'a> {
             Box::new(made)
         });
         let object = made.get(n)?.as_ref()?;
-        // SAFETY: kept by `made` as long as this; attached (the constructors' promise).
+        // SAFETY: `made` keeps it as long as this; the constructors' callers promise to be attached.
         unsafe { PyView::new(Held::borrowed(object.as_ptr()), &self.kept) }
     }
 
@@ -180,14 +181,14 @@ impl Subject for Message<'_> {
 
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
         if n + 1 == self.count() {
-            // SAFETY: the constructors' promise.
+            // SAFETY: the constructors' callers promise that the message stands and the thread is attached.
             return unsafe { PyView::new(Held::borrowed(self.message), &self.kept) };
         }
         self.made(n)
     }
 
     fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
-        // SAFETY: what is looked at stands; attached.
+        // SAFETY: the viewed object stands; the thread is attached.
         unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
     }
 
@@ -204,22 +205,22 @@ impl Subject for Message<'_> {
     }
 }
 
-/// The innermost frame that runs, for whom a match spec shows it: a queue's own methods left out, which may be done without one.
+/// The innermost frame that match specs may show. Methods of queues are left out, since they don't always have a frame.
 fn innermost() -> Option<Frame> {
-    // SAFETY: events are told attached; whoever called a frame that runs does, too.
+    // SAFETY: events are emitted attached; the callers of a running frame run, too.
     unsafe { queues::user(Frame::current_python(crate::ffi::tstate())) }
 }
 
 impl Parcel for Message<'_> {
     #[inline(always)]
     fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
-        // SAFETY: the constructors' promise.
+        // SAFETY: the constructors' callers promise that the message stands and the thread is attached.
         unsafe { capture::encode(self.message, out, &late::limits(capture)) }
     }
 
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
         calling::attached(|py| {
-            // SAFETY: as above.
+            // SAFETY: the message stands, as in `message`; the thread is attached.
             let values = vec![unsafe { late::held(py, self.message) }];
             late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
         });
@@ -278,49 +279,50 @@ fn named(name: &Bound<'_, PyAny>) -> Term {
     }
 }
 
-/// The running process, which is known, sends a message to a process, queue or port; answers its number, as all that send do.
+/// The running process, which is known, sends a message to a process, queue or port. Returns the message's number, as
+/// all functions do that send.
 ///
 /// # Safety
 /// `message` stands; callbacks run attached on this thread.
 #[inline(always)]
 pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     let parcel = unsafe { Message::to(message, to) };
     messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 
-/// The running process takes a message.
+/// The running process receives a message.
 ///
 /// # Safety
 /// As [`sent_by_current`].
 #[inline(always)]
 pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         received_by_current(here, origin, message);
     }
 }
 
-/// The same where the running process is known.
+/// The running process, which is known, receives a message.
 ///
 /// # Safety
 /// As [`sent_by_current`].
 #[inline(always)]
 pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     let parcel = unsafe { Message::from(message, origin) };
     messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
 }
 
-/// A message has arrived at a process, whether or not that runs.
+/// A message has arrived at a process, whether or not the process runs.
 ///
 /// # Safety
 /// As [`sent_by_current`].
 pub unsafe fn arrived(
     host: &Host, thread: &mut Thread, at: &Tracee, origin: impl Into<Origin>, message: *mut PyObject,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     unsafe { messages::on_receive(&host.node, thread, About::Other(at), &Message::from(message, origin)) };
 }
 
@@ -329,15 +331,15 @@ pub fn timed_out(here: &mut Here) {
     let allocated = tls::bytes();
     calling::attached(|py| {
         if let Ok(timeout) = terms::atom(py, "timeout") {
-            // SAFETY: held; attached.
+            // SAFETY: held; the thread is attached.
             unsafe { received(here, Sender::Clock, timeout.as_ptr()) };
         }
     });
     tls::set_bytes(allocated);
 }
 
-/// The number of the queue at this address: an object that messages are put into and taken out of, while it isn't known by whom.
-/// Made at first sight.
+/// The number of the queue at this address: an object that takes and gives messages, while its receiver isn't known. It
+/// gets its number at first sight.
 ///
 /// # Safety
 /// The object stands; callbacks run attached on this thread.
@@ -346,7 +348,7 @@ pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
     let address = object as usize;
     match here.places.find(address) {
         Some(pid) => pid,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and callbacks run attached on this thread.
         None => unsafe { meet(here, Kind::Queue, object) },
     }
 }
@@ -363,12 +365,13 @@ unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
     tracee.pid
 }
 
-/// The frame that called the one of an event, which begins or ends.
+/// The frame that called the frame of an event, which begins or ends.
 ///
 /// # Safety
-/// It is the frame of the event that is being taken.
+/// It is the frame of the current event; the thread is attached.
 pub unsafe fn caller(frame: Frame) -> Option<Frame> {
-    // SAFETY: attached. Before 3.12 the current frame is the caller's at a call's beginning and at its end.
+    // SAFETY: the thread is attached. Before 3.12 the current frame is the caller's both when a call begins and when it
+    // ends.
     unsafe {
         if cfg!(not(Py_3_12)) {
             let current = Frame::current_python(crate::ffi::tstate());
@@ -380,11 +383,11 @@ pub unsafe fn caller(frame: Frame) -> Option<Frame> {
     }
 }
 
-/// Functions of the standard library that do nothing with messages themselves, but call what the program gave them.
+/// Functions of the standard library that handle no messages themselves, but call functions that the program gave them.
 const RUNNERS: [&str; 5] =
     ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
 
-/// Other names under which the program calls a method of the library's; the generators of `Executor.map` among them.
+/// Other names under which the program calls a method of the library, with the generators of `Executor.map`.
 const FORWARDERS: [&str; 6] = [
     "BaseEventLoop.run_until_complete",
     "Queue.get_nowait",
@@ -394,14 +397,15 @@ const FORWARDERS: [&str; 6] = [
     "_chain_from_iterable_of_lists",
 ];
 
-/// Whether code of the standard library's message passing runs in this frame, and not the program: what it sends and takes is
-/// part of a larger message. A callback of the program's that is called from there is the program's.
+/// Whether the frame runs code of the standard library's message passing, and not the program's. The messages of such
+/// code are part of a larger message. A callback of the program that is called from there counts as the program.
 ///
 /// # Safety
 /// The frame runs, or is about to end, and is no shim; the calling thread is attached.
 pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
     let mut frame = frame;
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: the caller promises that the frame runs or is about to end, is not a shim, and the thread is attached;
+    // the callers of a running frame run, too.
     unsafe {
         while let Some(here) = frame.filter(|frame| is_library(*frame)) {
             let function = code_qualname(here.code());
@@ -422,14 +426,15 @@ pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
 /// # Safety
 /// As [`is_inner`].
 pub unsafe fn is_library(frame: Frame) -> bool {
-    // SAFETY: the caller's promise; the name is held while it is looked at.
+    // SAFETY: the caller promises that the frame runs, or is about to end, and is no shim, and the calling thread is
+    // attached; the name is held while it is read.
     unsafe {
         let name = module_of(frame.globals());
         !name.is_null() && capture::text_is(name.as_ptr(), passes_messages)
     }
 }
 
-/// Modules that pass messages, with what is in them.
+/// Modules that pass messages; their submodules do, too.
 const PASSING: [&str; 5] = ["asyncio", "queue", "multiprocessing", "inviso", "concurrent.futures"];
 
 fn passes_messages(module: &str) -> bool {

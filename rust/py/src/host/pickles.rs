@@ -1,13 +1,27 @@
-//! Which token and number go behind a pickle of `multiprocessing`, and to whom one goes that was found behind one: seen from the frames of the
-//! library's functions that pickle and unpickle.
+//! The tokens and numbers that go after a pickle of `multiprocessing`, and the receiver of a token that was found
+//! there. Both follow from the frames of the library's functions that pickle and unpickle.
 //!
-//! | who pickles | the token is | the number is |
+//! | pickled by | the token is | the number is |
 //! | --- | --- | --- |
-//! | `Connection.send`, `SimpleQueue.put` | the running process's | given out now, if the program has called them |
-//! | the feeder thread of a `Queue` | that of who put the object in, kept with the queue's buffer; of a call of a process pool's, its future's | kept there, too |
-//! | the task thread of a `Pool` | the call's, kept with its result | none: nobody is told of its receipt |
+//! | `Connection.send`, `SimpleQueue.put` | the running process's | reserved now, if the program has called them |
+//! | the feeder thread of a `Queue` | the one of the process that put the object in, kept with the queue's buffer; for a call of a process pool its future's | kept there, too |
+//! | the task thread of a `Pool` | the call's, kept with its result | none: its receipt emits no event |
 //!
-//! Results of pools arrive in threads of the library, which hand them on: there a token waits for the future that is set next.
+//! Results of pools arrive in threads of the library, which pass them on. There a token waits for the future that is
+//! set next.
+//!
+//! # Roles
+//! Threads that send and receive run the functions below, attached. Instruments fill in the codes when they begin.
+//!
+//! # States
+//! `SEND_CODE` and `PUT_CODE` are 0, or the code whose ends are watched. All other state belongs to one thread.
+//!
+//! # Orderings
+//! A code is stored `Release` after its handler is in place and loaded `Acquire`: a thread that finds the code sees its
+//! end.
+//!
+//! # Checked by
+//! `tests/python/test_seq_multiprocess.py`, `tests/python/test_process_message_numbers.py`.
 
 use super::{
     buffers,
@@ -41,7 +55,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What pickles and unpickles.
+/// Pickling and unpickling.
 pub static PICKLER: Instrument = Instrument::new(
     |wants| wants.messages(),
     |py, host| {
@@ -55,7 +69,7 @@ pub static PICKLER: Instrument = Instrument::new(
     |py| forget(py, &MODULES[..1], "remove_pickler"),
 );
 
-/// What else tokens pass on their way: what starts processes, methods that send, results.
+/// The other ways of tokens: starting processes, methods that send, results.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.tokens,
     |py, host| modules::want(py, host, &MODULES[1..]),
@@ -81,7 +95,8 @@ fn forget(py: Python<'_>, modules: &'static [Module], how: &str) {
 /// `ApplyResult.get`.
 pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
 
-/// What calls back with a result in a thread of the library: `Future._invoke_callbacks`, `_set` of `ApplyResult` and `MapResult`.
+/// Functions that call back with a result in a thread of the library: `Future._invoke_callbacks`, `_set` of
+/// `ApplyResult` and `MapResult`.
 pub static CALLBACKS: Handler = Handler { begin: Some(on_callbacks), end: Some(on_called_back), ..Handler::NONE };
 /// `SimpleQueue.put`, and a connection's `send`.
 pub static SENT: Handler = Handler { end: Some(on_sent), ..Handler::NONE };
@@ -123,16 +138,16 @@ fn install(py: Python<'_>, how: &str, module: &Bound<'_, PyAny>) -> PyResult<()>
     calling::method(&ours(py)?, how, (module,)).map(drop)
 }
 
-/// Functions that put something into a pool's queues for the pool's own threads to see: no message.
+/// Functions that put an item into a pool's queues to wake the pool's own threads. It is not a message.
 const WAKERS: [&str; 3] = ["_PoolCache.__delitem__", "Pool.close", "Pool._terminate_pool"];
 
-/// How an object comes by its token.
+/// How an object gets its token.
 pub enum Way {
     /// It was sent earlier, to this queue.
     Kept(Carried, u64),
-    /// It is being sent by the running process, by a method of a queue or connection: its frame.
+    /// The running process is sending it now, by the method of a queue or connection in this frame.
     Now(Frame),
-    /// It has none.
+    /// It gets no token.
     None,
 }
 
@@ -140,7 +155,7 @@ pub enum Way {
 static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
 static PUT_CODE: AtomicUsize = AtomicUsize::new(0);
 
-/// What is being written, and may not get through.
+/// An object that is being written, which may fail.
 struct Sent {
     /// The frame of the method that sends it.
     frame: usize,
@@ -149,44 +164,44 @@ struct Sent {
     sending: Sending,
 }
 
-/// Methods inside each other (by a signal's handler) that this thread keeps in mind.
+/// The most nested methods (by a signal's handler) that this thread remembers.
 const SENDS: usize = 16;
 
 thread_local! {
-    /// What this thread is sending.
+    /// The objects that this thread is sending.
     static SENDING: RefCell<Vec<Sent>> = const { RefCell::new(Vec::new()) };
-    /// What a result carries that this thread of the library is about to hand on.
+    /// The token of a result that this thread of the library is about to pass on.
     static WAITING: RefCell<Option<Carried>> = const { RefCell::new(None) };
 }
 
-/// A result has arrived that another process waits for.
+/// Keeps the token of a result that has arrived and that another process waits for.
 pub fn leave(carried: Carried) {
     WAITING.set(Some(carried));
 }
 
-/// What the result carries that this thread hands on now.
+/// Takes the token of the result that this thread passes on now.
 pub fn waiting() -> Option<Carried> {
     WAITING.take()
 }
 
-/// The frame that has called what calls this package now.
+/// The frame of the function that called into this package.
 ///
 /// # Safety
 /// The calling thread is attached.
 unsafe fn caller() -> Option<Frame> {
-    // SAFETY: the callers': attached.
+    // SAFETY: the callers promise that the thread is attached.
     unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
 }
 
-/// Functions between what pickles and what the library has called for it, at most: the program's own, around ours.
+/// The most functions between this package and the library's function that pickles: wrappers of the program.
 const BETWEEN: usize = 8;
 
-/// The library's frame that has had an object pickled.
+/// The library's frame in which an object is being pickled.
 ///
 /// # Safety
 /// As [`caller`].
 unsafe fn library() -> Option<Frame> {
-    // SAFETY: the callers': attached; whoever called a frame that runs does, too.
+    // SAFETY: the callers promise that the thread is attached; the callers of a running frame run, too.
     unsafe {
         let mut frames = std::iter::successors(caller(), |frame| frame.caller()).take(BETWEEN);
         frames.find(|frame| passing::is_library(*frame))
@@ -196,18 +211,20 @@ unsafe fn library() -> Option<Frame> {
 /// Whether a function of this name runs in a frame.
 ///
 /// # Safety
-/// The frame runs; attached.
+/// The frame runs; the thread is attached.
 pub unsafe fn is(frame: Frame, name: &str) -> bool {
-    // SAFETY: the callers': the frame runs, attached.
+    // SAFETY: the callers promise that the frame runs and the thread is attached.
     unsafe { capture::is_text(code_qualname(frame.code()), name) }
 }
 
-/// How an object that has been pickled comes by its token, and its number, or 0.
+/// How an object that has been pickled gets its token; and its number, or 0.
 ///
 /// # Safety
-/// Attached, in a function of this package that the library called to pickle; the running process is known.
+/// The thread is attached, in a function of this package that the library called to pickle; the running process is
+/// known.
 pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> (Way, u64) {
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // pickle, and the running process is known; the callers of a running frame run, too.
     unsafe {
         let Some(frame) = library() else { return (Way::None, 0) };
         let tokens = here.host.node.seq_in_use();
@@ -225,12 +242,13 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> (Way, u64) 
     }
 }
 
-/// An object could not be pickled: if it was in a queue's buffer, it is not any more.
+/// An object could not be pickled: takes it off the queue's buffer, if it was there.
 ///
 /// # Safety
 /// As [`leaving`].
 pub unsafe fn failed(here: &mut Here, object: &Bound<'_, PyAny>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // pickle, and the running process is known.
     unsafe {
         if let Some(frame) = library().filter(|frame| is(*frame, "Queue._feed")) {
             drop(taken(here, frame, object));
@@ -238,23 +256,25 @@ pub unsafe fn failed(here: &mut Here, object: &Bound<'_, PyAny>) {
     }
 }
 
-/// What is known of an object that the feeder, whose frame this is, has taken out of its buffer; and the buffer.
+/// The record of an object that the feeder, whose frame this is, has taken out of its buffer; and the buffer.
 ///
 /// # Safety
 /// As [`leaving`].
 unsafe fn taken(here: &mut Here, feeder: Frame, object: &Bound<'_, PyAny>) -> Option<(u64, Carried, u64)> {
-    // SAFETY: the first parameter, which is not assigned to.
+    // SAFETY: the first parameter, which the method never assigns to.
     let buffer = here.host.directory.known(unsafe { feeder.local(0) } as usize)?;
     let (number, carried) = buffers::take(&buffer, object.as_ptr())?;
     Some((number, carried, buffer.pid))
 }
 
-/// How an object that is being sent now comes by its token.
+/// How an object that is being sent now gets its token.
 ///
 /// # Safety
 /// As [`leaving`]; tokens are in use.
 unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
-    // SAFETY: the caller's promise; parameters of running functions, none of which is assigned to before this.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // pickle, the running process is known, and tokens are in use; these are parameters of running functions, which
+    // assign to none of them before this.
     unsafe {
         if is(frame, "SimpleQueue.put") {
             let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
@@ -274,12 +294,14 @@ unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
     }
 }
 
-/// An object has been unpickled that came with this number: who gives it to the program is told of by it.
+/// An object has been unpickled that came with this number. The event of its receipt has the number.
 ///
 /// # Safety
-/// As [`leaving`], called to unpickle.
+/// The thread is attached, in a function of this package that the library called to unpickle; the running process is
+/// known.
 pub unsafe fn came(here: &mut Here, number: Option<Number>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // unpickle, and the running process is known.
     unsafe {
         if let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) {
             numbers::come(frame, number.filter(|_| parcels::is_asked(here, Flags::RECEIVE)));
@@ -287,12 +309,13 @@ pub unsafe fn came(here: &mut Here, number: Option<Number>) {
     }
 }
 
-/// Whether what is being unpickled is a result that the running thread, one of the library's, hands on.
+/// Whether the object being unpickled is a result that the running thread, one of the library's, passes on.
 ///
 /// # Safety
-/// Attached, in a function of this package that the library called to unpickle.
+/// The thread is attached, in a function of this package that the library called to unpickle.
 pub unsafe fn is_for_another() -> bool {
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // unpickle; the callers of a running frame run, too.
     unsafe {
         let mut frame = caller();
         for _ in 0..4 {
@@ -306,28 +329,30 @@ pub unsafe fn is_for_another() -> bool {
     }
 }
 
-/// Who takes from a connection for the library itself: what a manager's process tells who starts it, and what a pool that is
-/// terminated throws away.
+/// Functions that take from a connection for the library itself: a manager's process reports to the process that starts
+/// it, and a pool that is terminated discards items.
 const OWN_TAKERS: [&str; 2] = ["BaseManager.start", "Pool._help_stuff_finish"];
 
-/// Whether what is being unpickled is no message to anybody: one of [`OWN_TAKERS`] takes it.
+/// Whether the object being unpickled is not a message, since one of [`OWN_TAKERS`] takes it.
 ///
 /// # Safety
 /// As [`is_for_another`].
 pub unsafe fn is_no_message() -> bool {
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // unpickle; the callers of a running frame run, too.
     unsafe {
         let taker = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
         taker.is_some_and(|taker| passing::is_library(taker) && OWN_TAKERS.iter().any(|name| is(taker, name)))
     }
 }
 
-/// Whether what is being unpickled comes out of a queue whose items carry no tokens, as the program says.
+/// Whether the object being unpickled comes out of a queue whose items carry no tokens, as the program says.
 ///
 /// # Safety
 /// As [`is_for_another`].
 pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // unpickle.
     unsafe {
         caller().is_some_and(|frame| {
             passing::is_library(frame)
@@ -340,18 +365,19 @@ pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
 /// Whether the program says of the queue whose method runs that its items carry no tokens.
 ///
 /// # Safety
-/// The frame is a method's and runs, or begins or ends; attached.
+/// The frame is a method's and runs, or begins or ends; the thread is attached.
 unsafe fn is_apart(here: &Here, frame: Frame) -> bool {
-    // SAFETY: the callers': the first parameter.
+    // SAFETY: the caller promises that it is a method's frame, which has a first parameter.
     tokens::is_said_not_to_carry(here, unsafe { frame.local(0) })
 }
 
 /// Whether the library starts a process for itself.
 ///
 /// # Safety
-/// As [`is_for_another`], called to start a process.
+/// The thread is attached, in a function of this package that the library called to start a process.
 pub unsafe fn is_started_by_library() -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // start a process.
     unsafe { caller().is_some_and(|frame| passing::is_library(frame)) }
 }
 
@@ -360,7 +386,8 @@ pub unsafe fn is_started_by_library() -> bool {
 /// # Safety
 /// As [`is_for_another`].
 unsafe fn is_worker() -> bool {
-    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
+    // unpickle; the callers of a running frame run, too.
     unsafe {
         let library = library().filter(|frame| is(*frame, "SimpleQueue.get") || is(*frame, "SimpleQueue.put"));
         let worker = library.and_then(|frame| frame.caller());
@@ -368,13 +395,13 @@ unsafe fn is_worker() -> bool {
     }
 }
 
-/// The message that a pickled object is: of a process pool's items the call, and its result.
+/// The message of a pickled object. For an item of a process pool it is the call, or its result.
 ///
 /// # Safety
-/// Attached; the running process is known.
+/// The thread is attached; the running process is known.
 pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
     let mut buffer = [0; 256];
-    // SAFETY: the caller's promise; the objects stand.
+    // SAFETY: the caller promises that the thread is attached and the running process is known; the objects stand.
     unsafe {
         if is_worker() {
             return pools::told_as(here, object.as_ptr());
@@ -398,13 +425,14 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
     }
 }
 
-/// The running process, which is known, sends an object by a method that runs: what that carries, and where to. It is told of when the
-/// method has ended well.
+/// The running process, which is known, sends an object by a method that runs: what the object carries, and the
+/// receiver. The event follows when the method has returned.
 ///
 /// # Safety
-/// The frame runs; attached; the object stands.
+/// The frame runs; the thread is attached; the object stands.
 pub unsafe fn begin_send(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> (Carried, u64) {
-    // SAFETY: the caller's promise; the first parameter of a method.
+    // SAFETY: the caller promises that the frame runs, the thread is attached, and the object stands; a method has a
+    // first parameter.
     unsafe {
         let to = passing::queue(here, frame.local(0));
         let message = message_of(here, object);
@@ -434,7 +462,7 @@ fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
         Some(all.split_off(at))
     });
     let Some(Sent { to, message, sending, .. }) = found.and_then(|found| found.into_iter().next()) else { return };
-    // SAFETY: attached; the message is held.
+    // SAFETY: the thread is attached; the message is held.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         if let Ended::Returned(_) = how {
@@ -446,20 +474,23 @@ fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// An object is about to be put, to be pickled later, by `library` if that is no program's call: what it carries.
+/// An object is about to be put, and pickled later. `library` is the caller's frame unless the program calls. Returns
+/// what the object carries.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, of a `put` that begins; its caller runs; attached; the running process is known.
+/// The frame is that of the current event, of a `put` that begins; its caller runs; the thread is attached; the running
+/// process is known.
 pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carried {
     if !here.host.node.seq_in_use() {
         return Carried::Nothing;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the frame is that of the current event, of a `put` that begins, its caller runs,
+    // the thread is attached, and the running process is known.
     unsafe {
         match library {
             None if is_apart(here, frame) => Carried::Nothing,
             None if multiprocess::is_sure(here, frame) => send(here, frame),
-            // the feeder may have it before it is known whether it is sent
+            // the feeder may take it before the sending is certain
             None => here.host.node.seq_would_send(here.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
                 let future = parcels::made(here, |py| attribute(py, manager.local(2), "future"));
@@ -471,12 +502,13 @@ pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carr
     }
 }
 
-/// It was put by the program, where that was not sure.
+/// The program has put an object by a `put` that was not certain before.
 ///
 /// # Safety
-/// As [`put`], at its end.
+/// The frame is that of the current event, of a `put` that ends; the thread is attached.
 pub unsafe fn put_done(here: &mut Here, frame: Frame) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the frame is that of the current event, of a `put` that ends, and the thread is
+    // attached.
     unsafe {
         if here.host.node.seq_in_use() && !is_apart(here, frame) {
             here.running.identify(here.host, &mut here.thread);
@@ -488,23 +520,23 @@ pub unsafe fn put_done(here: &mut Here, frame: Frame) {
 /// The running process, which is known, puts an object into a queue.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, of a `put`; attached.
+/// The frame is that of the current event, of a `put`; the thread is attached.
 unsafe fn send(here: &mut Here, frame: Frame) -> Carried {
-    // SAFETY: the first two parameters, which stand.
+    // SAFETY: the first two parameters, which stand as long as the event's frame.
     unsafe {
         let to = passing::queue(here, frame.local(0));
         here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(frame.local(1)))
     }
 }
 
-/// A result is there, with which the program's callbacks are about to be called: they have its token, unseen, also where a thread of the
-/// library calls them.
+/// A result is there, and the program's callbacks are about to be called with it. They get its token without an event,
+/// also where a thread of the library calls them.
 fn on_callbacks(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame begins, and has its parameter; attached.
+    // SAFETY: the event's frame begins, and has its parameter; the thread is attached.
     unsafe {
         let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
         if !super::futures::outcome(&record).is_set {
-            return; // cancelled, or not all of it
+            return; // cancelled, or still incomplete
         }
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().clone();
@@ -514,22 +546,22 @@ fn on_callbacks(here: &mut Here, frame: Frame) {
                 let way = loop_tokens::Way::Unseen(Carried::Token(token, era));
                 loop_tokens::begin(here, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
             }
-            _ => {} // it is the running process's own
+            _ => {} // the running process's own token stays
         }
     }
 }
 
-/// They have been called.
+/// The callbacks have been called.
 fn on_called_back(here: &mut Here, frame: Frame, _how: Ended) {
     loop_tokens::end(here, frame.address());
 }
 
-/// The program has the result of a pool's call, or its exception.
+/// The program has got the result of a pool's call, or its exception.
 fn on_got(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: the event's frame ends, and what ends it is held; attached.
+    // SAFETY: the event's frame ends, and its value or exception is held; the thread is attached.
     unsafe {
         let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
-        // also where the library does it for the program, as in `Pool.apply`
+        // also where the library gets it for the program, as in `Pool.apply`
         if !super::futures::outcome(&record).is_set || pools::take_all(here, &record, frame, how) {
             return;
         }

@@ -1,4 +1,5 @@
-//! The names of places, `(module, function, arity)` as terms, which are asked for again and again: a thread keeps some of them.
+//! The names of places, `(module, function, arity)` as terms. They are needed again and again, so a thread caches some
+//! of them.
 
 use super::call;
 use crate::{
@@ -15,21 +16,21 @@ use std::rc::Rc;
 /// The name of a place, as a term.
 pub type Place = Rc<[u8]>;
 
-/// The integer 0 as a term: what is at no place.
+/// The integer 0 as a term, for a missing place.
 pub const NOWHERE: &[u8] = &[97, 0];
 
 /// Bytes of a name: two atoms of 255 characters, and a number.
 const LONGEST: usize = 2 * 4 * 255 + 64;
 
-/// How many names a thread keeps (a power of two).
+/// The number of names that a thread caches (a power of two).
 const KEPT: usize = 64;
 
-/// Where a name belongs.
+/// The slot of a name.
 fn home(address: usize) -> usize {
     (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> (usize::BITS - KEPT.trailing_zeros())
 }
 
-/// A name that is kept, and what it was made of, held so that nothing else has its address.
+/// A cached name and the objects that it was made of. They are held, so that no other object gets their addresses.
 struct Known {
     module: Py<PyAny>,
     function: Py<PyAny>,
@@ -37,7 +38,7 @@ struct Known {
     place: Place,
 }
 
-/// The names that a thread keeps.
+/// The names that a thread caches.
 #[derive(Default)]
 pub struct Places {
     known: Vec<Option<Known>>,
@@ -48,9 +49,10 @@ impl Places {
     /// The name of a frame's function.
     ///
     /// # Safety
-    /// The frame runs, waits in a generator, or is the caller of one that runs; attached.
+    /// The frame runs, waits in a generator, or is the caller of one that runs; the thread is attached.
     pub unsafe fn of(&mut self, frame: Frame) -> Place {
-        // SAFETY: the caller's promise; code, function and globals live as long as the frame.
+        // SAFETY: the caller promises that the frame runs, waits in a generator, or is the caller of one that runs, and
+        // the thread is attached; code, function and globals live as long as the frame.
         unsafe {
             let (module, function) = call::module_and_function(frame);
             let arity = frame::arity(frame.code());
@@ -69,15 +71,17 @@ impl Places {
         }
     }
 
+    /// Makes the name and caches it.
+    ///
     /// # Safety
-    /// Both are objects that stand; attached.
+    /// Both names stand; the thread is attached.
     #[cold]
     #[inline(never)]
     unsafe fn learn(&mut self, at: usize, module: &Held, function: &Held, arity: usize) -> Place {
         let place: Place = self
             .written(|out| {
                 out.tuple(3)?;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that both names stand and the thread is attached.
                 unsafe {
                     capture::atom_of_str(module.as_ptr(), out)?;
                     capture::atom_of_str(function.as_ptr(), out)?;
@@ -85,7 +89,8 @@ impl Places {
                 out.int(arity as i64)
             })
             .into();
-        // SAFETY: attached; what is no str says another time something else, perhaps.
+        // SAFETY: the thread is attached. An object that is not a str may have another text next time, so only strs are
+        // cached.
         unsafe {
             let is_str = |held: &Held| ffi::Py_TYPE(held.as_ptr()) == &raw mut ffi::PyUnicode_Type;
             if is_str(module) && is_str(function) {
@@ -95,7 +100,7 @@ impl Places {
                     self.known.resize_with(KEPT, || None);
                 }
                 let known = Known { module: hold(module), function: hold(function), arity, place: place.clone() };
-                // two that belong in one place are both kept
+                // two names with the same slot are both cached
                 let before = self.known[at].replace(known);
                 if let Some(old) = before.and_then(|before| self.known[at ^ 1].replace(before)) {
                     drop((old.module.into_bound(py), old.function.into_bound(py)));
@@ -105,7 +110,7 @@ impl Places {
         place
     }
 
-    /// What `write` writes, or 0 if it can't.
+    /// The bytes that `write` writes, or those of 0 if it fails.
     pub fn written(&mut self, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &[u8] {
         self.room.resize(LONGEST, 0);
         let mut out = Encoder::new(&mut self.room);

@@ -1,11 +1,28 @@
-//! What a pool of `multiprocessing` is asked to do with each of many items: `map`, `starmap`, `imap`, `imap_unordered`.
+//! Pools of `multiprocessing`, asked to do something with each of many items: `map`, `starmap`, `imap`,
+//! `imap_unordered`.
 //!
-//! The call of the method is one message to the pool, with the function's name and the items. The pool makes pieces of it, and gives each the token that the call went
-//! with. What a piece comes to is one message to who asked: it arrives when the pool hands it on, and its token is taken with the
-//! items, in their order; one that waits for an earlier piece waits with it.
+//! The call of the method is one message to the pool, with the function's name and the items. The pool makes pieces of
+//! it, and gives each the token of the call. The result of a piece is one message to the caller. It arrives when the
+//! pool passes it on. Its token is received with the items, in their order; a piece that waits for an earlier one keeps
+//! its token as long.
 //!
-//! Between processes a token stands behind a task's pickle (see [`pickles`]); in a pool of threads the task goes through a queue,
-//! and the token beside it.
+//! Between processes a token stands after a task's pickle (see [`pickles`]). In a pool of threads the task goes through
+//! a queue, and the token beside it.
+//!
+//! # Roles
+//! The program's threads call a pool's methods; threads of the library pass tasks and results on. All of them are
+//! attached.
+//!
+//! # States
+//! A result's `Pieces` exist from the call on. `OF_THREADS` is true after the first call of a pool of threads until
+//! tokens go out of use. The other statics are 0, or the address of an object that is kept for ever.
+//!
+//! # Orderings
+//! The mutex of a result orders its pieces. An address is stored `Release` after the object has been kept, and loaded
+//! `Acquire`. `OF_THREADS` is a hint: the frames decide.
+//!
+//! # Checked by
+//! `tests/python/test_seq_multiprocess.py`, `tests/python/test_multiprocess.py`.
 
 use super::{
     directory,
@@ -35,7 +52,7 @@ use std::{
     },
 };
 
-/// `__init__` of what a program waits by for many results.
+/// `__init__` of the objects by which a program waits for many results.
 pub static ASK: Handler = Handler { begin: Some(on_ask), ..Handler::NONE };
 
 /// `MapResult._set`: a chunk of results has come.
@@ -47,16 +64,16 @@ pub static ITEM: Handler = Handler { begin: Some(on_item), ..Handler::NONE };
 /// `IMapIterator.next`.
 pub static NEXT: Handler = Handler { end: Some(on_next), ..Handler::NONE };
 
-/// What is known of such a call.
+/// The state of such a call.
 #[derive(Default)]
 pub struct Pieces {
-    /// What each piece goes out with.
+    /// The token that each piece goes out with.
     call: Carried,
-    /// What came with the results that have not been taken, by their place.
+    /// The tokens of results that have not been taken, by their place.
     came: BTreeMap<u64, Carried>,
-    /// Whether results have their places as they come.
+    /// Whether results get their places as they come.
     unordered: bool,
-    /// How many have come, and how many were taken.
+    /// How many results have come, and how many were taken.
     arrived: u64,
     taken: u64,
 }
@@ -65,17 +82,17 @@ fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
     directory::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What a piece of this call goes out with; `None` if it is no such call.
+/// The token that a piece of this call goes out with; `None` for any other call.
 pub fn call_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref().map(|pieces| pieces.call.clone())
 }
 
-/// What who takes all results of this call has then; `None` if it is no such call, or nothing came with them.
+/// The token after all results of this call are taken; `None` for any other call, or if no result had one.
 pub fn last_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref()?.came.values().next_back().cloned()
 }
 
-/// Tokens were reset: lets go of those of before.
+/// Drops the tokens of before a reset.
 pub fn empty(node: &Node, result: &Tracee) {
     if let Some(pieces) = pieces(result).as_deref_mut() {
         node.seq_empty(&mut pieces.call);
@@ -83,13 +100,14 @@ pub fn empty(node: &Node, result: &Tracee) {
     }
 }
 
-/// What a task of a pool goes out with, and the call that it is of: `None` where that is not known or has nothing.
+/// The token that a pool's task goes out with, and its call; `None` if the call is not known or has no token.
 ///
 /// # Safety
-/// The frame is that of `Pool._handle_tasks`, which runs; attached, with no exception set.
+/// The frame is that of `Pool._handle_tasks`, which runs; the thread is attached and has no exception set.
 pub unsafe fn task(here: &mut Here, task: &Bound<'_, PyAny>, tasks: Frame) -> Option<(Carried, u64)> {
     let number = task.cast_exact::<PyTuple>().ok()?.get_item(0).ok()?;
-    // SAFETY: the caller's promise; the fifth parameter, never assigned to.
+    // SAFETY: the caller promises that the frame is that of `Pool._handle_tasks`, which runs, and the thread is
+    // attached and has no exception set; it is the fifth parameter, which the function never assigns to.
     let cache = unsafe { Bound::from_borrowed_ptr_or_opt(task.py(), tasks.local(4)) }?;
     let result = cache.cast::<PyDict>().ok()?.get_item(number).ok()??;
     let record = here.host.directory.known(result.as_ptr() as usize)?;
@@ -97,29 +115,29 @@ pub unsafe fn task(here: &mut Here, task: &Bound<'_, PyAny>, tasks: Frame) -> Op
     Some((carried, record.pid))
 }
 
-/// Whether a pool of threads was asked for something while tokens were in use: tasks and results go through queues there.
+/// Whether a pool of threads was called while tokens were in use. There tasks and results go through queues.
 static OF_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// A first look.
+/// A first look, without a search.
 #[inline(always)]
 pub fn of_threads() -> bool {
     OF_THREADS.load(Ordering::Relaxed)
 }
 
-/// Nobody looks at queues for the sake of pools any more.
+/// Instruments look at queues for pools no longer.
 pub fn forget() {
     OF_THREADS.store(false, Ordering::Release);
 }
 
-/// A pool is asked for something.
+/// A pool is called.
 ///
 /// # Safety
-/// The pool stands; attached, no exception is set.
+/// The pool stands; the thread is attached and has no exception set.
 pub unsafe fn asked(here: &mut Here, pool: *mut ffi::PyObject) {
     if of_threads() || !here.host.node.seq_in_use() {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
     let tasks = parcels::made(here, |py| unsafe { attribute(py, pool, "_inqueue") });
     let mut name = [0; 256];
     // SAFETY: null or held.
@@ -129,12 +147,13 @@ pub unsafe fn asked(here: &mut Here, pool: *mut ffi::PyObject) {
     }
 }
 
-/// Something is put into a queue; whether that is one of a pool of threads, in which tokens go from task to task.
+/// An item is put into a queue. Whether it is a queue of a pool of threads, where tokens go from task to task.
 ///
 /// # Safety
-/// Both stand; attached, no exception is set.
+/// Queue and item stand; the thread is attached and has no exception set.
 pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; a frame that runs.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached and has no exception set; the
+    // frame runs.
     unsafe {
         let Some(frame) = library(here) else { return false };
         let carried = if pickles::is(frame, "worker") {
@@ -143,7 +162,7 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
             let message = told_as(here, item);
             let write = tokens::writing(message.as_ptr());
             let sent = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
-            // the token was the task's, and none of the thread's own
+            // the token was the task's, and not the thread's own
             let write = tokens::writing(message.as_ptr());
             here.host.node.seq_receive(&mut here.thread, About::Current, Carried::Empty, write);
             sent
@@ -162,12 +181,13 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
     }
 }
 
-/// Something was taken out of a queue; whether that is one of a pool of threads.
+/// An item was taken out of a queue. Whether it is a queue of a pool of threads.
 ///
 /// # Safety
 /// As [`put_among_threads`].
 pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; a frame that runs.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached and has no exception set; the
+    // frame runs.
     unsafe {
         let Some(frame) = library(here) else { return false };
         let works = pickles::is(frame, "worker");
@@ -192,16 +212,17 @@ pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, it
     }
 }
 
-/// What passes between a pool and its workers, as it is told where it was asked for: a call or its value or exception, without the
-/// numbers by which the pool knows it; a piece of a `map` as the `map` of these items. Anything else is told as it is.
+/// The message of an item between a pool and its workers, as the program knows it: a call, its value or its exception,
+/// without the pool's numbers for it; a piece of a `map` as the `map` of these items. Any other item is its own
+/// message.
 ///
 /// # Safety
-/// The item stands; attached, no exception is set.
+/// The item stands; the thread is attached and has no exception set.
 pub unsafe fn told_as(here: &mut Here, item: *mut ffi::PyObject) -> Held {
     parcels::made(here, |py| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the item stands and the thread is attached and has no exception set.
         let item = unsafe { Bound::from_borrowed_ptr(py, item) };
-        // SAFETY: parts of it; held by it.
+        // SAFETY: the item holds its parts.
         unsafe { call_or_result(&item) }.or(Some(item))
     })
 }
@@ -211,7 +232,7 @@ pub unsafe fn told_as(here: &mut Here, item: *mut ffi::PyObject) -> Held {
 unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let (py, parts) = (item.py(), item.cast_exact::<PyTuple>().ok()?);
     let part = |n| parts.get_item(n).ok();
-    // SAFETY: the caller's promise; methods are kept for ever.
+    // SAFETY: the caller promises that the item stands; the methods are kept for ever.
     unsafe {
         match parts.len() {
             3 => {
@@ -241,19 +262,19 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
     }
 }
 
-/// The running frame, if it is one of the library's and tokens are in use.
+/// The running frame, if it is the library's and tokens are in use.
 ///
 /// # Safety
-/// Attached.
+/// The thread is attached.
 unsafe fn library(here: &Here) -> Option<Frame> {
     if !here.host.node.seq_in_use() {
         return None;
     }
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { Frame::current_python(crate::ffi::tstate()).filter(|frame| passing::is_library(*frame)) }
 }
 
-/// The methods that such calls are told as, and the codes in which they are asked for.
+/// The methods by which such calls are shown, and the codes that make them.
 static MAP: AtomicUsize = AtomicUsize::new(0);
 static STARMAP: AtomicUsize = AtomicUsize::new(0);
 static IMAP: AtomicUsize = AtomicUsize::new(0);
@@ -261,16 +282,16 @@ static IMAP_UNORDERED: AtomicUsize = AtomicUsize::new(0);
 static MAP_CODE: AtomicUsize = AtomicUsize::new(0);
 static IMAP_CODE: AtomicUsize = AtomicUsize::new(0);
 static IMAP_UNORDERED_CODE: AtomicUsize = AtomicUsize::new(0);
-/// What runs a chunk of `map`, and of `starmap`.
+/// The functions that run a chunk of `map`, and of `starmap`.
 static MAPSTAR: AtomicUsize = AtomicUsize::new(0);
 static STARMAPSTAR: AtomicUsize = AtomicUsize::new(0);
-/// Which variable of `IMapIterator.next` has the item.
+/// The index of the variable of `IMapIterator.next` that has the item.
 static VALUE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Watches them, in the module `multiprocessing.pool`.
+/// Watches the functions of the module `multiprocessing.pool`.
 ///
 /// # Errors
-/// What something was found by that is not as it is known.
+/// The error of looking up a function that is not as expected.
 pub fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     let pool = module.getattr("Pool")?;
     let codes = [
@@ -305,13 +326,13 @@ pub fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> 
     )
 }
 
-/// The method that asks for this by its frame; null if none does.
+/// The method that makes this call, by its frame; null for any other frame.
 ///
 /// # Safety
 /// The frame runs.
 unsafe fn method(asks: Frame) -> *mut ffi::PyObject {
     let kept = |word: &AtomicUsize| word.load(Ordering::Acquire);
-    // SAFETY: the caller's promise; parameters of functions that are known.
+    // SAFETY: the caller promises that the frame runs; its code is known to have these parameters.
     let (code, mapper) = unsafe {
         let code = asks.code() as usize;
         (code, if code == kept(&MAP_CODE) { asks.local(3) as usize } else { 0 })
@@ -326,9 +347,9 @@ unsafe fn method(asks: Frame) -> *mut ffi::PyObject {
     kept(method) as *mut ffi::PyObject
 }
 
-/// A pool is asked.
+/// A pool is called.
 fn on_ask(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame begins; its caller runs, and has its parameters still.
+    // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
         let Some(caller) = passing::caller(frame) else { return };
         let (method, result) = (method(caller), frame.local(0));
@@ -351,10 +372,10 @@ fn on_ask(here: &mut Here, frame: Frame) {
 /// A chunk of results comes.
 fn on_chunk(here: &mut Here, frame: Frame) {
     let left = parcels::made(here, |py| {
-        // SAFETY: the event's frame begins, and holds its parameters; attached.
+        // SAFETY: the event's frame begins, and holds its parameters; the thread is attached.
         unsafe { attribute(py, frame.local(0), "_number_left") }
     });
-    // SAFETY: held; null or an int, or what a number can't be had of.
+    // SAFETY: held; `number` checks the type.
     let is_last = !left.is_null() && unsafe { number(left.as_ptr()) } == Some(1);
     piece(here, frame, is_last);
 }
@@ -365,9 +386,9 @@ fn on_item(here: &mut Here, frame: Frame) {
 }
 
 /// # Safety
-/// The object stands; attached, no exception is set.
+/// The object stands; the thread is attached and has no exception set.
 unsafe fn number(object: *mut ffi::PyObject) -> Option<u64> {
-    // SAFETY: the caller's promise; the type is checked.
+    // SAFETY: the caller promises that the object stands; the type is checked.
     unsafe {
         if ffi::PyLong_CheckExact(object) == 0 {
             return None;
@@ -378,7 +399,7 @@ unsafe fn number(object: *mut ffi::PyObject) -> Option<u64> {
     }
 }
 
-/// A piece comes: its place, and whether it went well with the value or exception.
+/// A piece comes, with its place and a pair: whether it went well, and the value or exception.
 fn piece(here: &mut Here, frame: Frame, is_last: bool) {
     // SAFETY: the event's frame begins, and holds its parameters; the type is checked before items are read.
     unsafe {
@@ -410,9 +431,9 @@ fn piece(here: &mut Here, frame: Frame, is_last: bool) {
     }
 }
 
-/// An item is taken from an iterator, or none has come in time.
+/// An item is taken from an iterator, or the time is over.
 fn on_next(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: the event's frame ends, and what ends it is held; its variables stand.
+    // SAFETY: the event's frame ends, and its value or exception is held; its variables stand.
     unsafe {
         let Some(result) = here.host.directory.known(frame.local(0) as usize) else { return };
         if let Ended::Raised(error) = how {
@@ -441,16 +462,17 @@ fn on_next(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// All pieces are taken, by `get`. False if it is no such call.
+/// `get` takes all pieces. False for any other result.
 ///
 /// # Safety
-/// The frame is that of `get`, which ends, and what ends it is held; attached.
+/// The frame is that of `get`, which ends; its value or exception is held; the thread is attached.
 pub unsafe fn take_all(here: &mut Here, result: &Tracee, frame: Frame, how: Ended) -> bool {
     let came = match pieces(result).as_mut() {
         Some(pieces) => take(&mut pieces.came),
         None => return false,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the frame is that of `get`, which ends, its value or exception is held, and the
+    // thread is attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let size = parcels::made(here, |py| attribute(py, frame.local(0), "_chunksize"));
@@ -470,12 +492,13 @@ pub unsafe fn take_all(here: &mut Here, result: &Tracee, frame: Frame, how: Ende
     true
 }
 
-/// The running process takes a piece: `of` makes its message of what it was taken with, a new reference.
+/// The running process receives a piece. `of` makes the message from the value, a new reference.
 ///
 /// # Safety
-/// What was taken is held; attached, with no exception set but what ends the event.
+/// The value or exception is held; the thread is attached and has no exception set but the one that ends the event.
 unsafe fn take_piece(here: &mut Here, carried: Carried, how: Ended, of: impl FnOnce(*mut ffi::PyObject) -> Held) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the value or exception is held and the thread is attached and has no exception
+    // set but the one that ends the event.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let message = tokens::message_for(here, &carried, |here| match how {

@@ -1,8 +1,21 @@
-//! `queue.Queue` and `asyncio.Queue`, and their kinds: a put is a message to the queue, a get takes one.
+//! `queue.Queue` and `asyncio.Queue`, and their kinds: a put is a message to the queue, a get receives one.
 //!
-//! What is watched are `_put` and `_get`, which each kind has of its own: they run while nobody else can touch the queue, so that
-//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used; its
-//! `_put` is told of when it is done, for it may raise.
+//! The instrument watches `_put` and `_get`, which each kind defines for itself. They run while no other thread can
+//! touch the queue, so the events have the order of the queue. A class of the program with its own methods is found at
+//! its first use. Its `_put` is reported after it returns, since it may raise.
+//!
+//! # Roles
+//! Traced threads run the handlers, attached. The instrument fills in names and codes when it begins.
+//!
+//! # States
+//! `DERIVED` becomes true with the first class of the program and stays true. The other statics are 0 or null, or the
+//! address of an object that is kept for ever.
+//!
+//! # Orderings
+//! An address is only compared, so `Relaxed` loads are enough: a missed one is a queue that is not yet watched.
+//!
+//! # Checked by
+//! `tests/python/test_messages.py`, `tests/python/test_queue_programs.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
     here::Here,
@@ -32,7 +45,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 
-/// Whether a class that derives from the standard library's has been met with methods of its own.
+/// Whether a class has been met that derives from the standard library's and has methods of its own.
 static DERIVED: AtomicBool = AtomicBool::new(false);
 
 /// Both kinds of queues.
@@ -55,19 +68,20 @@ pub static GET: Handler = Handler { end: Some(on_get), ..Handler::NONE };
 /// `_get` of a queue whose newest item comes first.
 pub static GET_LAST: Handler = Handler { end: Some(on_get_last), ..Handler::NONE };
 
-/// `_put` of a class of the program's own.
+/// `_put` of a class of the program.
 pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), end: Some(on_own_put_done), ..Handler::NONE };
 
-/// `_get` of a class of the program's own.
+/// `_get` of a class of the program.
 pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
 
-/// `queue.Queue.get`, `asyncio.Queue.get_nowait`, `asyncio.wait_for` and `asyncio.timeout`, which raise where nothing has come in time.
+/// `queue.Queue.get`, `asyncio.Queue.get_nowait`, `asyncio.wait_for` and `asyncio.timeout`, which raise if no item
+/// comes in time.
 pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, ..Handler::NONE };
 
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
-/// Where they are defined, and who in the standard library uses them.
+/// The modules that define them, and those of the standard library that use them.
 pub static MODULES: [Module; 5] = [
     Module::new("queue", |py, host, module| adopt(py, host, module, "get", 0)),
     Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", 1)),
@@ -81,7 +95,7 @@ pub static MODULES: [Module; 5] = [
     }),
 ];
 
-/// The names of these modules, by which their functions' frames are known.
+/// The namespaces of these modules, which identify the frames of their functions.
 static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// The code of `asyncio.Queue.get`.
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
@@ -93,7 +107,7 @@ static TASKS: AtomicUsize = AtomicUsize::new(0);
 fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize) -> PyResult<()> {
     keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
-    // noted, where they are wrapped: the library calls them, too
+    // also records their wrappers: the library calls these, too
     originals::codes(&class, &["put", "put_nowait", "get", "get_nowait"])?;
     if let (1, Ok(get)) = (which, originals::code(&class, "get")) {
         modules::keep(&AWAITED, get);
@@ -106,7 +120,7 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     learn_all(py, host, &class)
 }
 
-/// Keeps the names of a module for ever, so that nothing else gets their address.
+/// Keeps the namespace of a module for ever, so that no other object gets its address.
 fn keep_names(module: &Bound<'_, PyAny>, names: &AtomicUsize) -> PyResult<()> {
     let dict = module.getattr("__dict__")?;
     if names.load(Ordering::Relaxed) != dict.as_ptr() as usize {
@@ -115,10 +129,10 @@ fn keep_names(module: &Bound<'_, PyAny>, names: &AtomicUsize) -> PyResult<()> {
     Ok(())
 }
 
-/// A class of queues and those that derive from it.
+/// Watches a class of queues and the classes that derive from it.
 fn learn_all(py: Python<'_>, host: &Host, class: &Bound<'_, PyAny>) -> PyResult<()> {
     learn(py, host, class.as_ptr().cast())?;
-    // a method of `type`: what the class itself may call so is not asked
+    // a method of `type`: an attribute of this name of the class itself is not called
     let derived = py.get_type::<PyType>().getattr("__subclasses__")?.call1((class,))?;
     for class in derived.cast_into::<PyList>()?.iter() {
         learn_all(py, host, &class)?;
@@ -126,7 +140,7 @@ fn learn_all(py: Python<'_>, host: &Host, class: &Bound<'_, PyAny>) -> PyResult<
     Ok(())
 }
 
-/// The methods of a class of queues, its own or not.
+/// Watches the methods of a class of queues, its own or inherited.
 fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult<()> {
     let own = !is_of_library(class);
     let get = if is_lifo(class) { &GET_LAST } else { &GET };
@@ -135,7 +149,7 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
         if own && is_of_library(of) || !own && is_known(&method, handler) {
             continue;
         }
-        // SAFETY: the class stands; attached.
+        // SAFETY: the class stands; the thread is attached.
         let of = unsafe { Bound::from_borrowed_ptr(py, of.cast::<ffi::PyObject>()) };
         let original = if own { None } else { originals::function(&of, name.text())?.filter(is_librarys) };
         let method = original.as_ref().unwrap_or(&method);
@@ -160,12 +174,12 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
 static NAME_OF_PUT: Interned = Interned::new(c"_put");
 static NAME_OF_GET: Interned = Interned::new(c"_get");
 
-/// The class that defines a method that instances of `class` have, and the method as it stands there.
+/// The class that defines a method that instances of `class` have, and the method, unbound.
 fn definition<'py>(
     py: Python<'py>, class: *mut ffi::PyTypeObject, name: &Interned,
 ) -> Option<(*mut ffi::PyTypeObject, Bound<'py, PyAny>)> {
     let mut found = None;
-    // SAFETY: the class stands; attached.
+    // SAFETY: the class stands; the thread is attached.
     unsafe {
         capture::each_definition(class, name.get(), |class, method| {
             found = Some((class, Bound::from_borrowed_ptr(py, method)));
@@ -175,29 +189,29 @@ fn definition<'py>(
     found
 }
 
-/// Whether a method is one of the library's that is looked at already.
+/// Whether a method is one of the library's that is watched already.
 fn is_known(method: &Bound<'_, PyAny>, handler: &'static Handler) -> bool {
-    // SAFETY: the type is checked; its code stands with it.
+    // SAFETY: the type is checked; a function holds its code.
     unsafe {
         ffi::PyFunction_Check(method.as_ptr()) != 0
             && watch::find(ffi::PyFunction_GetCode(method.as_ptr())).is_some_and(|by| by.has(handler))
     }
 }
 
-/// Whether a function is one of the library's, and not another that the program has put in its place.
+/// Whether a function is the library's, and not one that the program has put in its place.
 fn is_librarys(function: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a function (of [`originals::function`]).
+    // SAFETY: [`originals::function`] returns functions.
     defines(unsafe { ffi::PyFunction_GetGlobals(function.as_ptr()) })
 }
 
-/// Whether the library's queues are defined in the module of these names.
+/// Whether these globals are those of a module that defines the library's queues.
 fn defines(globals: *mut ffi::PyObject) -> bool {
     QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals as usize)
 }
 
-/// Whether a class is one of the standard library's whose newest item comes first, or derives from one.
+/// Whether a class is one of the standard library's whose newest item comes first, or derives from it.
 pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: the order of a ready type is a tuple of types, which stand.
+    // SAFETY: the mro of a ready type is a tuple of types, which stand.
     unsafe {
         let order = (*class).tp_mro;
         let mut buffer = [0; 256];
@@ -209,14 +223,15 @@ pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
     }
 }
 
-/// Whether a class is one of the standard library's own. Those that were asked about first are known again by their address.
+/// Whether a class is one of the standard library's own. The first such classes are recognised later by their address.
 pub fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
     static KNOWN: [AtomicPtr<ffi::PyTypeObject>; 8] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 8];
     if KNOWN.iter().any(|known| known.load(Ordering::Acquire) == class) {
         return true;
     }
     let mut buffer = [0; 256];
-    // SAFETY: the class stands; attached. One that is kept is held for ever, so that nothing else has its address.
+    // SAFETY: the class stands; the thread is attached. A class in `KNOWN` is held for ever, so that no other object
+    // gets its address.
     unsafe {
         let name = capture::type_name(class, &mut buffer);
         let is = name.starts_with("queue.") || name.starts_with("asyncio.queues.");
@@ -230,24 +245,24 @@ pub fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
 
 /// The queue of a method's frame.
 fn queue_of(frame: Frame) -> *mut ffi::PyObject {
-    // SAFETY: an event's frame, which has its first argument.
+    // SAFETY: an event's frame has its first argument.
     unsafe { frame.argument(&CodeLayout::read(frame.code()), 0).as_ptr() }
 }
 
-/// Who called the method of a queue whose event's frame this is.
+/// The caller of a queue's method, whose frame is the event's.
 #[inline(always)]
 fn caller(frame: Frame) -> Option<Frame> {
     // SAFETY: an event's frame runs; callbacks are attached.
     unsafe { passing::caller(frame) }
 }
 
-/// Whether a method was called by that of a class that derives from its own: then that one has told, or will.
+/// Whether the method of a derived class called this one. Then that method reports the event.
 #[inline(always)]
 fn is_super(method: Frame, queue: *mut ffi::PyObject) -> bool {
     DERIVED.load(Ordering::Relaxed) && is_called_by_own(method, queue)
 }
 
-/// Functions between a method of the library's and one of the program's own that has called it, at most: a decorator's lie there.
+/// The most functions between a method of the library and the program's method that called it: those of decorators.
 const BETWEEN: usize = 8;
 
 #[cold]
@@ -256,7 +271,7 @@ fn is_called_by_own(method: Frame, queue: *mut ffi::PyObject) -> bool {
     let mut next = caller(method);
     for _ in 0..BETWEEN {
         let Some(frame) = next else { return false };
-        // SAFETY: whoever called a frame that runs runs, too; attached.
+        // SAFETY: the callers of a running frame run, too; the thread is attached.
         unsafe {
             if defines(frame.globals()) {
                 return false;
@@ -273,9 +288,10 @@ fn is_called_by_own(method: Frame, queue: *mut ffi::PyObject) -> bool {
     false
 }
 
-/// The queue whose method of this name runs in a frame; null if another function does: code may be that of many functions.
+/// The queue whose method of this name runs in a frame. Null if another function runs: several functions may share one
+/// code.
 fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
-    // SAFETY: an event's frame or one that runs; its arguments stand. Attached.
+    // SAFETY: the frame of an event, or one that runs; its arguments stand. The thread is attached.
     unsafe {
         let (queue, function) = (frame.given(0).as_ptr(), frame.function());
         let is = !queue.is_null()
@@ -289,8 +305,8 @@ fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
     }
 }
 
-/// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it. The running process
-/// is known afterwards.
+/// Whether a call of a queue's method is reported: a session traces it or a token is concerned, and the program has
+/// called it. After this the running process is known.
 #[inline(always)]
 fn is_told(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
     // SAFETY: callbacks run attached; the queue stands while a method of it runs.
@@ -301,12 +317,12 @@ fn is_told(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, flag: Flag
     wanted && !is_inner(method)
 }
 
-/// Whether another part of the standard library uses the queue, seen from who called one of the queue's methods: what passes is
-/// part of a larger message.
+/// Whether another part of the standard library uses the queue, as the callers of the queue's method show. Its items
+/// are part of a larger message.
 #[inline(always)]
 fn is_inner(method: Frame) -> bool {
     let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
-    // SAFETY: the event's frame; whoever called a frame that runs runs, too.
+    // SAFETY: the event's frame; the callers of a running frame run, too.
     unsafe {
         let mut frame = caller(method);
         while let Some(here) = frame {
@@ -323,12 +339,12 @@ fn is_inner(method: Frame) -> bool {
     }
 }
 
-/// The first frame from this one on that is not of these modules, which uses the queue.
+/// The first frame from this one on that is outside these modules: the user of the queue.
 ///
 /// # Safety
-/// The frame runs; attached.
+/// The frame runs; the thread is attached.
 pub unsafe fn user(mut frame: Option<Frame>) -> Option<Frame> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the frame runs and the thread is attached.
     unsafe {
         while let Some(here) = frame.filter(|frame| defines(frame.globals())) {
             frame = here.caller();
@@ -341,10 +357,10 @@ fn is_as_completed(function: &str) -> bool {
     function.starts_with("as_completed.") || function.starts_with("_AsCompletedIterator.")
 }
 
-/// An item is put into a queue by the running process, which is known; it stands, as the queue does, and callbacks run attached.
+/// The running process, which is known, puts an item into a queue. Both stand, and the callers are attached.
 #[inline(always)]
 fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
-    // SAFETY: the callers'.
+    // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
         let number = passing::queue(here, queue);
         let sent = passing::sent_by_current(here, number, item);
@@ -353,14 +369,14 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     }
 }
 
-/// The same behind it: the item is in the queue.
+/// The same after the put: the item is in the queue already.
 fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
-    /// How many there were before.
+    /// The length before the put.
     ///
     /// # Safety
-    /// As [`lengths::length`].
+    /// The queue stands; the thread is attached.
     unsafe fn before(queue: *mut ffi::PyObject) -> Option<u64> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the queue stands and the thread is attached.
         unsafe { lengths::length(queue) }.map(|length| length.saturating_sub(1))
     }
     // SAFETY: as in `put`.
@@ -372,7 +388,7 @@ fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObj
     }
 }
 
-/// Whether who called a method of a queue shuts it down at once: what it takes out is thrown away, and what that carries.
+/// Whether the caller of a queue's method shuts the queue down at once. It discards the items, and their tokens.
 #[inline(always)]
 fn shuts_down(method: Frame) -> bool {
     let known = |code: usize| SHUTDOWN.iter().any(|shutdown| shutdown.load(Ordering::Relaxed) == code);
@@ -380,10 +396,10 @@ fn shuts_down(method: Frame) -> bool {
     caller(method).is_some_and(|caller| known(unsafe { caller.code() } as usize))
 }
 
-/// An item is taken out of a queue, by the method whose frame this is; as above.
+/// The method whose frame this is takes an item out of a queue. Queue and item stand, and the callers are attached.
 #[inline(always)]
 fn take(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
-    // SAFETY: the callers'.
+    // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
         let number = passing::queue(here, queue);
         let put = senders::take(here, queue, item, last);
@@ -396,7 +412,8 @@ fn take(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, item: *mut ff
 }
 
 fn on_put(here: &mut Here, method: Frame) {
-    // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
+    // SAFETY: arguments of the standard library's methods, which stand as long as the event's frame; they are not
+    // cells.
     let (queue, item) = unsafe { (method.local(0), method.local(1)) };
     if !is_super(method, queue) && is_told(here, method, queue, Flags::SEND) {
         put(here, queue, item);
@@ -414,7 +431,7 @@ fn on_get_last(here: &mut Here, frame: Frame, how: Ended) {
 #[inline(always)]
 fn get(here: &mut Here, method: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
-    // SAFETY: as above; no method binds its first argument anew.
+    // SAFETY: the method's first argument, as above; no method assigns to it.
     let queue = unsafe { method.local(0) };
     if !is_super(method, queue) && is_told(here, method, queue, Flags::RECEIVE) {
         take(here, method, queue, item, last);
@@ -422,7 +439,7 @@ fn get(here: &mut Here, method: Frame, how: Ended, last: bool) {
 }
 
 thread_local! {
-    /// Calls of `_put` of the program's own classes that are told of: the method may bind its arguments anew.
+    /// Running calls of `_put` of the program's classes. They are kept because the method may assign to its arguments.
     static PUTTING: RefCell<Vec<Putting>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -436,20 +453,20 @@ struct Putting {
 }
 
 fn on_own_put(here: &mut Here, frame: Frame) {
-    // SAFETY: an event's frame; attached.
+    // SAFETY: an event's frame; the thread is attached.
     let item = unsafe { frame.given(1) };
     let queue = own_queue(frame, &NAME_OF_PUT);
     if queue.is_null() || item.is_null() || is_super(frame, queue) || !is_told(here, frame, queue, Flags::SEND) {
         return;
     }
-    // SAFETY: the event's frame; its arguments stand as long as it begins.
+    // SAFETY: the event's frame begins, and holds its arguments.
     let [queue, item] = quietly(here, |py, _| unsafe {
         [queue, item.as_ptr()].map(|object| Bound::from_borrowed_ptr(py, object).unbind())
     });
     // SAFETY: as above.
     let function = unsafe { frame.function() } as usize;
     let putting = Putting { frame: frame.address(), function, queue, item };
-    // one whose end was not seen may have left its own
+    // a call whose end was not seen may have left its entry
     let left = PUTTING.with_borrow_mut(|all| {
         let left = all.iter().position(|known| known.frame == putting.frame).map(|at| all.swap_remove(at));
         all.push(putting);
@@ -458,7 +475,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     quietly(here, |_, _| drop(left));
 }
 
-/// It has put it, unless it raises: then nothing was sent.
+/// The method has put the item, unless it raises: then nothing was sent.
 fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: the event's frame.
     let (frame, function) = (frame.address(), unsafe { frame.function() } as usize);
@@ -486,7 +503,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    // SAFETY: callbacks run attached; the exception is held by who raises it.
+    // SAFETY: callbacks run attached; the thread that raises the exception holds it.
     let in_vain = unsafe {
         if error.is_a(ffi::PyExc_TimeoutError) {
             here.running.identify(here.host, &mut here.thread);
@@ -500,17 +517,20 @@ fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Whether a call makes this TimeoutError itself, of a cancellation that has ended an `asyncio.Queue.get`: there that was raised.
+/// Whether a call makes this TimeoutError out of the cancellation that has ended an `asyncio.Queue.get`, and so was the
+/// first to raise it.
 ///
 /// # Safety
-/// It stands; attached, with no exception set.
+/// It stands; the thread is attached and has no exception set.
 unsafe fn ends_a_get(py: Python<'_>, error: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; the type is looked at, and C code of the interpreter's answers.
+    // SAFETY: the caller promises that the error stands and the thread is attached without an exception; the type is
+    // checked, and only C code of the interpreter runs.
     unsafe {
         if ffi::PyExceptionInstance_Check(error) == 0 {
             return false;
         }
-        // before 3.12 it gets its own where it is caught; what comes out of `Timeout.__aexit__` leaves `wait_for` only later
+        // before 3.12 it has a traceback of its own where it is caught; one that leaves `Timeout.__aexit__` leaves
+        // `wait_for` only later
         let passes = traceback(py, error).is_some_and(|own| !own.getattr("tb_next").is_ok_and(|next| next.is_none()));
         let cause = Bound::from_owned_ptr_or_opt(py, ffi::PyException_GetCause(error)).filter(|_| !passes);
         let cancelled = cause.and_then(|cause| traceback(py, cause.as_ptr()));
@@ -520,9 +540,9 @@ unsafe fn ends_a_get(py: Python<'_>, error: *mut ffi::PyObject) -> bool {
 }
 
 /// # Safety
-/// An exception that stands; attached.
+/// `error` stands and is an exception; the thread is attached.
 unsafe fn traceback(py: Python<'_>, error: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `error` stands and is an exception, and the thread is attached.
     unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyException_GetTraceback(error)) }
 }
 
@@ -538,15 +558,15 @@ fn innermost(traceback: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// Whether an exception says that nothing was there.
+/// Whether an exception says that the queue was empty.
 fn is_empty(error: Raised) -> bool {
     let mut buffer = [0; 256];
-    // SAFETY: the exception is held by who raises it; attached.
+    // SAFETY: the thread that raises the exception holds it; the thread is attached.
     let name = unsafe { error.type_name(&mut buffer) };
     matches!(name, "_queue.Empty" | "queue.Empty" | "asyncio.queues.QueueEmpty")
 }
 
-/// A queue is made: if its class has methods of its own, they are watched from now on.
+/// A queue is made. If its class has methods of its own, they are watched from now on.
 fn on_new(here: &mut Here, frame: Frame) {
     calling::attached(|py| {
         let queue = queue_of(frame);
