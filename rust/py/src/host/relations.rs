@@ -1,7 +1,22 @@
-//! Links, monitors and exit signals between processes: what Erlang's mean for threads and tasks.
+//! Links, monitors and exit signals between processes: Erlang's, for threads and tasks.
 //!
-//! A task is cancelled by an exit signal; a thread is told at its current or next call into this package, where SystemExit is
-//! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
+//! An exit signal cancels a task. A thread raises SystemExit at its current or next call into this package. Rules:
+//! erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
+//!
+//! # Roles
+//! Any attached thread relates processes and ends them. A thread that can't run Python leaves an orphan. The main
+//! thread, or a thread that waits for a message, settles the orphans.
+//!
+//! # States
+//! A link is in `GROUPED` while the program's own structure (a task group) accounts for it. An orphan is in `ORPHANS`
+//! from the unseen end until it is settled. `MONITORS` counts the monitors in all processes.
+//!
+//! # Orderings
+//! Mutexes order all lists. `directory::go` marks a process gone before its links and monitors are taken, and a new
+//! link or monitor looks for that mark after it is in place: so either side finds the other. `MONITORS` is a hint.
+//!
+//! # Checked by
+//! `tests/python/test_process_links.py`, `tests/python/test_exit.py`.
 
 use super::{
     directory, door, exits,
@@ -34,37 +49,37 @@ use std::sync::{
     Arc, Mutex, MutexGuard,
 };
 
-/// Monitors that wait.
+/// The number of monitors that wait for an end.
 static MONITORS: AtomicUsize = AtomicUsize::new(0);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Whether any process is linked, has a name, or is watched.
+/// Whether any process is linked, has a name, or is monitored.
 pub fn are_any(host: &Host) -> bool {
     MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
 }
 
-/// What a link means for the two.
+/// The meaning of a link for its two processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
     /// Erlang's: the end of one is a signal to the other.
     Link,
-    /// The program itself sees to that: a task group and its children.
+    /// The program itself passes the end on: a task group and its children.
     Group,
 }
 
 static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
-/// Links two processes in the name of the program's own structure, unless that has been done.
+/// Links two processes for the program's own structure, unless it has done so.
 pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
     if lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid)) {
         here.host.node.link(&mut here.thread, parent, child);
     }
 }
 
-/// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
+/// The same for a `child` that has not yet emitted its start: [`tell_announced`] emits the other half.
 pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
     if here.host.node.link_begin(&mut here.thread, parent, child, true) {
@@ -82,7 +97,7 @@ fn tie(one: u64, other: u64) -> Tie {
     }
 }
 
-/// The running process starts `child`, and links itself to it, and watches it, if it said so.
+/// The running process starts `child`; links itself to it and monitors it, if it said so before.
 pub fn link_announced(here: &mut Here, child: &Tracee) {
     let (linked, watched) = (std::mem::take(&mut here.linking), here.watching.take());
     if let Some(reference) = watched {
@@ -96,7 +111,7 @@ pub fn link_announced(here: &mut Here, child: &Tracee) {
     }
 }
 
-/// The running process has been started; the other half of [`link_announced`].
+/// The running process has been started: emits the other half of [`link_announced`].
 pub fn tell_announced(here: &mut Here) {
     let own = here.thread.current().clone();
     let by = directory::process(&own).linked_by.swap(0, Ordering::AcqRel);
@@ -105,13 +120,13 @@ pub fn tell_announced(here: &mut Here) {
     }
 }
 
-/// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
+/// A process ends for `reason`, a term: signals those that are linked to it or monitor it.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
     tell(host, thread, tracee, reason, links, monitors);
 }
 
-/// As [`exit`], of the thread itself.
+/// As [`exit`], for the thread itself.
 pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave_thread(here, own, reason);
     tell(here.host, &mut here.thread, own, reason, links, monitors);
@@ -125,7 +140,7 @@ fn tell(
     }
 }
 
-/// A process that was told of has not come into being, for `reason`, a term. Who wanted to start it has an exception, and no signal.
+/// An announced process has not come into being, for `reason`, a term. The starter has an exception and gets no signal.
 pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
     for other in links.into_iter().filter_map(|pid| host.node.tracee(pid)) {
@@ -134,12 +149,12 @@ pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[
     calling::attach(|_| drop(monitors));
 }
 
-/// Tells those that are linked to a process that has ended, or watch it.
+/// Signals the processes that are linked to a process that has ended, or monitor it.
 fn pass_on(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>,
     monitors: Monitors,
 ) {
-    // an exception that is under way stays so
+    // an exception that is set stays set
     let aside = PyErr::take(py);
     for other in links {
         let Some(other) = host.node.tracee(other) else { continue };
@@ -162,23 +177,24 @@ fn pass_on(
     }
 }
 
-/// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
+/// As [`exit_thread`] after the thread has left the interpreter: the main thread signals the others soon.
 pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave_thread(here, own, reason);
     orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
 }
 
-/// A task is gone whose end no event has told: it was destroyed while it waited, or was found to be done. Sessions are told at
-/// once, or soon if this thread is in the midst of something of ours; those that are linked to it, or watch it, soon.
+/// A task is gone without an event of its end: it was destroyed while it waited, or was found to be done. Sessions get
+/// the event at once, or soon if this thread is inside this package. Linked processes and monitors get theirs soon.
 ///
 /// # Safety
-/// Attached; nothing of the task has been cleared.
+/// The thread is attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
     let asked = instruments::wanted(ENDS);
     if !tracee.is_alive() || !(asked || are_any(host)) || directory::go(host, tracee) {
         return;
     }
-    // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
+    // SAFETY: the thread is attached; nothing of the task has been cleared (the caller's promise). The state is not
+    // used beyond this block.
     unsafe {
         let _aside = Aside::new();
         let done = steps::is_done_task(py, task);
@@ -197,7 +213,7 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
     }
 }
 
-/// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
+/// A process is gone and nothing saw its end. True if it had relations, which the main thread signals soon.
 pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
     if tracee.kind.is_process() && are_any(host) && !directory::go(host, tracee) {
         let links = host.node.unrelate(None, tracee);
@@ -206,7 +222,7 @@ pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
     }
 }
 
-/// A process that has ended where nobody could be told.
+/// A process that has ended where nothing could be signalled.
 struct Orphan {
     tracee: Arc<Tracee>,
     reason: Vec<u8>,
@@ -215,19 +231,19 @@ struct Orphan {
     untold: Option<Untold>,
 }
 
-/// What sessions have not been told of an end.
+/// The part of an end that sessions have not got.
 struct Untold {
-    /// The name that it had.
+    /// The name that the process had.
     name: Option<Box<str>>,
-    /// Whether it was destroyed, and no step has told that it is out.
+    /// Whether it was destroyed, so that no step has emitted its `out`.
     destroyed: bool,
 }
 
-/// The flags by which sessions ask for ends.
+/// The flags that trace ends.
 const ENDS: Flags = Flags(Flags::PROCS.0 | Flags::EXITING.0);
 
 impl Orphan {
-    /// Tells sessions what they have not been told.
+    /// Emits the missing events.
     fn tell(&mut self, host: &Host, thread: &mut Thread) {
         let Some(Untold { name, destroyed }) = self.untold.take() else { return };
         let tracee = &*self.tracee;
@@ -236,7 +252,7 @@ impl Orphan {
             host.node.on_unregister(thread, tracee, &name);
         }
         if destroyed {
-            // it was out already, so that this is said to those alone who ask for ends
+            // it was out already, so only sessions that trace ends get this
             host.node.on_turn(thread, About::Other(tracee), Turn::Exited, Flags::NONE, &[]);
         }
     }
@@ -244,8 +260,8 @@ impl Orphan {
 
 static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
 
-/// Tells of ends that wait to be told. By who is attached and in the midst of nothing: the main thread, between two instructions, and
-/// whoever waits for a message.
+/// Signals the ends that wait. The caller is attached and not inside this package: the main thread between two
+/// instructions, or a thread that waits for a message.
 pub fn settle() {
     let orphans = std::mem::take(&mut *lock(&ORPHANS));
     if orphans.is_empty() {
@@ -253,7 +269,7 @@ pub fn settle() {
     }
     calling::attach(|py| {
         if door::is_inside() {
-            // something of ours that runs Python: again, when that is done
+            // this thread runs Python inside this package: again, after that
             lock(&ORPHANS).splice(0..0, orphans);
             settle_soon();
             return;
@@ -265,18 +281,18 @@ pub fn settle() {
                 pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
             }
         };
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { door::enter(tell_all) };
     });
 }
 
-/// Has the main thread do that.
+/// Has the main thread settle the orphans.
 fn settle_soon() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         door::guard(settle);
         0
     }
-    // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
+    // SAFETY: may be called from any thread, attached or not. A full queue does no harm: the next call settles all.
     unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }
 
@@ -284,7 +300,7 @@ fn orphan(orphan: Orphan) {
     if orphan.links.is_empty() && orphan.monitors.is_empty() && orphan.untold.is_none() {
         return;
     }
-    // SAFETY: a plain question. A daemon thread may end while the interpreter does, and nobody is left to be told.
+    // SAFETY: a plain question. A daemon thread may end while the interpreter does; then there is no process to signal.
     if unsafe { pyo3::ffi::Py_IsInitialized() } == 0 {
         return std::mem::forget(orphan);
     }
@@ -292,8 +308,8 @@ fn orphan(orphan: Orphan) {
     settle_soon();
 }
 
-/// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
-/// sent an exit signal; the program itself sees to the others.
+/// A port has been closed for `reason`, a term. `linked` are the processes that linked themselves to it by a call of
+/// this package; they get an exit signal. The program itself handles the others.
 pub fn port_closed(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, linked: &[u64], reason: &[u8],
 ) {
@@ -312,7 +328,7 @@ pub fn port_closed(
 
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
-/// A process tells of its end, and is gone then; whom that concerns.
+/// Emits a process's end and marks it gone. Returns its links and monitors.
 fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
     host.node.on_process_exit(thread, About::Other(tracee), reason);
     directory::go(host, tracee);
@@ -320,14 +336,14 @@ fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) 
     (links, take_monitors(tracee))
 }
 
-/// As [`leave`], of the thread itself, which tells all of its end before it is gone.
+/// As [`leave`], for the thread itself, which emits all of its end before it is gone.
 fn leave_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
     let host = here.host;
     host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
     let mut links = host.node.unrelate(Some(&mut here.thread), own);
     super::scheduling::thread_ended(here);
     directory::go(host, own);
-    // who came meanwhile
+    // links made meanwhile
     links.extend(host.node.unrelate(Some(&mut here.thread), own));
     (links, take_monitors(own))
 }
@@ -338,7 +354,7 @@ fn take_monitors(tracee: &Tracee) -> Monitors {
     monitors
 }
 
-/// What the exit signal of a process that ends carries over a link.
+/// The token that the exit signal of an ending process carries over a link.
 fn exit_token(host: &Host, thread: &mut Thread, ending: &Tracee, to: u64, reason: &[u8]) -> Carried {
     host.node.seq_send(thread, About::Other(ending), to, |out, _| {
         out.tuple(3)?;
@@ -352,7 +368,7 @@ fn is_normal(reason: &[u8]) -> bool {
     reason == spawning::normal()
 }
 
-/// An exit signal comes to a process: over a link of this kind, or sent by `exit/2`.
+/// An exit signal arrives at a process: over a link of this kind, or by `exit/2`.
 #[allow(clippy::too_many_arguments)]
 fn signal(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, from: u64, reason: &[u8],
@@ -363,7 +379,7 @@ fn signal(
         return Ok(());
     }
     if to.kind == Kind::Port {
-        // it stays open whoever has ended: Python's objects do
+        // a port stays open after its linked process ends, as Python's objects do
         if link.is_some() {
             ports::linked(to, from, false);
             host.node.on_getting_unlinked(thread, to, from);
@@ -392,7 +408,7 @@ fn signal(
     end(py, host, to, from, reason)
 }
 
-/// Has a process end.
+/// Ends a process.
 fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, reason: Vec<u8>) -> PyResult<()> {
     let own = directory::process(tracee);
     let exit = own.exits.add(py, from, reason)?;
@@ -410,17 +426,17 @@ fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, rea
     Ok(())
 }
 
-/// A message of this package's own making, or one that a process sent, comes to a mailbox.
+/// A message of this package, or one that a process sent, arrives at a mailbox.
 ///
 /// # Errors
-/// What bringing in the trace messages before it raises.
+/// The error of bringing in the trace messages before it.
 pub fn deliver(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, origin: impl Into<Origin>,
     message: Bound<'_, PyAny>, carried: Carried,
 ) -> PyResult<()> {
     let mailbox = directory::process(to).mailbox.clone();
     mailbox.pump(py)?;
-    // SAFETY: held; attached.
+    // SAFETY: held; the thread is attached.
     unsafe { passing::arrived(host, thread, to, origin, message.as_ptr()) };
     mailbox.put_letters(py, [Letter { message: message.unbind(), carried }]);
     if lengths::are_wanted() {
@@ -437,7 +453,7 @@ pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carrie
             lengths::changed(here.host, &mut here.thread, own, length);
         }
         if here.host.node.seq_in_use() {
-            // SAFETY: held; attached.
+            // SAFETY: held; the thread is attached.
             let write = unsafe { tokens::writing(message.as_ptr()) };
             here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
         }
@@ -456,10 +472,10 @@ fn down(
     deliver(py, host, thread, &to, Sender::Process(pid), message.into_any(), Carried::Nothing)
 }
 
-/// Raises SystemExit in a thread that was told to end.
+/// Raises SystemExit in a thread that got an exit signal.
 ///
 /// # Errors
-/// That.
+/// SystemExit, if so.
 pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
     let process = directory::process(own);
     if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
@@ -495,7 +511,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
                     ports::linked(&other, own.pid, true);
                 }
                 here.host.node.link(&mut here.thread, &own, &other);
-                // it may have left without seeing the link
+                // the other may have ended without seeing the link
                 if is_gone(&other) && here.host.node.part(own.pid, other.pid) {
                     let reason = etf::encode(&Term::atom("noproc"));
                     return signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty);
@@ -531,7 +547,7 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
     super::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
 }
 
-/// The running process is told of the end of another: `("DOWN", reference, "process", pid, reason)`.
+/// The running process shall get a message at the end of another: `("DOWN", reference, "process", pid, reason)`.
 #[pyfunction]
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
     with(py, with_ports(0, true), |py, here| {
@@ -550,7 +566,7 @@ pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> 
     })
 }
 
-/// `own` is told of the end of a process; the reference is given back if that has been told of already.
+/// Adds a monitor of a process for `own`. Returns the reference if the process has ended already.
 fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
     let mut monitors = lock(&directory::process(tracee).monitors);
     if is_gone(tracee) {
@@ -561,7 +577,7 @@ fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
     None
 }
 
-/// Takes a monitor away; False if it was not there.
+/// Removes a monitor; False if there is none.
 #[pyfunction]
 pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
     for tracee in super::host(py)?.node.processes() {
@@ -580,7 +596,7 @@ pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool>
     Ok(false)
 }
 
-/// Whether exit signals come to the running process as messages from now on; whether they did before.
+/// Sets whether exit signals come to the running process as messages; returns the old value.
 #[pyfunction]
 pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
     with(py, None, |_, here| Ok(directory::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
@@ -610,8 +626,8 @@ pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, Py
     })
 }
 
-/// The process that is about to be started by the running one is to be linked to it, or not, and its end to be told by this reference;
-/// the reference of the call before if no process has been started since.
+/// Sets whether the process that the running one starts next is linked to it, and the reference of its monitor. Returns
+/// the reference of an earlier call if no process has been started since.
 #[pyfunction]
 #[pyo3(signature = (on, reference=None))]
 pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
@@ -634,12 +650,12 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
         exit(here.host, &mut here.thread, &own, &reason);
     };
     let _ = py;
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { door::call(tell) };
     Ok(())
 }
 
-/// A process has a name from now on: None, or why not.
+/// Gives a process a name. Returns None, or the reason why it can't have the name.
 #[pyfunction]
 pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let id = terms::local_number(who).unwrap_or_default();
@@ -655,13 +671,13 @@ pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<
     })
 }
 
-/// Nobody has the name any more; False if nobody had.
+/// Removes a name; False if it wasn't in use.
 #[pyfunction]
 pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
     with(py, None, |_, here| Ok(here.host.node.unregister(&mut here.thread, name)))
 }
 
-/// Who has a name.
+/// The process that has a name.
 #[pyfunction]
 pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
     let host = super::host(py)?;
@@ -675,8 +691,8 @@ pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
     Ok(super::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
 }
 
-/// Sends a message: to a process or port by its pid, or to whoever `name` says (then `to` is who that is, if anybody). False
-/// if there was nobody to send it to.
+/// Sends a message to a process or port by its pid, or to the holder of `name` (`to` is then the holder, if there is
+/// one). False if there is no receiver.
 #[pyfunction]
 #[pyo3(signature = (to, message, name=None))]
 pub fn send(
@@ -691,7 +707,7 @@ pub fn send(
                 let parcel = Message::to_name(&message, name);
                 messages::on_send(node, thread, About::Current, true, &parcel)
             }
-            // SAFETY: held; attached.
+            // SAFETY: held; the thread is attached.
             (None, Some(pid)) => unsafe {
                 let parcel = Message::to(message.as_ptr(), pid.id);
                 messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel)
@@ -699,7 +715,7 @@ pub fn send(
             (None, None) => 0,
         };
         let Some(tracee) = tracee else { return Ok(false) };
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         let write = unsafe { tokens::writing(message.as_ptr()) };
         let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
         let origin = Origin::new(Sender::Process(own), number);
@@ -708,8 +724,8 @@ pub fn send(
     })
 }
 
-/// Puts a message of this package's own into a process's mailbox, behind what was sent before: nobody is told of it, and it carries
-/// nothing.
+/// Puts a message of this package into a process's mailbox, after the messages that were sent before. It emits no event
+/// and carries no token.
 #[pyfunction]
 pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
     let Some(tracee) = to.tracee(py) else { return Ok(false) };
@@ -719,7 +735,7 @@ pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<b
     Ok(true)
 }
 
-/// A timer sends a message: nobody's, which has no sender.
+/// A timer sends a message, which has no sender.
 #[pyfunction]
 pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
     with(py, None, |py, here| {
@@ -729,11 +745,11 @@ pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyR
     })
 }
 
-/// A value's bytes, as a term.
+/// The term of a value, as bytes.
 fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
     let mut bytes = vec![0; 8192];
     let mut out = etf::Encoder::new(&mut bytes);
-    // SAFETY: held; attached.
+    // SAFETY: held; the thread is attached.
     if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
         out.truncate(0);
         let _ = out.cut("reason");
@@ -743,8 +759,8 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
     bytes
 }
 
-/// Runs `with` as the running process. `related` says that processes or ports are about to be related, so that their ends
-/// matter.
+/// Runs `with` as the running process. `related` is given if processes or ports are about to be related, so that their
+/// ends are watched.
 fn with<R>(
     py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
 ) -> PyResult<R> {
@@ -753,12 +769,12 @@ fn with<R>(
         host.adjust(py, wants)?;
     }
     let ran = |here: &mut Here| {
-        // SAFETY: attached, with this thread's own scheduler.
+        // SAFETY: the thread is attached, with this thread's own scheduler.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         hear(py, here.thread.current())?;
         with(py, here)
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let done = unsafe { door::call(ran) };
     done.unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("this thread is ending")))
 }

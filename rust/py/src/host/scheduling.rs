@@ -1,14 +1,28 @@
-//! Which process runs when: the steps of tasks, and the beginning and end of threads.
+//! The times at which processes run: the steps of tasks, and the beginning and end of threads.
 //!
-//! A task's step is taken where asyncio's own task class takes it (see [`steps`]), whatever event loop runs it, and the first
-//! step of an eager task around its initialiser. What happens at a step is told as `in` and `out` of the task; while somebody
-//! watches for `long_schedule` it is timed, too. Tasks written in Python are not seen.
+//! The instrument replaces the step of asyncio's own task class (see [`steps`]), whatever event loop runs it. The first
+//! step of an eager task is seen around its initialiser. A step emits `in` and `out` of the task, and is timed while a
+//! session watches for `long_schedule`. Tasks written in Python are not seen.
 //!
-//! Which thread runs when is the interpreter's secret. A thread is told to be `in` when it begins and `out` when it ends, and
-//! nothing between.
+//! The interpreter doesn't show when it runs a thread. So a thread emits `in` when it begins and `out` when it ends,
+//! and nothing between.
 //!
-//! Steps are taken for one thing more: the end of a task whose coroutine has no code that could be watched, see [`watch_ends`].
-//! Rules: trace.md, `process/4`, `system/3`.
+//! Steps serve another purpose: they show the end of a task whose coroutine has no code that could be watched, see
+//! [`watch_ends`]. Rules: trace.md, `process/4`, `system/3`.
+//!
+//! # Roles
+//! Instruments switch this on and off, attached. Each thread runs the steps of its own event loop, attached.
+//!
+//! # States
+//! `ON`: steps emit `in` and `out`. `WATCHES_ENDS`: steps look for the ends of tasks. `TAKEN_FOR` has a bit for each of
+//! the two; steps are replaced while a bit is set.
+//!
+//! # Orderings
+//! `TAKEN_FOR` is locked while steps are replaced and given back. `WATCHES_ENDS` is set after the replacement; both
+//! flags are cleared before steps are given back. Steps read them `Relaxed`: a step near the switch may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`, `tests/python/test_system.py`.
 
 use super::{
     asyncio_futures, directory, door,
@@ -44,12 +58,12 @@ use std::sync::{
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// What asks for `in` and `out` of processes.
+/// The flags that trace `in` and `out` of processes.
 pub const RUNNING: Flags = Flags(Flags::RUNNING.0 | Flags::RUNNING_PROCS.0);
-/// The same with those that end.
+/// The same with the flag for those that end.
 const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
 
-/// Which process runs when.
+/// The times at which processes run.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule) || wants.tokens,
     begin,
@@ -57,29 +71,29 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     forget,
 );
 
-/// Where tasks come from.
+/// The module that tasks come from.
 pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt_asyncio(py, host))];
 
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
 
-/// The coroutine of the task in whose step all this began: that step is not seen from its beginning.
+/// The coroutine of the task that was in a step when the instrument began. The beginning of that step was not seen.
 pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_coroutine_end), ..Handler::NONE };
 
-/// What a thread keeps about what it runs.
+/// A thread's record of what it runs.
 #[derive(Default)]
 pub struct Here {
-    /// Ticks at which what runs was scheduled in; of meaning where that is timed.
+    /// Ticks at which the running process was scheduled in; valid while that is timed.
     pub since: u64,
-    /// The names of places that it has met.
+    /// The names of places that the thread has met.
     pub places: Places,
-    /// The task whose step began here before all this, until it ends; else 0.
+    /// The task that was in a step here when the instrument began, until that step ends; else 0.
     unseen: u64,
     /// Whether that task's coroutine is watched.
     watching: bool,
-    /// Whether the thread is known to have ended, or is one whose end is not told.
+    /// Whether the thread is known to have ended, or its end emits nothing.
     pub told: bool,
-    /// What its event loop runs besides tasks.
+    /// The callbacks that its event loop runs besides tasks.
     pub callbacks: Vec<super::loop_callbacks::Running>,
 }
 
@@ -94,7 +108,7 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 /// The program has imported asyncio.
 fn adopt_asyncio(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
-        return Ok(()); // a file of the program's has this name
+        return Ok(()); // a file of the program has this name
     }
     door::untraced(|| take_steps(py, TURNS))?;
     task_init::take(py, task_init::EAGER, spawning::initialise)?;
@@ -114,7 +128,7 @@ fn forget(py: Python<'_>) {
     task_init::give_back(py, task_init::EAGER, spawning::initialise);
 }
 
-/// Who needs steps to be taken, a bit each. Held while they are taken and given back, which runs no Python code.
+/// The users of steps, a bit each. It is locked while steps are replaced and given back, which runs no Python code.
 static TAKEN_FOR: Mutex<u8> = Mutex::new(0);
 /// For `in` and `out`.
 const TURNS: u8 = 1;
@@ -125,7 +139,7 @@ fn take_steps(py: Python<'_>, user: u8) -> PyResult<()> {
     steps::learn(py)?;
     let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
     *taken |= user;
-    // SAFETY: the functions are of these kinds, and call on.
+    // SAFETY: the functions are of these kinds, and call the originals.
     unsafe { steps::take(py, step, wakeup) }
 }
 
@@ -140,10 +154,11 @@ fn leave_steps(user: u8) {
 /// Whether there may be tasks whose ends only their steps show.
 static WATCHES_ENDS: AtomicBool = AtomicBool::new(false);
 
-/// From now on each step of a task is asked whether it was the last one: there is a task whose coroutine has no code of Python's.
+/// From now on each step of a task looks whether it was the last one: there is a task whose coroutine has no Python
+/// code.
 ///
 /// # Errors
-/// RuntimeError if asyncio is not as it is known.
+/// RuntimeError if asyncio is not as expected.
 pub fn watch_ends(py: Python<'_>) -> PyResult<()> {
     if !WATCHES_ENDS.load(Ordering::Relaxed) {
         take_steps(py, ENDS)?;
@@ -152,22 +167,22 @@ pub fn watch_ends(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Nobody wants to know the ends of tasks any more.
+/// The ends of tasks are traced no longer.
 pub fn leave_ends() {
     if WATCHES_ENDS.swap(false, Ordering::AcqRel) {
         leave_steps(ENDS);
     }
 }
 
-/// A step has ended, maybe by an exception, which is set: the task's end is told if it is done and nothing else
-/// has seen it end.
+/// A step has ended, perhaps with an exception set. Emits the task's end if the task is done and nothing else has seen
+/// its end.
 ///
 /// # Safety
-/// Attached; the task stands.
+/// The thread is attached; the task stands.
 #[inline(always)]
 pub unsafe fn tell_end(task: *mut ffi::PyObject) {
     if WATCHES_ENDS.load(Ordering::Relaxed) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the thread is attached and the task stands.
         unsafe { look_for_end(task) };
     }
 }
@@ -176,20 +191,21 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 /// As [`tell_end`].
 #[inline(never)]
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and the task stands.
     unsafe {
         door::enter(|here| spawning::step_ended(here, task));
     }
 }
 
-/// The task that is running here is `in`, and will be `out` though its step began before all this.
+/// The task that is running here counts as `in`, and will be `out` although the beginning of its step was not seen.
 fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { door::call(|here| watch_running_of(py, host, here)) }.unwrap_or(Ok(()))
 }
 
 fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) -> PyResult<()> {
-    // SAFETY: attached, this thread's own; the running task stands, and so does its coroutine, an exact one.
+    // SAFETY: the thread is attached, with its own state; the running task stands, and so does its coroutine, an exact
+    // one.
     let code = unsafe {
         here.running.identify(host, &mut here.thread);
         let current = here.thread.current().clone();
@@ -210,7 +226,7 @@ fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) 
     watch::add(py, host, &STEP, &[code])
 }
 
-/// That step has ended: later ones are seen without its coroutine being watched.
+/// That step has ended. Later steps are seen without watching the coroutine.
 #[cold]
 #[inline(never)]
 fn unwatch(here: &mut here::Here) {
@@ -225,7 +241,7 @@ fn unwatch(here: &mut here::Here) {
 /// A task's step, in place of asyncio's own.
 ///
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn step(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -243,10 +259,10 @@ unsafe extern "C" fn step(
     }
 }
 
-/// A future is done that a task waits for, in place of asyncio's own.
+/// The wakeup of a task whose awaited future is done, in place of asyncio's own.
 ///
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
@@ -264,27 +280,28 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
     }
 }
 
-/// A step. Filled in where it stands: to move one costs as much as a message.
+/// A step. It is filled in where it stands, since moving one costs as much as a message.
 #[derive(Default)]
 struct Run {
     /// The task's address.
     task: usize,
     exiting: bool,
-    /// Where it began, and what was timed before, while somebody watches for long ones.
+    /// The place where it began and the value of `since` before it, while a session watches for long steps.
     timed: Option<(Place, u64)>,
 }
 
 impl Run {
-    /// Whether it is to be seen; then [`Run::end`] follows.
+    /// Whether the step is to be seen. If so, [`Run::end`] follows.
     ///
     /// # Safety
-    /// Attached, without an exception; the task stands until the end.
+    /// The thread is attached and has no exception set; the task stands until the end.
     #[inline]
     unsafe fn begin(&mut self, task: *mut ffi::PyObject) -> bool {
         if !ON.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
+        // SAFETY: the thread is attached; the state is not used beyond this function, and nothing called here takes it
+        // again.
         unsafe {
             let seen = door::enter(|here| {
                 if here.turn.watching && here.turn.unseen == 0 {
@@ -300,14 +317,15 @@ impl Run {
         }
     }
 
-    /// The same where the task's process and coroutine are known.
+    /// The same for a task whose process and coroutine are known.
     ///
     /// # Safety
     /// As [`Run::begin`]; the coroutine is null or stands.
     #[inline(always)]
     unsafe fn begin_of(&mut self, here: &mut here::Here, mut known: Known, coroutine: *mut ffi::PyObject) -> bool {
         self.task = known.task;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
+        // end, and the coroutine is null or stands.
         let seen = unsafe { self.tell_begin(here, &mut known, coroutine) };
         if seen {
             here.running.begin_step(known);
@@ -317,7 +335,7 @@ impl Run {
         seen
     }
 
-    /// Tells of the beginning.
+    /// Emits the beginning.
     ///
     /// # Safety
     /// As [`Run::begin_of`].
@@ -327,7 +345,7 @@ impl Run {
         let timed = instruments::monitored(Event::LongSchedule);
         let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
-            // the end of the step in which all this began may stay unseen (3.11)
+            // the end of the step in which the instrument began may stay unseen (3.11)
             if here.turn.unseen != tracee.pid {
                 return false;
             }
@@ -336,7 +354,8 @@ impl Run {
         if !asked && !timed {
             return true;
         }
-        // SAFETY: the caller's promise; the task stands.
+        // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
+        // end, and the coroutine is null or stands.
         let (own, inner) = unsafe {
             self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
             (place.get_or_insert_with(|| outermost(here, coroutine)), whereabouts(here, coroutine))
@@ -353,7 +372,7 @@ impl Run {
         true
     }
 
-    /// The step has ended, maybe by an exception, which is set.
+    /// The step has ended, perhaps with an exception set.
     ///
     /// # Safety
     /// As [`Run::begin`].
@@ -362,17 +381,18 @@ impl Run {
         let end = |here: &mut here::Here| {
             let Some(known) = here.running.end_step(self.task) else { return };
             let was_in = known.tracee.set_in(false);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands
+            // until the end.
             let done = unsafe { self.tell_end(here, &known, was_in) };
             if !done {
                 here.running.keep(known);
             }
         };
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { door::enter(end) };
     }
 
-    /// Tells of the end, and answers whether the task is known to be done.
+    /// Emits the end; returns whether the task is known to be done.
     ///
     /// # Safety
     /// As [`Run::begin`].
@@ -407,7 +427,7 @@ impl Run {
     }
 }
 
-/// Reports what has run since [`Here::since`] to those for whom that is long; `said` says what more there is to say of it.
+/// Reports a run since [`Here::since`] to sessions for which it is long; `said` adds elements to the report.
 pub fn alarm(here: &mut here::Here, about: u64, said: impl Fn() -> Vec<Term>) {
     let clock = &here.host.node.clock;
     let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(here.turn.since)) / 1_000_000;
@@ -428,7 +448,7 @@ pub fn pair(key: &str, value: Term) -> Term {
     Term::Tuple(vec![Term::atom(key), value])
 }
 
-/// Where what has run was scheduled in and out; the places are terms.
+/// The places where a run was scheduled in and out, as terms.
 pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
     let place = |at: &[u8]| match etf::decode(at) {
         Ok(place @ Term::Tuple(_)) => place,
@@ -437,26 +457,27 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
     vec![pair("in", place(began)), pair("out", place(ended))]
 }
 
-/// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for
-/// that coroutine itself, and where it is no exact one.
+/// The place where a task that does not run waits, inside its outermost coroutine: `(module, function, arity)` as a
+/// term. `None` for that coroutine itself, and for any other object.
 ///
 /// # Safety
-/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+/// `coroutine` is null or stands throughout; the calling thread is attached.
 #[inline(always)]
 unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
-    // SAFETY: null or an object that is held; its type is looked at first.
+    // SAFETY: null or an object that is held; its type is checked first.
     unsafe {
         let waits = !coroutine.is_null() && steps::is_coroutine(coroutine) && steps::waits(coroutine);
         waits.then(|| inside(here, coroutine)).flatten()
     }
 }
 
-/// The same of an exact coroutine that waits.
+/// The same for an exact coroutine that waits.
 ///
 /// # Safety
 /// As [`whereabouts`].
 unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
-    // SAFETY: the caller's promise; what is found is held.
+    // SAFETY: the caller promises that `coroutine` is null or stands throughout and the calling thread is attached; the
+    // innermost coroutine is held.
     unsafe {
         let inner = steps::innermost(coroutine);
         let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
@@ -466,24 +487,25 @@ unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option
     }
 }
 
-/// Where a task waits: inside its outermost coroutine, or there.
+/// The place where a task waits: inside its outermost coroutine, or in that itself.
 ///
 /// # Safety
-/// Attached, with no exception set; the task stands.
+/// The thread is attached and has no exception set; the task stands.
 unsafe fn waiting(here: &mut here::Here, task: *mut ffi::PyObject, known: &Known) -> Place {
-    // SAFETY: the caller's promise; the coroutine is held.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
+    // coroutine is held.
     unsafe {
         let coroutine = Held::owned(steps::coroutine_of(task));
         let at = whereabouts(here, coroutine.as_ptr()).or_else(|| known.place.clone());
-        // or somebody has begun to ask in the midst of the step
+        // or a session has begun to trace in the middle of the step
         at.unwrap_or_else(|| outermost(here, coroutine.as_ptr()))
     }
 }
 
-/// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
+/// The name of a task's outermost coroutine, as a term; 0 for an object that is not an exact coroutine, or has ended.
 ///
 /// # Safety
-/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+/// `coroutine` is null or stands throughout; the calling thread is attached.
 unsafe fn outermost(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Place {
     // SAFETY: null or an object that is held, whose frame waits or runs.
     unsafe {
@@ -492,20 +514,21 @@ unsafe fn outermost(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Pla
     }
 }
 
-/// The first step of an eager task, and who is scheduled out for it.
+/// The first step of an eager task, and the task that is scheduled out for it.
 pub struct Eager {
     run: Run,
     parent: Option<Arc<Tracee>>,
 }
 
-/// A task is about to be made; `None` if that doesn't run its first step.
+/// A task is about to be made; `None` if making it doesn't run its first step.
 ///
 /// # Safety
-/// Attached, without an exception: called by the initialiser of tasks, with its arguments.
+/// The thread is attached and has no exception set; the initialiser of tasks calls this, with its arguments.
 pub unsafe fn begin_eager(
     task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> Option<Eager> {
-    // SAFETY: the caller's promise; what is asked for here is not used beyond this function.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the initialiser of tasks
+    // calls this, with its arguments; the state is not used beyond this function.
     unsafe {
         static EAGER_START: Interned = Interned::new(c"eager_start");
         static LOOP: Interned = Interned::new(c"loop");
@@ -528,7 +551,8 @@ pub unsafe fn begin_eager(
 unsafe fn begin_eager_of(
     here: &mut here::Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
 ) -> Option<Eager> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the initialiser of tasks
+    // calls this, with its arguments.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
@@ -571,29 +595,29 @@ impl Eager {
     }
 }
 
-/// The running task waits for the first step of one that it makes, or goes on after it.
+/// The running task waits for the first step of a task that it makes, or continues after it.
 ///
 /// # Safety
-/// Attached, with no exception set; the tracee's task stands.
+/// The thread is attached and has no exception set; the tracee's task stands.
 unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
-    // SAFETY: attached; the frame runs.
+    // SAFETY: the thread is attached; the frame runs.
     let at = unsafe { Frame::current_python(crate::ffi::tstate()).map(|frame| here.turn.places.of(frame)) };
     let at = at.as_deref().unwrap_or(NOWHERE);
     here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
 }
 
-/// A task that was running when all this began is suspended.
+/// The task that was running when the instrument began is suspended.
 fn on_pause(here: &mut here::Here, frame: Frame) {
     first_out(here, frame, Turn::Out);
 }
 
-/// It ends.
+/// That task ends.
 fn on_coroutine_end(here: &mut here::Here, frame: Frame, _how: Ended) {
     first_out(here, frame, Turn::Exited);
 }
 
 fn first_out(here: &mut here::Here, frame: Frame, turn: Turn) {
-    // SAFETY: attached; the event's frame still stands.
+    // SAFETY: the thread is attached; the event's frame still stands.
     let generator = unsafe {
         here.running.identify(here.host, &mut here.thread);
         frame.generator() as usize
@@ -623,12 +647,12 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
     let _ = directory::process(&own).place.set(at.into());
 }
 
-/// What a thread object runs.
+/// Writes the place of a thread object's target.
 ///
 /// # Safety
-/// `thread` lives throughout, and the calling thread is attached to the interpreter.
+/// `thread` stands throughout; the calling thread is attached.
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: attached; the thread object stands, and what is read of it is held.
+    // SAFETY: the thread is attached; the thread object stands, and its attributes are held.
     calling::attached(|py| unsafe {
         match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
@@ -648,7 +672,7 @@ fn on_thread_end(here: &mut here::Here, _frame: Frame, _how: Ended) {
     thread_ended(here);
 }
 
-/// The same, seen by whoever comes first. Maybe not attached.
+/// A thread ends; the first observer reports it. The thread may be detached.
 pub fn thread_ended(here: &mut here::Here) {
     if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut here.turn.told, true) {
         return;

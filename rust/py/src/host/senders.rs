@@ -1,8 +1,23 @@
-//! Who put what into a queue, its number, and the token that travels with it: kept while sessions trace what is sent and what arrives, a
-//! match spec of some session looks at the senders of messages that arrive, or a token of sequential tracing is in use.
+//! The senders of a queue's items, their numbers, and the tokens that travel with them. They are kept while sessions
+//! trace both sends and receipts, a match spec looks at the senders of messages that arrive, or a token of sequential
+//! tracing is in use.
 //!
-//! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two senders, in
-//! the order in which it will be taken.
+//! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two
+//! senders, in the order in which it will be taken.
+//!
+//! # Roles
+//! Attached threads put and take items. Sessions set the three reasons for which senders are kept.
+//!
+//! # States
+//! `NUMBERS`, `SENDERS` and `TOKENS` are the reasons. A queue's `count` is the number of addresses that it holds,
+//! `UNDER_WAY` their sum.
+//!
+//! # Orderings
+//! A queue's items are changed under its lock (or the GIL). `count` and `UNDER_WAY` are hints for a first look; the
+//! lock decides. A put near a change of the reasons may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
     directory,
@@ -19,26 +34,26 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// Whether both what is sent and what arrives is traced, a match spec looks at senders, or a token is in use, or may come into use.
+/// Whether both sends and receipts are traced; a match spec looks at senders; a token is in use, or may come into use.
 static NUMBERS: AtomicBool = AtomicBool::new(false);
 static SENDERS: AtomicBool = AtomicBool::new(false);
 static TOKENS: AtomicBool = AtomicBool::new(false);
 
-/// How many addresses there are in all queues: a first look.
+/// The number of addresses in all queues, for a first look.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
-/// Who put an item in, and what it carries.
+/// The sender of an item, and the token that it carries.
 pub struct Put {
     /// A process.
     pub sender: u64,
     /// The message's number, or 0.
     pub number: u64,
-    /// A token, perhaps; None where nobody looked, as no token was in use.
+    /// A token, perhaps; None if nothing looked for one, since no token was in use.
     pub carried: Option<Carried>,
 }
 
 impl Put {
-    /// Where a message comes from that was taken out of a queue.
+    /// The origin of a message that was taken out of a queue.
     #[inline(always)]
     pub fn origin(put: Option<&Put>) -> Origin {
         match put {
@@ -48,25 +63,25 @@ impl Put {
     }
 }
 
-/// Of one queue: items by address, and who put them in.
+/// The items of one queue by address, with their senders.
 #[derive(Default)]
 pub struct Senders {
     items: Guarded<Items>,
-    /// How many addresses are there: a first look.
+    /// The number of addresses, for a first look.
     count: AtomicUsize,
 }
 
 /// Items by address.
 #[derive(Default)]
 struct Items {
-    /// In the order in which they were put in, as long as each is taken at one of the ends: nearly always.
+    /// In the order of the puts, as long as each item is taken at one of the ends (nearly always).
     line: VecDeque<(usize, Put)>,
-    /// By address, once one was taken from the midst.
+    /// By address, after an item was taken from the middle.
     others: FxHashMap<usize, Puts>,
     is_mixed: bool,
 }
 
-/// Who put an item in, oldest first: one, nearly always.
+/// The puts of an item, oldest first: nearly always one.
 struct Puts {
     oldest: Put,
     more: VecDeque<Put>,
@@ -94,7 +109,7 @@ impl Items {
         }
     }
 
-    /// The oldest at this address; the newest if `last`.
+    /// The oldest put at this address; the newest if `last`.
     #[inline(always)]
     fn take(&mut self, item: usize, last: bool) -> Option<Put> {
         let end = if last { self.line.back() } else { self.line.front() };
@@ -124,14 +139,14 @@ impl Items {
         taken
     }
 
-    /// Keeps those addresses of whose puts it is so of one.
+    /// Keeps the addresses for which `keep` is true of some put.
     fn retain(&mut self, mut keep: impl FnMut(&mut Put) -> bool) {
         self.line.retain_mut(|(_, put)| keep(put));
         self.line.shrink_to_fit();
         self.others.retain(|_, puts| {
             let mut kept = false;
             for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
-                kept |= keep(put); // each is asked
+                kept |= keep(put); // called for each put
             }
             kept
         });
@@ -141,7 +156,7 @@ impl Items {
 }
 
 impl Senders {
-    /// Looks at the items, or changes them; nothing of the program's is run meanwhile.
+    /// Reads or changes the items; no code of the program runs meanwhile.
     #[inline(always)]
     fn with<R>(&self, py: Python<'_>, with: impl FnOnce(&mut Items) -> R) -> R {
         let mut items = self.items.lock(py);
@@ -173,8 +188,8 @@ impl Drop for Senders {
     }
 }
 
-/// Some addresses are there, or are there no more. With the GIL only a drop may come between, and be lost: then there seem to be
-/// more than there are, and a first look says too little.
+/// A queue's number of addresses has changed. With the GIL only a drop may come between, and its subtraction be lost.
+/// Then the sum is too high, and a first look skips less.
 #[inline(always)]
 fn now_under_way(was: usize, is: usize) {
     let more = is.wrapping_sub(was); // wraps where it is less
@@ -190,18 +205,18 @@ pub fn with_tokens() -> bool {
     TOKENS.load(Ordering::Acquire)
 }
 
-/// For what senders are wanted from now on.
+/// Sets the reasons for which senders are kept.
 pub fn want(numbers: bool, senders: bool, tokens: bool) {
     NUMBERS.store(numbers, Ordering::Release);
     SENDERS.store(senders, Ordering::Release);
     TOKENS.store(tokens, Ordering::Release);
 }
 
-/// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, the running process, which is known, has a
-/// token, or something is known of an item.
+/// Whether the sender of an item of this queue matters: senders are wanted, the running process (which is known) has a
+/// token, or the queue has a sender for some item.
 ///
 /// # Safety
-/// The queue stands; attached.
+/// The queue stands; the thread is attached.
 #[inline(always)]
 pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
     if SENDERS.load(Ordering::Relaxed) {
@@ -211,7 +226,7 @@ pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
         || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue)
 }
 
-/// Does something with the record of a queue that has been met before, and nothing that may run other code.
+/// Runs `with` on the record of a queue that is known. `with` runs no other code.
 #[inline(always)]
 fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -> R) -> Option<R> {
     let address = queue as usize;
@@ -221,17 +236,17 @@ fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -
     }
 }
 
-/// Whether it is known who put some item into a queue.
+/// Whether the queue has a sender for some item.
 fn has_some(here: &Here, queue: *mut PyObject) -> bool {
     with_known(here, queue, |queue| !directory::process(queue).senders.is_empty()) == Some(true)
 }
 
-/// The queue is gone: nobody takes what was in it.
+/// The queue is gone, and its items with it.
 pub fn gone(py: Python<'_>, senders: &Senders) {
     drop(senders.with(py, std::mem::take));
 }
 
-/// Tokens were reset: lets go of those of before, and of what is of no use without them.
+/// Drops the tokens of before a reset, and the puts that are of no use without them.
 pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     let wanted = SENDERS.load(Ordering::Acquire);
     senders.with(py, |items| {
@@ -242,16 +257,16 @@ pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     });
 }
 
-/// How a queue's length is found.
+/// A function that finds a queue's length.
 pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 
-/// The running process puts an item into a queue. `length` is for one that items may leave in ways that nobody is told of.
+/// The running process puts an item into a queue. `length` is given for a queue that items may leave unseen.
 ///
 /// # Safety
-/// Both stand; attached.
+/// Queue and item stand; the thread is attached.
 #[inline(always)]
 pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     unsafe {
         if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
             keep(here, object, item, number, length);
@@ -264,13 +279,14 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, n
 #[inline(never)]
 unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
     let sender = here.thread.current().pid;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let carried = unsafe { carried(here, object, item) };
-    // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached. It is called without the lock,
+    // since a class of the program may run.
     let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
     with_known(here, object, |queue| {
         let senders = &directory::process(queue).senders;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that queue and item stand, and the thread is attached.
         let py = unsafe { Python::assume_attached() };
         if is_left {
             gone(py, senders);
@@ -279,7 +295,7 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, numb
     });
 }
 
-/// The token that goes with an item, where one may be in use.
+/// The token that goes with an item, if tokens are in use.
 ///
 /// # Safety
 /// As [`put`].
@@ -288,10 +304,10 @@ unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -
     if !TOKENS.load(Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let of = |queue: &Tracee| (queue.pid, unsafe { tokens::carries(queue, object) });
     Some(match with_known(here, object, of) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that queue and item stand, and the thread is attached.
         Some((to, true)) => unsafe { tokens::sent_to_queue(here, to, item) },
         _ => Carried::Nothing,
     })
@@ -302,22 +318,22 @@ pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
     directory::process(buffer).senders.add(py, item, put);
 }
 
-/// It is taken out of there: the oldest of the items at that address.
+/// An item is taken out of such a queue: the oldest put at that address.
 pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
     directory::process(buffer).senders.take(py, item, false)
 }
 
-/// Who put an item in that is taken out now; `last` says that the newest comes first.
+/// The put of an item that is taken out now; `last` says that the newest comes first.
 ///
 /// # Safety
 /// As [`put`].
 #[inline(always)]
 pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, last: bool) -> Option<Put> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     if unsafe { !matter(here, object) } {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let py = unsafe { Python::assume_attached() };
     with_known(here, object, |queue| directory::process(queue).senders.take(py, item, last))?
 }

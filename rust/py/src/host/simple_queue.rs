@@ -1,8 +1,21 @@
-//! `queue.SimpleQueue`, which is written in C: its methods are taken at their definitions.
+//! `queue.SimpleQueue`, which is written in C: its methods are replaced at their definitions.
 //!
-//! A thread may wait in `get` for hours, and what comes then is to be told of also if nobody wanted to know when it began. So `get`
-//! is taken as long as this package is there, and looks afterwards whether somebody wants to know: 1 or 2 ns each. The others come
-//! and go.
+//! A thread may wait in `get` for hours. Its item is reported also if tracing began meanwhile. So `get` stays replaced
+//! as long as this package is loaded, and looks after the wait whether a session traces it: that costs 1 or 2 ns a
+//! call. The other methods are replaced only while they are traced.
+//!
+//! # Roles
+//! Attached threads call the methods. The instrument replaces them and gives them back.
+//!
+//! # States
+//! `SEEN` is true while receipts are reported. `QSIZE` is 0, or the C function of `qsize`, which stays valid with its
+//! class.
+//!
+//! # Orderings
+//! `QSIZE` is stored `Release` and loaded `Acquire`. `SEEN` is read `Relaxed`: an item near the switch may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_messages.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
     door,
@@ -41,9 +54,9 @@ static PUT: Method = Method::new();
 static GET: Method = Method::new();
 static GET_NOWAIT: Method = Method::new();
 static PUT_NOWAIT: Method = Method::new();
-/// Whether what is taken is told of.
+/// Whether receipts are reported.
 static SEEN: AtomicBool = AtomicBool::new(false);
-/// The function behind `qsize`, which runs no Python.
+/// The C function of `qsize`, which runs no Python.
 static QSIZE: AtomicUsize = AtomicUsize::new(0);
 
 const PUTS: &[Wrapper] = &[Wrapper::Fast(put)];
@@ -51,18 +64,18 @@ const PUTS_NOWAIT: &[Wrapper] = &[Wrapper::Fast(put_nowait)];
 const GETS: &[Wrapper] = &[Wrapper::OfClass(get)];
 const GETS_NOWAIT: &[Wrapper] = &[Wrapper::OfClass(get_nowait)];
 
-/// From now on what waits in `get` is seen when it comes back.
+/// From now on a thread that waits in `get` is seen when it returns.
 ///
 /// # Errors
-/// ImportError where the C module is missing; else as [`Method::take`].
+/// ImportError if the C module is missing; else as [`Method::take`].
 pub fn take_waits(py: Python<'_>) -> PyResult<()> {
     let class = crate::ffi::standard::module(py, "_queue")?.getattr("SimpleQueue")?;
-    // SAFETY: the wrapper keeps to its kind, and calls on.
+    // SAFETY: the wrapper has the kind of the method, and calls the original.
     unsafe { GET.take(&class, "get", GETS) }
 }
 
 fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
-    // by its own name: `queue` may be a module of the program's
+    // by its own name: `queue` may be a module of the program
     let Ok(module) = crate::ffi::standard::module(py, "_queue") else { return Ok(()) };
     let class = module.getattr("SimpleQueue")?;
     if let Some(qsize) = method::plain(&class.getattr("__dict__")?.get_item("qsize")?, ffi::METH_NOARGS) {
@@ -70,7 +83,7 @@ fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
     }
     SEEN.store(true, Ordering::Relaxed);
     take_waits(py)?;
-    // SAFETY: the wrappers below keep to their kinds, and call on.
+    // SAFETY: the wrappers below have the kinds of their methods, and call the originals.
     unsafe {
         PUT.take(&class, "put", PUTS)?;
         PUT_NOWAIT.take(&class, "put_nowait", PUTS_NOWAIT)?;
@@ -86,12 +99,12 @@ fn end() -> PyResult<()> {
     Ok(())
 }
 
-/// The item of a call of put: its first argument, or the one called so.
+/// The item of a call of put: its first argument, or the keyword argument `item`.
 ///
 /// # Safety
-/// The arguments of a method, as the interpreter passes them.
+/// The arguments are those of a method, as the interpreter passes them.
 unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
-    // SAFETY: as the interpreter passes them: as many values, then one for each name.
+    // SAFETY: the interpreter passes `count` values, then one for each name.
     unsafe {
         if count > 0 {
             return *args;
@@ -109,13 +122,13 @@ unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObje
 /// How many items a queue holds.
 ///
 /// # Safety
-/// The queue stands; attached, without an exception.
+/// The queue stands; the thread is attached and has no exception set.
 unsafe fn length(queue: *mut PyObject) -> Option<u64> {
     let qsize = QSIZE.load(Ordering::Acquire);
     if qsize == 0 {
         return None;
     }
-    // SAFETY: of a method of the queue's class that takes no arguments; it answers a new reference or null.
+    // SAFETY: a method of the queue's class that takes no arguments; it returns a new reference or null.
     unsafe {
         let answer = std::mem::transmute::<usize, Plain>(qsize)(queue, std::ptr::null_mut());
         let length = if answer.is_null() { -1 } else { ffi::PyLong_AsLongLong(answer) };
@@ -124,22 +137,23 @@ unsafe fn length(queue: *mut PyObject) -> Option<u64> {
     }
 }
 
-/// Whether what the running process sends, or receives, matters to anybody. It is known afterwards.
+/// Whether a session traces what the running process sends, or receives, or the queue matters otherwise. After this the
+/// process is known.
 ///
 /// # Safety
-/// The queue stands; attached.
+/// The queue stands; the thread is attached.
 unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that the queue stands and the thread is attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
     }
 }
 
-/// Tells of an item that is about to be put in: nobody can take it before.
+/// Reports an item that is about to be put in: no thread can take it before.
 ///
 /// # Safety
-/// `queue` lives throughout, as does `item` unless it is null, and the calling thread is attached to the interpreter.
+/// `queue` stands throughout; `item` is null or stands throughout; the calling thread is attached.
 unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
@@ -150,7 +164,8 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
 /// # Safety
 /// As [`tell_put`].
 unsafe fn put_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
+    // thread is attached.
     unsafe {
         if !item.is_null() && pools::of_threads() && pools::put_among_threads(here, queue, item) {
             return;
@@ -167,11 +182,11 @@ unsafe fn put_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
 }
 
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn put(
     this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: the contract of the method, which is called on with what came.
+    // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
         tell_put(this, item(args, count, names));
         PUT.original::<Fast>()(this, args, count, names)
@@ -179,24 +194,24 @@ unsafe extern "C" fn put(
 }
 
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn put_nowait(
     this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         tell_put(this, item(args, count, names));
         PUT_NOWAIT.original::<Fast>()(this, args, count, names)
     }
 }
 
-/// Tells of an item that was taken out, or that none came.
+/// Reports an item that was taken out, or that none came in time.
 ///
 /// # Safety
-/// `queue` lives throughout, as does `item` unless it is null, and the calling thread is attached to the interpreter.
+/// `queue` stands throughout; `item` is null or stands throughout; the calling thread is attached.
 #[inline(never)]
 unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
-    // SAFETY: as `tell_put`; an exception that is set is put aside and back.
+    // SAFETY: as in `tell_put`; an exception that is set is put aside and restored.
     unsafe {
         let nothing = item.is_null();
         if nothing {
@@ -213,7 +228,8 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
 /// # Safety
 /// As [`tell_get`].
 unsafe fn got_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
+    // thread is attached.
     unsafe {
         let nothing = item.is_null();
         if !nothing && pools::of_threads() && pools::taken_among_threads(here, queue, item) {
@@ -237,11 +253,11 @@ unsafe fn got_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
 }
 
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn get(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let item = GET.original::<OfClass>()(this, class, args, count, names);
         if SEEN.load(Ordering::Relaxed) {
@@ -252,11 +268,11 @@ unsafe extern "C" fn get(
 }
 
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn get_nowait(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: as in `put`.
     unsafe {
         let item = GET_NOWAIT.original::<OfClass>()(this, class, args, count, names);
         tell_get(this, item);

@@ -1,7 +1,23 @@
-//! Who starts whom, and how it ends: threads through the threading module's own functions, tasks through the task class's
-//! initialiser.
+//! The starts and ends of processes. Threads are seen through functions of the threading module, tasks through the
+//! initialiser of the task class.
 //!
-//! In place only while some session has asked for `procs` or for flags to be inherited.
+//! The instrument is in place only while a session traces `procs`, has flags that are inherited, or needs relations or
+//! tokens.
+//!
+//! # Roles
+//! The parent announces a thread or task, attached. The thread adopts its process at its first event. Instruments
+//! switch this on and off.
+//!
+//! # States
+//! A thread is in `pending` from its announcement until its first event, or until its start fails or it is found to be
+//! over. It is in `started` from that first event until it emits `spawned`. `ON`: tasks are announced.
+//!
+//! # Orderings
+//! Mutexes order the two maps. The announced object's address is stored `Release`. `ON` is read `Relaxed`: a task that
+//! is made near the switch may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_trace_processes.py`, `tests/python/test_executors.py`.
 
 use super::{
     call, directory, door, exits, groups,
@@ -41,7 +57,7 @@ use std::{
 static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
-/// The flags for whose sake spawning is watched; those of links for task groups.
+/// The flags that need spawning to be watched; those of links for task groups.
 pub const FLAGS: Flags = Flags(
     Flags::PROCS.0
         | Flags::SET_ON_SPAWN.0
@@ -51,7 +67,7 @@ pub const FLAGS: Flags = Flags(
         | Flags::EXITING.0,
 );
 
-/// Who starts whom, and how it ends.
+/// The starts and ends of processes.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.processes.has(FLAGS) || wants.related || wants.tokens,
     |py, host| host.spawning.begin(py, host),
@@ -59,7 +75,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     forget,
 );
 
-/// Where tasks come from.
+/// The module that tasks come from.
 pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host))];
 
 /// `threading.Thread.start`.
@@ -69,22 +85,22 @@ pub static START: Handler =
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(on_thread_end), ..Handler::NONE };
 
-/// What the threading module calls with an exception that has ended a thread.
+/// The function that the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
 
-/// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
-/// watched: see [`scheduling::watch_ends`].
+/// Coroutines that tasks run. A task of another object (`collections.abc.Coroutine`, a coroutine of Cython's) has no
+/// code that could be watched: see [`scheduling::watch_ends`].
 pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread that is being started.
 struct Pending {
     tracee: Arc<Tracee>,
     parent: u64,
-    /// With what, once the start was seen.
+    /// Its target and arguments as a term, after the start was seen.
     name: Option<Vec<u8>>,
-    /// Whether nobody is told of it.
+    /// Whether it emits nothing.
     is_hidden: bool,
-    /// Its object, weakly: a thread may begin and end where nobody watches any more, and another object have its address then.
+    /// Its object, weakly. A thread may begin and end unseen, after which another object may get its address.
     object: Option<Py<PyAny>>,
 }
 
@@ -100,13 +116,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Spawning {
-    /// The calling thread's object, at the bottom of its frames, where something may have been announced of it.
+    /// The calling thread's object, from the bottom of its frames, if any thread has been announced.
     pub fn own_object(&self, frame: Option<Frame>) -> Option<usize> {
         let may_be = !lock(&self.pending).is_empty();
         may_be.then(|| thread_object(frame)).flatten().map(|object| object as usize)
     }
 
-    /// The process that was announced for the calling thread, whose object this is.
+    /// Takes the process that was announced for the calling thread, whose object this is.
     pub fn adopted(&self, object: usize) -> Option<Arc<Tracee>> {
         let pending = lock(&self.pending).remove(&object)?;
         directory::process(&pending.tracee).announced.store(0, Ordering::Release);
@@ -116,7 +132,7 @@ impl Spawning {
         Some(pending.tracee)
     }
 
-    /// The process that a thread object will be; inherits from `parent`.
+    /// Announces the process of a thread object, which inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
         directory::process(&tracee).announced.store(object, Ordering::Release);
@@ -131,7 +147,7 @@ impl Spawning {
         tracee
     }
 
-    /// A thread object's thread will be no process that anybody finds.
+    /// The thread of a thread object will be a process that nothing finds.
     pub fn hide(&self, host: &Host, object: usize) {
         let tracee = host.node.hidden();
         let pending = Pending { tracee, parent: 0, name: None, is_hidden: true, object: weakly(object) };
@@ -145,7 +161,8 @@ impl Spawning {
         }
     }
 
-    /// What was announced of a thread object, unless its thread has begun: then it is only the waiting for that which was broken off.
+    /// Takes the announcement of a thread object, unless the thread already runs and only `start()`'s wait was
+    /// interrupted.
     fn failed(&self, object: usize) -> Option<Pending> {
         if !lock(&self.pending).contains_key(&object) || is_beginning(object) {
             return None;
@@ -153,21 +170,21 @@ impl Spawning {
         lock(&self.pending).remove(&object)
     }
 
-    /// The process that was announced for a thread object whose thread runs, and which has come to no event of its own.
+    /// Takes the process that was announced for a thread object whose thread runs, and has had no event of its own.
     pub fn begun(&self, object: usize) -> Option<Arc<Tracee>> {
         lock(&self.pending).remove(&object).map(|pending| pending.tracee)
     }
 
-    /// Ends the processes of threads that have begun and ended since the last session that watched for it went away.
+    /// Ends the processes of threads that have begun and ended since spawning was last watched.
     ///
     /// # Errors
-    /// What looking at the threading module's tables raises.
+    /// The error of reading the threading module's tables.
     pub fn sweep(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         let waiting: Vec<usize> = lock(&self.pending).keys().copied().collect();
         waiting.into_iter().try_for_each(|address| self.sweep_one(py, host, address).map(drop))
     }
 
-    /// Whether a process is a thread that has begun and ended unseen: then it has ended from now on.
+    /// Whether a process is a thread that has begun and ended unseen. If so, this ends it.
     ///
     /// # Errors
     /// As [`Spawning::sweep`].
@@ -179,7 +196,8 @@ impl Spawning {
         self.sweep_one(py, host, address)
     }
 
-    /// Ends the process that was announced for the thread object of this address, if that thread is over; whether it was.
+    /// Ends the process that was announced for the thread object of this address if that thread is over. Returns
+    /// whether it was.
     fn sweep_one(&self, py: Python<'_>, host: &Host, address: usize) -> PyResult<bool> {
         let reference =
             lock(&self.pending).get(&address).and_then(|p| p.object.as_ref().map(|object| object.clone_ref(py)));
@@ -203,20 +221,20 @@ impl Spawning {
         lock(&self.pending).get(&object).is_some_and(|pending| pending.is_hidden)
     }
 
-    /// The process of a thread object whose thread has been started but not come to its first event.
+    /// The process of a thread object whose thread has been started but has had no event yet.
     pub fn started(&self, object: usize) -> Option<Arc<Tracee>> {
         lock(&self.pending).get(&object).map(|p| p.tracee.clone())
     }
 
-    /// Watches from now on.
+    /// Begins to watch.
     ///
     /// # Errors
-    /// What importing threading and asyncio, or `sys.monitoring`, raises.
+    /// The error of importing threading and asyncio, or of `sys.monitoring`.
     pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let threading = crate::ffi::standard::module(py, "threading")?.into_any();
         let codes = |path| originals::codes(&threading, &[path]);
         watch::add(py, host, &START, &codes("Thread.start")?)?;
-        // noted, if it is wrapped: it is a thread's first frame
+        // also records its wrapper, which is a thread's first frame
         codes("Thread._bootstrap")?;
         let bootstrap = codes("Thread._bootstrap_inner")?;
         let known = bootstrap.first().map_or(0, |code| code.as_ptr() as usize);
@@ -238,18 +256,18 @@ impl Spawning {
     /// The program has imported asyncio.
     fn adopt_asyncio(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
-            return Ok(()); // a file of the program's has this name
+            return Ok(()); // a file of the program has this name
         }
-        steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
+        steps::learn(py)?; // recognises a coroutine that has ended, whose frame must not be read
         ON.store(true, Ordering::Release);
         task_init::take(py, task_init::SPAWNING, initialise)?;
         self.watch_existing(py, host)
     }
 
-    /// Nobody asks any more.
+    /// Spawning is watched no longer.
     ///
     /// # Errors
-    /// What `sys.monitoring` raises.
+    /// The error of `sys.monitoring`.
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
         task_init::give_back(py, task_init::SPAWNING, initialise);
@@ -259,11 +277,12 @@ impl Spawning {
         modules::leave(py, host, &MODULES)
     }
 
-    /// Tasks that exist already: their end is to be seen, too.
+    /// Watches the ends of tasks that exist already.
     fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         for (tracee, task) in host.directory.tasks(py, host)? {
-            // SAFETY: attached, no exception is set. Another thread may be in the midst of making it: it has no coroutine yet, of
-            // which `get_coro` knows nothing (3.12). It stands, and its type is looked at.
+            // SAFETY: the thread is attached and has no exception set. Another thread may be making the task: then it
+            // has no coroutine yet, and `get_coro` of 3.12 doesn't expect that. The task stands, and its type is
+            // checked.
             unsafe {
                 let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task.as_ptr())) else {
                     continue;
@@ -276,8 +295,8 @@ impl Spawning {
     }
 }
 
-/// The thread object of the calling thread, told by the first of its Python frames, `threading.Thread._bootstrap` (or a wrapper of that);
-/// `frame` is the innermost one. Borrowed from that frame.
+/// The thread object of the calling thread, borrowed from the first of its Python frames: `threading.Thread._bootstrap`
+/// or a wrapper of it. `frame` is the innermost one.
 fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
     // SAFETY: frames of the calling thread, which is attached and runs them.
     unsafe {
@@ -293,7 +312,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
             return Some(bootstrap.local(0));
         }
         if originals::is_around(frame.function()) {
-            // a wrapper's frame, before that of what it wraps; any of its first arguments may be the thread
+            // a wrapper's frame, below that of its function; any of its first arguments may be the thread
             let is_thread = |object: &*mut ffi::PyObject| {
                 !object.is_null() && !capture::attribute_of_class(ffi::Py_TYPE(*object), "_bootstrap_inner").is_null()
             };
@@ -303,11 +322,11 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
     }
 }
 
-/// Notes the calling thread's name with its process: its counters outlive the thread.
+/// Keeps the calling thread's name with its process, whose counters outlive the thread.
 pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
     let Some(object) = thread_object(frame) else { return };
     Python::attach(|py| {
-        // SAFETY: attached; the object is held by the thread's first frame.
+        // SAFETY: the thread is attached; the object is held by the thread's first frame.
         let name = unsafe { attribute(py, object, "_name") };
         if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
             directory::process(own).last_name.get_or_init(|| name);
@@ -323,7 +342,7 @@ fn on_start(here: &mut Here, frame: Frame) {
         frame.local(0)
     };
     if !can_start(object) || here.host.spawning.is_hidden(object as usize) {
-        return; // the call is going to raise; or it is no thread of the program's
+        return; // the call is going to raise, or the thread is not the program's
     }
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
@@ -346,9 +365,9 @@ fn on_start(here: &mut Here, frame: Frame) {
     relations::link_announced(here, &tracee);
 }
 
-/// Whether the library starts a thread of its own: that is nobody's child where tokens are concerned.
+/// Whether the library starts a thread of its own. Such a thread inherits no token.
 fn is_of_library(start: Frame) -> bool {
-    // SAFETY: the event's frame, whose caller runs; attached.
+    // SAFETY: the event's frame, whose caller runs; the thread is attached.
     unsafe {
         let Some(caller) = super::passing::caller(start) else { return false };
         let module = crate::ffi::frame::module_of(caller.globals());
@@ -359,9 +378,9 @@ fn is_of_library(start: Frame) -> bool {
     }
 }
 
-/// The start has failed: the process that has been told of ends at once.
+/// The start has failed: the announced process ends at once.
 fn on_start_failed(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: the event's frame still stands; attached.
+    // SAFETY: the event's frame still stands; the thread is attached.
     let object = unsafe { frame.local(0) } as usize;
     let Some(Pending { tracee, name, .. }) = here.host.spawning.failed(object) else { return };
     if name.is_some() {
@@ -383,9 +402,9 @@ fn on_bootstrap(here: &mut Here, _frame: Frame) {
     }
 }
 
-/// An exception has ended a thread: noted for its exit reason.
+/// An exception has ended a thread: kept for its exit reason.
 fn on_excepthook(here: &mut Here, _frame: Frame) {
-    // SAFETY: attached; a new reference or null.
+    // SAFETY: the thread is attached; a new reference or null.
     unsafe {
         let error = ffi::PyErr_GetHandledException();
         if !error.is_null() {
@@ -407,9 +426,9 @@ fn on_thread_end(here: &mut Here, _frame: Frame, how: Ended) {
     relations::exit_thread(here, &own, &reason);
 }
 
-/// A coroutine ends; if it is the outermost one of a task, so does the task.
+/// A coroutine ends. If it is the outermost one of a task, so does the task.
 fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: attached; the event's frame still stands.
+    // SAFETY: the thread is attached; the event's frame still stands.
     unsafe {
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
@@ -420,7 +439,7 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
-            // its step runs, so that the task stands
+            // the task's step runs, so the task stands
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
                 Ended::Returned(_) if !task.is_null() => {
@@ -437,12 +456,14 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Why a task ends whose coroutine returns. A cancellation that was asked for in its last step it meets now.
+/// The exit reason of a task whose coroutine returns. A cancellation that was requested in its last step takes effect
+/// now.
 ///
 /// # Safety
-/// Attached, no exception is set; the task stands.
+/// The thread is attached and has no exception set; the task stands.
 unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller's promise; the message is held.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
+    // message is held.
     unsafe {
         let Some(message) = steps::cancellation(task) else { return normal() };
         let told = directory::process(ending).exits.reason_of(message.as_ptr());
@@ -460,15 +481,15 @@ unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8>
     }
 }
 
-/// The end of the task that runs this coroutine is to be seen.
+/// Watches the end of the task that runs this coroutine.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// The error of `sys.monitoring`.
 ///
 /// # Safety
-/// It stands, and no exception is set.
+/// The coroutine stands; no exception is set.
 unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    // SAFETY: the caller promises that the coroutine stands and no exception is set; the coroutine holds its frame.
     unsafe {
         match steps::frame_of(coroutine) {
             Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
@@ -477,12 +498,12 @@ unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) 
     }
 }
 
-/// A task's step has ended. If it was the last one, and no coroutine was seen to end, the task's end is told.
+/// A task's step has ended. If it was the last one, and no coroutine was seen to end, emits the task's end.
 ///
 /// # Safety
-/// Attached, no exception is set; the task stands.
+/// The thread is attached and has no exception set; the task stands.
 pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
     unsafe {
         if !steps::is_done(task) {
             return;
@@ -496,13 +517,14 @@ pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
     }
 }
 
-/// Why a task that is done has ended, as terms: what the task itself says. It gives the exception of a cancellation away once only,
-/// so that is not asked for, and has no arguments.
+/// The exit reason of a task that is done, as terms, by the task's own outcome. A task gives away the exception of its
+/// cancellation only once, so this doesn't take it, and the reason has no arguments.
 ///
 /// # Safety
-/// Attached, no exception is set; the task stands.
+/// The thread is attached and has no exception set; the task stands.
 pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller's promise; what the task has said is held.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
+    // outcome is held.
     unsafe {
         match steps::outcome(task) {
             Outcome::Returned => return reason(ending, None),
@@ -522,18 +544,18 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
 
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
 pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
-    // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
+    // SAFETY: the thread is attached, and no exception is set; the thread that raised the exception holds it.
     if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
         return told;
     }
     written(|out| match error {
         None => out.atom("normal"),
-        // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
+        // SAFETY: the thread is attached, and no exception is set; the thread that raised the exception holds it.
         Some(error) => unsafe { capture::exception(error, out, &Limits::DEFAULT) },
     })
 }
 
-/// What `write` writes, or `"normal"` if that doesn't fit.
+/// The bytes that `write` writes, or `"normal"` if they don't fit.
 fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let mut out = Encoder::new(&mut bytes);
@@ -546,7 +568,7 @@ fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> 
     bytes
 }
 
-/// The reason of a process that ends well, as terms.
+/// The reason of a process that ends normally, as terms.
 pub fn normal() -> Vec<u8> {
     let mut bytes = vec![0; 32];
     let mut out = Encoder::new(&mut bytes);
@@ -556,10 +578,10 @@ pub fn normal() -> Vec<u8> {
     bytes
 }
 
-/// `(module, function, arguments)` of what a thread object will run, as a call that an executor is asked to make.
+/// `(module, function, arguments)` of a thread object's target, as a call that an executor shall make.
 fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes, whose values are
-    // held meanwhile.
+    // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
+    // whose values are held meanwhile.
     unsafe {
         let call = parcels::made(here, |py| {
             let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
@@ -589,7 +611,8 @@ fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_
 /// Whether a thread object has been made and not been started yet.
 fn can_start(thread: *mut ffi::PyObject) -> bool {
     Python::attach(|py| {
-        // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
+        // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain
+        // attributes.
         unsafe {
             let is_set = |of: *mut ffi::PyObject, name: &str| {
                 attribute(py, of, name).is_some_and(|flag| flag.is_truthy().unwrap_or(false))
@@ -600,22 +623,22 @@ fn can_start(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-/// Whether a thread object's thread has been started and has not said yet that it runs.
+/// Whether a thread object's thread has been started and has not yet set `_started`.
 fn is_beginning(object: usize) -> bool {
     Python::attach(|py| {
         let beginning = || {
             crate::ffi::standard::module(py, "threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from)
         };
-        // by identity: a class of threads may have an equality of its own
+        // by identity: a class of threads may define its own equality
         beginning().is_ok_and(|all| all.values().iter().any(|thread| thread.as_ptr() as usize == object))
     })
 }
 
-/// Whether a thread object's thread has run and is over. It stands in one of the threading module's tables from before it says that it
-/// runs until it ends, and goes from the first to the second.
+/// Whether a thread object's thread has run and is over. A thread is in one of the threading module's tables from
+/// before it sets `_started` until it ends. It moves from the first table to the second.
 fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = thread.py();
-    // SAFETY: attached; held. Plain attributes of the module's own classes.
+    // SAFETY: the thread is attached, and holds the object; plain attributes of the module's own classes.
     let has_begun = unsafe {
         attribute(py, thread.as_ptr(), "_started")
             .and_then(|event| attribute(py, event.as_ptr(), "_flag"))
@@ -632,7 +655,8 @@ fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// A weak reference to a thread object, if there can be one.
 fn weakly(object: usize) -> Option<Py<PyAny>> {
     Python::attach(|py| {
-        // SAFETY: attached; the caller's thread object stands. An exception that is set would be taken for one of the making.
+        // SAFETY: the thread is attached; the caller's thread object stands. An exception that is set would look like
+        // one of this call.
         unsafe {
             let _aside = Aside::new();
             let made = ffi::PyWeakref_NewRef(object as *mut ffi::PyObject, std::ptr::null_mut());
@@ -647,10 +671,10 @@ fn weakly(object: usize) -> Option<Py<PyAny>> {
 /// An attribute by the generic rules.
 ///
 /// # Safety
-/// The object stands, and the calling thread is attached. No class of the object may have a descriptor of the program's own under
-/// the name.
+/// The object stands, and the calling thread is attached. No class of the object may have a descriptor of the program's
+/// own under the name.
 pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the caller's object is alive. An exception that is set would be taken for one of the look-up.
+    // SAFETY: the caller's object stands. An exception that is set would look like one of the look-up.
     unsafe {
         let _aside = Aside::new();
         let name = pyo3::types::PyString::intern(py, name);
@@ -663,10 +687,10 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-/// `Task.__init__`: announces the task to who asked.
+/// `Task.__init__`: announces the task first.
 ///
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 pub unsafe extern "C" fn initialise(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> c_int {
@@ -699,9 +723,12 @@ pub unsafe extern "C" fn initialise(
 /// The value of a keyword argument, borrowed; null if it isn't given.
 ///
 /// # Safety
-/// Attached, without an exception; `keywords` is what the interpreter gives an initialiser, or null.
+/// The thread is attached and has no exception set; `keywords` is the dict that the interpreter gives an initialiser,
+/// or null.
 pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise; its type is looked at before it is read. The caller's own dict, which nobody changes.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and `keywords` is the dict that
+    // the interpreter gives an initialiser, or null; the type is checked before it is read. The dict belongs to the
+    // call, and nothing changes it.
     unsafe {
         if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
             return std::ptr::null_mut();
@@ -710,12 +737,13 @@ pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi
     }
 }
 
-/// What a task is made of.
+/// The object that a task is made of.
 ///
 /// # Safety
-/// Attached, without an exception; `args` and `keywords` are what the interpreter gives an initialiser.
+/// The thread is attached and has no exception set; `args` and `keywords` are those that the interpreter gives an
+/// initialiser.
 unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
+    // SAFETY: a tuple, and a dict or null; the result is borrowed from them.
     unsafe {
         if ffi::PyTuple_GET_SIZE(args) > 0 {
             ffi::PyTuple_GET_ITEM(args, 0)
@@ -727,9 +755,9 @@ unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject)
 }
 
 /// # Safety
-/// Attached, with no exception set; both stand.
+/// The thread is attached and has no exception set; task and coroutine stand.
 unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: attached; `coroutine` stands, and its type is looked at.
+    // SAFETY: the thread is attached; `coroutine` stands, and its type is checked.
     unsafe {
         if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
             return None;
@@ -741,7 +769,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
 /// # Safety
 /// As [`announce`].
 unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         #[cfg(not(Py_3_13))]
@@ -778,18 +806,19 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
     }
 }
 
-/// Notes the name of the task that was made last: before 3.13 it gets it after its initialiser, and before anything else happens.
+/// Keeps the name of the task that was made last. Before 3.13 a task gets its name after its initialiser, and before
+/// anything else happens.
 #[cfg(not(Py_3_13))]
 fn note_made(here: &mut Here) {
     let Some(made) = here.made.take() else { return };
     let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
     if !task.is_null() {
-        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
+        // SAFETY: the thread is attached, with a GIL, so the task stands as long as its process has its address.
         unsafe { directory::note_name(&made, task) };
     }
 }
 
-/// Coroutine functions of asyncio that it makes tasks of for itself.
+/// Coroutine functions of asyncio of which asyncio makes tasks for itself.
 const OWN_TASKS: [&str; 7] = [
     "BaseEventLoop.shutdown_asyncgens",
     "BaseEventLoop.shutdown_default_executor",
@@ -800,12 +829,13 @@ const OWN_TASKS: [&str; 7] = [
     "staggered_race.<locals>.run_one_coro",
 ];
 
-/// Whether a coroutine is one that the library makes a task of for itself: that is nobody's child where tokens are concerned.
+/// Whether it is a coroutine of which the library makes a task for itself. Such a task inherits no token.
 ///
 /// # Safety
-/// Attached; it stands, and has not begun.
+/// The thread is attached; the coroutine stands, and has not begun.
 unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    // SAFETY: the caller promises that the thread is attached and the coroutine stands, and has not begun; the
+    // coroutine holds its frame.
     unsafe {
         steps::frame_of(coroutine).is_some_and(|frame| {
             super::passing::is_library(frame)
@@ -814,31 +844,32 @@ unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Whether a task may be made of this: a first look at its class.
+/// Whether a task may be made of this object: a first look at its class.
 ///
 /// # Safety
-/// Attached; it stands.
+/// The thread is attached; the object stands.
 unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; the class stands with its object.
+    // SAFETY: the caller promises that the thread is attached and the object stands; the object holds its class.
     unsafe {
         let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
         steps::is_coroutine(object) || has("send") && has("throw")
     }
 }
 
-/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit. Of what has
-/// no Python frame (any more), its class, or what its class says, without arguments.
+/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if it doesn't fit. A
+/// coroutine without a Python frame (any more) is named by its class, or as its class says, without arguments.
 ///
 /// # Safety
-/// Attached, with no exception set; it stands.
+/// The thread is attached and has no exception set; the coroutine stands.
 unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
-    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands; the
+    // coroutine holds its frame.
     let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
         Some(frame) => call::write_module_and_function(frame, &mut out)
             .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands.
         None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
     });
     if written.is_err() {
@@ -850,7 +881,7 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
     name
 }
 
-/// In a forked child: nothing is watched.
+/// In a forked child: watches nothing.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     modules::forget(&MODULES);
