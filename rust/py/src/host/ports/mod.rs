@@ -1,11 +1,26 @@
 //! Ports: sockets, subprocesses and asyncio's pipes as links to the outside world.
 //!
-//! A port is known by the address of its object, as a task is. What happens to it is seen at the C methods of sockets
-//! (`socket`) and of pipes' files (`pipe`), and at functions of the standard library (`subprocess`, `transport`). In place while some session asks for ports
-//! or watches for busy ones, or a port has a name or a link that somebody made.
+//! A port is known by the address of its object, as a task is. The C methods of sockets (`socket`) and of pipes' files
+//! (`pipe`) show what happens to it, and functions of the standard library (`subprocess`, `transport`). The instrument
+//! is in place only while a session traces ports or watches for busy ones, or a port has a name or a link by
+//! `inviso.link`.
 //!
-//! Rules: trace.md, `port/4`. Data that arrive are a message of the port to its reader, `(port, ("data", bytes))`; what is
-//! written is a message of the writer to the port, `(pid, ("command", bytes))`.
+//! Rules: trace.md, `port/4`. Data that arrive are a message of the port to its reader, `(port, ("data", bytes))`. Data
+//! that are written are a message of the writer to the port, `(pid, ("command", bytes))`.
+//!
+//! # Roles
+//! Attached threads open, use and close ports. Instruments switch this on and off.
+//!
+//! # States
+//! An object is in `OPENING` while the call that makes it a port runs. A port lives from its first event or sight until
+//! it is closed, which `Node::end_process` lets happen once. `WANTED` and `BUSY` are what sessions trace; `LINKED`
+//! counts the links by `inviso.link`.
+//!
+//! # Orderings
+//! Mutexes order the lists. The atomics are read `Relaxed`, as hints: an event near a change may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`.
 
 pub mod pipe;
 pub mod socket;
@@ -50,7 +65,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     forget,
 );
 
-/// Where ports come from.
+/// The modules that ports come from.
 pub static MODULES: [Module; 3] = [
     Module::new("socket", |py, host, _| match modules::is_there(py, "_socket")? {
         true => modules::is_there(py, "socket").and_then(|_| socket::begin(py, host)),
@@ -69,36 +84,36 @@ pub static MODULES: [Module; 3] = [
 /// Flags that some port has, or will have.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether somebody watches for busy ports.
+/// Whether a session watches for busy ports.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Links to ports that somebody made by `inviso.link`.
+/// The number of links to ports by `inviso.link`.
 static LINKED: AtomicUsize = AtomicUsize::new(0);
 
-/// What is known of a port besides its record.
+/// The state of a port besides its record.
 #[derive(Default)]
 pub struct Own {
-    /// What it is.
+    /// Its kind, in Erlang's words.
     driver: OnceLock<&'static str>,
     /// Its `inviso.Port`, for messages.
     identity: OnceLock<Py<PyAny>>,
-    /// A transport writes to it, and tells so itself.
+    /// A transport writes to it, and reports that itself.
     by_transport: AtomicBool,
-    /// What goes over its socket is encrypted by asyncio: what is in it is told there.
+    /// asyncio encrypts what goes over its socket, and the data are reported there.
     is_encrypted: AtomicBool,
-    /// Its transport has stopped whoever writes.
+    /// Its transport has stopped its writer.
     is_full: AtomicBool,
-    /// What goes through its pipes is told at the end of a call.
+    /// Data of its pipes are reported at the end of a call.
     communicates: AtomicBool,
-    /// How much of what that has gathered, of one pipe and of the other, was there when it began.
+    /// The bytes that this call had gathered of each pipe before it began.
     gathered: [AtomicUsize; 2],
-    /// What is written to its pipes there has not been told.
+    /// The call's data for its pipes have not been reported yet.
     has_input: AtomicBool,
-    /// Who linked itself to it by `inviso.link`.
+    /// The processes that linked themselves to it by `inviso.link`.
     linked: Mutex<Vec<u64>>,
 }
 
-/// Objects that are being made ports, by address, each by a call that has seen it begin: it will tell.
+/// Objects that are being made ports, by address. The call that saw the beginning reports each.
 static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn own(port: &Tracee) -> &Own {
@@ -109,7 +124,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Notes what sessions ask for, all of them together.
+/// Records what sessions trace, all of them together.
 pub fn note(wants: &Wants) {
     WANTED.store(wants.ports.0, Ordering::Relaxed);
     BUSY.store(wants.watches(Event::BusyPort), Ordering::Relaxed);
@@ -121,7 +136,7 @@ fn asked(flags: Flags) -> bool {
     WANTED.load(Ordering::Relaxed) & flags.0 != 0
 }
 
-/// Whether a port has a name, or a link that somebody made.
+/// Whether a port has a name, or a link by `inviso.link`.
 pub fn are_related(host: &Host) -> bool {
     LINKED.load(Ordering::Relaxed) != 0 || host.node.is_port_named()
 }
@@ -153,7 +168,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     watch::remove(py, host, &subprocess::HANDLERS)?;
     watch::remove(py, host, &transport::HANDLERS)?;
     modules::leave(py, host, &MODULES)?;
-    // the ends of ports are not seen any more: their links would stand for ever
+    // the ends of ports are no longer seen, and their links would stay for ever
     for port in host.node.ports() {
         for other in host.node.links(port.pid) {
             host.node.part(port.pid, other);
@@ -171,36 +186,37 @@ fn forget(_py: Python<'_>) {
     socket::end();
     pipe::end();
     transport::forget();
-    // somebody may hold it who is no more
+    // a thread that no longer exists may hold the lock
     if let Ok(mut opening) = OPENING.try_lock() {
         opening.clear();
     }
 }
 
-/// What a port is, and whether it is open.
+/// The kind of a port, and whether it is open.
 pub struct Seen {
-    /// What it is.
+    /// Its kind, in Erlang's words.
     pub driver: &'static str,
     /// Whether it is open.
     pub is_open: bool,
 }
 
-/// Looks at an object that may be a port; `None` if it is none. Runs none of the program's code.
+/// Looks at an object that may be a port; `None` if it is not. Runs no code of the program.
 fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     socket::look(object).or_else(|| subprocess::look(object)).or_else(|| transport::look(object))
 }
 
-/// Takes in every port that exists and has not been seen yet. One that is being opened is none before that is told.
+/// Takes in every port that exists and has not been seen yet. One that is being opened is not a port before that is
+/// reported.
 ///
 /// # Errors
-/// What listing them raises.
+/// The error of listing them.
 pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     if !INSTRUMENT.on.load(Ordering::Acquire) {
         leave_closed(py, host)?;
     }
     for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<pyo3::types::PyList>()?.iter() {
         let open = look(&object).filter(|seen| seen.is_open);
-        // asked behind the look: one that is open and not being opened has been told
+        // after the look: an object that is open and not in the list has been reported
         if let Some(seen) = open.filter(|_| !lock(&OPENING).contains(&(object.as_ptr() as usize))) {
             let port = host.directory.object_process(host, Kind::Port, object.as_ptr() as usize, None);
             own(&port).driver.get_or_init(|| seen.driver);
@@ -212,8 +228,8 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
-/// Lets go of the ports that were closed while nobody looked. While somebody does, a port that is found closed is about to be told so
-/// by the call that closes it, or when its object is gone.
+/// Drops the ports that were closed while the instrument was off. While it is on, a port that is found closed will be
+/// reported by the call that closes it, or when its object is freed.
 fn leave_closed(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     for port in host.node.ports() {
         if !is_open(py, host, &port)? {
@@ -223,7 +239,7 @@ fn leave_closed(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether a port was closed while nobody looked: then it has ended from now on.
+/// Whether a port was closed while the instrument was off. If so, this ends it.
 pub fn was_closed(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) -> bool {
     if INSTRUMENT.on.load(Ordering::Acquire) || is_open(py, host, port).unwrap_or(true) {
         return false;
@@ -232,37 +248,37 @@ pub fn was_closed(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) -> bo
     true
 }
 
-/// Whether the object of a port is there, and open.
+/// Whether the object of a port exists, and is open.
 fn is_open(py: Python<'_>, host: &Host, port: &Arc<Tracee>) -> PyResult<bool> {
     let object = host.directory.object(py, port)?;
     Ok(object.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open)))
 }
 
-/// The open port that an object is; made at first sight, if it is open.
+/// The open port of an object. It is made at first sight, if the object is open.
 ///
 /// # Safety
-/// The object stands; attached.
+/// The object stands; the thread is attached.
 #[inline]
 unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     if let Some(port) = here.places.tracee(object as usize) {
         return Some(port.clone());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands and the thread is attached.
     unsafe { meet(here, object) }
 }
 
-/// As [`port`] of an object that is about to be closed: nobody has been told of one that has not been met before, or it was told
-/// that it is collected, and only then does a finaliser close it.
+/// As [`port`], for an object that is about to be closed, if it is a known port. An object that is not known has had no
+/// event; or its end was reported when it was freed, and its finaliser closes it only after that.
 ///
 /// # Safety
 /// As [`port`].
 unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     here.host.directory.known(object as usize)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands and the thread is attached.
     unsafe { port(here, object) }
 }
 
-/// As [`port`], where the thread has not met the object lately.
+/// As [`port`], if the thread has not met the object lately.
 ///
 /// # Safety
 /// As [`port`].
@@ -272,7 +288,7 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     let known = here.host.directory.known(object as usize);
     let port = match known {
         Some(known) => known,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and the thread is attached.
         None => quietly(here, |py, here| unsafe {
             let seen = look(&Bound::from_borrowed_ptr(py, object)).filter(|seen| seen.is_open)?;
             let port = here.host.directory.object_process(here.host, Kind::Port, object as usize, None);
@@ -287,13 +303,13 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     Some(port)
 }
 
-/// An object is no port to anybody.
+/// An object is not a port to anybody.
 ///
 /// # Safety
-/// The object stands, and weak references can be made to it; attached, and nobody listens on this thread.
+/// The object stands and supports weak references; the thread is attached, and takes no events meanwhile.
 unsafe fn silence(host: &Host, object: *mut ffi::PyObject) {
     let port = host.directory.object_process(host, Kind::Port, object as usize, None);
-    // it may have been one, to whoever saw it opened before it was known whose it is
+    // another thread may have seen it opened as a port before its owner was known
     leave(host, &port);
 }
 
@@ -305,10 +321,10 @@ fn opens(object: *mut ffi::PyObject) {
 /// That call is over. If the object is a port, the running process has opened it, and is linked to it.
 ///
 /// # Safety
-/// The object stands; attached.
+/// The object stands; the thread is attached.
 unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
     if let Ended::Returned(_) = how {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and the thread is attached.
         unsafe { tell_opened(here, object) };
     }
     let mut opening = lock(&OPENING);
@@ -320,13 +336,13 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
 /// The running process has opened a port.
 ///
 /// # Safety
-/// The object stands; attached.
+/// The object stands; the thread is attached.
 unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
     if transport::is_loops_own() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and the thread is attached.
         return quietly(here, |_, here| unsafe { silence(here.host, object) });
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands and the thread is attached.
     let port = unsafe {
         here.running.identify(here.host, &mut here.thread);
         match here.host.directory.known(object as usize) {
@@ -348,7 +364,7 @@ unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
     }
 }
 
-/// A port begins to run a command, or has run one; `None` for what has no name.
+/// A port begins to run a command, or has run one; `None` for a command without a name.
 fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
     if asked(Flags::RUNNING_PORTS) && host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
@@ -356,7 +372,7 @@ fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, com
     }
 }
 
-/// A port serves a call that has been made, or is about to be: what `tell` tells stands between `in` and `out`.
+/// A port serves a call that has been made, or is about to be. The events of `tell` stand between `in` and `out`.
 fn serves(here: &mut Here, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut Here)) {
     runs(here.host, &mut here.thread, port, record::Kind::In, command);
     tell(here);
@@ -373,7 +389,7 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
     attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
 
-/// Nothing more comes of a port; answers who linked itself to it.
+/// A port emits no more events. Returns the processes that linked themselves to it.
 fn forget_port(port: &Tracee) -> Vec<u64> {
     transport::forget_tls(port);
     pipe::forget(port);
@@ -382,7 +398,7 @@ fn forget_port(port: &Tracee) -> Vec<u64> {
     linked
 }
 
-/// A port was closed, and nobody is told.
+/// A port was closed, without an event.
 fn leave(host: &Host, port: &Tracee) {
     if host.node.end_process(port) {
         forget_port(port);
@@ -397,25 +413,26 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
     }
     let close = |here: &mut Here| {
         quietly(here, |_, here| {
-            // SAFETY: attached.
+            // SAFETY: the thread is attached.
             unsafe { here.running.identify(here.host, &mut here.thread) };
             closed(host, &mut here.thread, port, &super::spawning::normal());
         });
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { super::door::enter(close) }.is_some();
     if !told {
         leave(host, port);
     }
 }
 
-/// The first bytes of what a program has handed over: `length` of them, or all. The object itself where looking into it could
-/// run the program's code.
+/// The first bytes of data that a program has passed: `length` of them, or all. The result is the object itself if
+/// reading it could run the program's code.
 ///
 /// # Safety
-/// The object stands, and nobody listens on this thread.
+/// The object stands; the thread is attached and takes no events meanwhile.
 pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
-    // SAFETY: the caller's promise. A buffer of these two types is taken and given back by C code alone.
+    // SAFETY: the caller promises that the object stands and no event is taken. C code alone takes and releases a
+    // buffer of these two types.
     unsafe {
         let whole = Bound::from_borrowed_ptr(py, object);
         let all =
@@ -438,7 +455,7 @@ pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length:
     }
 }
 
-/// Whether anybody wants to hear of messages of the running process, or of the port, by these flags.
+/// Whether a session traces messages of the running process, or of the port, by these flags.
 #[inline]
 fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
     let (port_asked, process_asked) = (asked(of_port), asked(Flags(!0)) && wanted(of_process));
@@ -452,14 +469,14 @@ fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> 
         || process_asked && node.is_asked(thread, About::Current, of_process)
 }
 
-/// The running process writes to a port what `data` makes.
+/// The running process writes to a port the data that `data` makes.
 fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
     if !passes(here, port, Flags::SEND, Flags::RECEIVE) {
         return;
     }
     let writer = here.thread.current().pid;
     quietly(here, |_, here| {
-        // SAFETY: `quietly` is attached; what is made here is let go of here.
+        // SAFETY: `quietly` is attached; the objects made here are dropped here.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
             let Some(data) = data(py) else { return Ok(None) };
@@ -468,7 +485,7 @@ fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -
         };
         let Ok(Some(message)) = made() else { return };
         let (node, thread) = (&here.host.node, &mut here.thread);
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         unsafe {
             let parcel = Message::to(message.as_ptr(), port.pid);
             let number = messages::on_send(node, thread, About::Current, true, &parcel);
@@ -478,7 +495,7 @@ fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -
     });
 }
 
-/// The running process reads from a port what `data` makes.
+/// The running process reads from a port the data that `data` makes.
 fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
     if !passes(here, port, Flags::RECEIVE, Flags::SEND) {
         return;
@@ -500,7 +517,7 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
         };
         let Ok(Some(message)) = made() else { return };
         let (node, thread) = (&here.host.node, &mut here.thread);
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         unsafe {
             let parcel = Message::to(message.as_ptr(), reader);
             let number = messages::on_send(node, thread, About::Other(port), true, &parcel);
@@ -511,7 +528,7 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
     });
 }
 
-/// The running process waits because a port does not take what it writes.
+/// The running process waits because a port doesn't take its data.
 fn busy(here: &mut Here, port: &Tracee) {
     // SAFETY: handlers and wrappers run attached on this thread.
     unsafe { here.running.identify(here.host, &mut here.thread) };
@@ -521,7 +538,7 @@ fn busy(here: &mut Here, port: &Tracee) {
         .alarm(&mut here.thread, waiting, Event::BusyPort, |_, _| Some(Term::Port(Identifier::own(port.pid >> 2))));
 }
 
-/// The port of an object: its number, or None if it is none, or closed.
+/// The port of an object: its number, or None if the object is not a port, or is closed.
 #[pyfunction]
 pub fn port_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
     let host = super::host(py)?;
@@ -548,7 +565,7 @@ pub fn ports(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     Ok(all)
 }
 
-/// What the port of a number is; None if it is closed.
+/// The kind of the port of a number; None if it is closed.
 #[pyfunction]
 pub fn port_name(py: Python<'_>, number: u64) -> PyResult<Option<&'static str>> {
     let host = super::host(py)?;
@@ -572,7 +589,7 @@ pub fn new_port(py: Python<'_>) -> PyResult<u64> {
     Ok(super::host(py)?.node.unused_number())
 }
 
-/// Somebody links itself to a port, or removes the link, by a call of this package.
+/// A process links itself to a port, or removes the link, by a call of this package.
 pub fn linked(port: &Tracee, by: u64, on: bool) {
     let mut linked = lock(&own(port).linked);
     if on {

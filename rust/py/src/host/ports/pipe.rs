@@ -1,5 +1,18 @@
-//! The files of a subprocess's pipes: what Python reads from and writes to them, buffered or as text, comes to the C methods of
-//! `io.FileIO` in the end.
+//! The files of a subprocess's pipes. All reads and writes of Python, buffered or as text, come to the C methods of
+//! `io.FileIO` in the end, which are replaced here.
+//!
+//! # Roles
+//! Attached threads use files. The instrument replaces the methods and gives them back.
+//!
+//! # States
+//! `PIPES` maps a file to its port from the subprocess's start until the file or the port is closed. `COUNT` is its
+//! size.
+//!
+//! # Orderings
+//! The mutex orders `PIPES`. `COUNT` is a hint, read `Relaxed`: a use near the change may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`.
 
 use super::{bytes_of, lock, read, runs, written};
 use crate::{
@@ -18,7 +31,7 @@ use std::sync::{
     Arc, Mutex,
 };
 
-/// What a method does.
+/// The effect of a method.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     /// Answers bytes.
@@ -41,7 +54,7 @@ const fn hook(name: &'static str, does: Does) -> Hook {
     Hook { name, method: Method::new(), does }
 }
 
-/// All of them; a wrapper's number is its place.
+/// All hooks. A wrapper's number is its hook's index.
 static HOOKS: [Hook; 5] = [
     hook("read", Does::Read),
     hook("readall", Does::Read),
@@ -62,32 +75,33 @@ macro_rules! wrappers {
 
 static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4);
 
-/// Ports by the address of the file of one of their pipes. A file is taken out when it is closed, which comes before its end.
+/// Ports by the address of the file of one of their pipes. A file is removed when it is closed, which comes before its
+/// end.
 static PIPES: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
 
-/// How many there are.
+/// The number of such files.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Watches from now on.
+/// Begins to watch.
 ///
 /// # Errors
-/// RuntimeError where the class is not CPython's.
+/// RuntimeError if the class is not CPython's.
 pub fn begin(py: Python<'_>) -> PyResult<()> {
     let class = py.import("_io")?.getattr("FileIO")?;
     for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
-        // SAFETY: the wrappers call the original on, whatever else they do.
+        // SAFETY: the wrappers call the originals, whatever else they do.
         unsafe { hook.method.take(&class, hook.name, wrappers)? };
     }
     Ok(())
 }
 
-/// Nobody asks any more.
+/// Gives the methods back.
 pub fn end() {
     for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
         hook.method.give_back(wrappers);
     }
     COUNT.store(0, Ordering::Relaxed);
-    // in a forked child somebody may hold it who is no more
+    // in a forked child a thread that no longer exists may hold the lock
     if let Ok(mut pipes) = PIPES.try_lock() {
         drop(pipes.take());
     }
@@ -132,9 +146,9 @@ type OfClassCall = unsafe extern "C-unwind" fn(
 /// A method without or with one argument.
 ///
 /// # Safety
-/// To be called by the interpreter only, for the method that it was put into.
+/// Only the interpreter calls it, for the method that it was put into.
 unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, arg: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the wrapper of this method, which is called so; the interpreter's arguments are handed on.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
     unsafe {
         let original = HOOKS[N].method.original::<PlainCall>();
         around(HOOKS[N].does, this, arg, || original(this, arg))
@@ -156,7 +170,7 @@ unsafe extern "C" fn positional<const N: usize>(
     }
 }
 
-/// A method that is told the class that defines it.
+/// A method that gets the class that defines it.
 ///
 /// # Safety
 /// As [`plain`].
@@ -172,10 +186,10 @@ unsafe extern "C" fn of_class<const N: usize>(
     }
 }
 
-/// A call of a method: before it, itself, after it.
+/// A call of a method: the work before it, the call, the work after it.
 ///
 /// # Safety
-/// `this` lives throughout, as does `first` unless it is null, and the calling thread is attached to the interpreter.
+/// `this` stands throughout; `first` is null or stands throughout; the calling thread is attached.
 #[inline(always)]
 unsafe fn around(
     does: Does, this: *mut ffi::PyObject, first: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
@@ -190,7 +204,7 @@ unsafe fn around(
     }
     let command = (does == Does::Write).then_some("command");
     let tell = |kind| {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { door::enter(|here| runs(here.host, &mut here.thread, &port, kind, command)) };
     };
     tell(record::Kind::In);
@@ -205,12 +219,12 @@ unsafe fn around(
     result
 }
 
-/// Tells of what has been written or read.
+/// Emits the events of data that have been written or read.
 ///
 /// # Safety
-/// `result` stands, as does `first` unless it is null; attached.
+/// `result` stands; `first` is null or stands; the thread is attached.
 unsafe fn pass(here: &mut Here, does: Does, port: &Tracee, first: *mut ffi::PyObject, result: *mut ffi::PyObject) {
-    // SAFETY: what a call was given and what it answered stand until it is over; attached.
+    // SAFETY: a call's arguments and result stand until it is over; the thread is attached.
     unsafe {
         let length = || {
             let length = (ffi::PyLong_Check(result) != 0).then(|| ffi::PyLong_AsLongLong(result));

@@ -1,7 +1,20 @@
-//! Sockets: the C methods that every socket's work goes through, and the initialiser of `socket.socket`.
+//! Sockets: their C methods, which all work goes through, and the initialiser of `socket.socket`.
 //!
-//! A socket of asyncio's is read here; what is written to it its transport tells (see `transport`). What goes through an
-//! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
+//! Reads of asyncio's sockets are seen here; its transports report the writes (see `transport`). Data of an
+//! `ssl.SSLSocket` are reported before they are encrypted, at the methods of its C half.
+//!
+//! # Roles
+//! Attached threads use sockets. The instrument replaces the methods and gives them back.
+//!
+//! # States
+//! `CLASSES` is empty until the first look, and then stays. Each hook's method is the original or ours (see
+//! [`Method`]).
+//!
+//! # Orderings
+//! `Method`'s own. `BUSY` is a hint, read `Relaxed`.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`.
 
 use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
 use crate::{
@@ -40,10 +53,10 @@ pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), 
 /// All of them.
 pub static HANDLERS: [&Handler; 1] = [&INIT];
 
-/// Where a call finds, or leaves, the data.
+/// Where the data of a call are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
-    /// None pass.
+    /// There are none.
     None,
     /// Written: the first argument, as many bytes as the result says.
     Sent,
@@ -51,21 +64,23 @@ enum Data {
     SentAll,
     /// Written: buffers, the first argument.
     SentBuffers,
-    /// Read: the result. Which argument has the flags.
+    /// Read: the result. The number is the index of the flags' argument.
     Got(usize),
-    /// Read: the first item of the result. Which argument has the flags.
+    /// Read: the first item of the result. The number is the index of the flags' argument.
     GotFrom(usize),
-    /// Read: into the first argument, as many bytes as the result says. Which argument has the flags.
+    /// Read: into the first argument, as many bytes as the result says. The number is the index of the flags' argument.
     GotInto(usize),
-    /// Read: into the first argument, as many bytes as the result's first item says. Which argument has the flags.
+    /// Read: into the first argument, as many bytes as the result's first item says. The number is the index of the
+    /// flags' argument.
     GotFromInto(usize),
-    /// Read: into buffers, the first argument, as many bytes as the result's first item says.
+    /// Read: into buffers, the first argument, as many bytes as the result's first item says. The number is the index
+    /// of the flags' argument.
     GotIntoBuffers(usize),
     /// The socket is closed, or given away.
     Closed,
     /// Written, by the C half of a TLS connection: the argument, as many bytes as the result says.
     Encrypted,
-    /// Read, by the same: the result, or into the second argument.
+    /// Read, by the same half: the result, or into the second argument.
     Decrypted,
 }
 
@@ -73,7 +88,7 @@ enum Data {
 struct Hook {
     name: &'static str,
     method: Method,
-    /// What a port calls it; `None` for what it has no word for.
+    /// The command's name at ports; `None` if there is none.
     command: Option<&'static str>,
     data: Data,
 }
@@ -85,7 +100,7 @@ const fn hook(name: &'static str, command: Option<&'static str>, data: Data) -> 
 const COMMAND: Option<&str> = Some("command");
 const CONTROL: Option<&str> = Some("control");
 
-/// All of them; a wrapper's number is its place.
+/// All hooks. A wrapper's number is its hook's index.
 static HOOKS: [Hook; 23] = [
     hook("send", COMMAND, Data::Sent),
     hook("sendall", COMMAND, Data::SentAll),
@@ -113,7 +128,7 @@ static HOOKS: [Hook; 23] = [
     hook("read", None, Data::Decrypted),
 ];
 
-/// The first one of `_ssl._SSLSocket`.
+/// The index of the first hook of `_ssl._SSLSocket`.
 const OF_TLS: usize = 21;
 
 macro_rules! wrappers {
@@ -128,7 +143,7 @@ macro_rules! wrappers {
 
 static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
 
-/// The classes and methods that sockets are looked at with.
+/// The classes and methods by which sockets are examined.
 struct Classes {
     /// `_socket.socket`.
     class: Py<PyAny>,
@@ -139,7 +154,7 @@ struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// How long a call that writes takes before it counts as waiting.
+/// The time from which on a call that writes counts as waiting.
 const LONG: Duration = Duration::from_millis(1);
 
 fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
@@ -150,10 +165,10 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
     })
 }
 
-/// Watches from now on.
+/// Begins to watch.
 ///
 /// # Errors
-/// What importing the socket module raises; RuntimeError where it is not CPython's.
+/// The error of importing the socket module; RuntimeError if it is not CPython's.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     let class = classes(py)?.class.bind(py);
     let init = originals::codes(py.import("socket")?.as_any(), &["socket.__init__"])?;
@@ -162,30 +177,30 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     for (at, (hook, wrappers)) in HOOKS.iter().zip(&WRAPPERS).enumerate() {
         let class = if at < OF_TLS { Some(class) } else { ssl.as_ref() };
         if let Some(class) = class {
-            // SAFETY: the wrappers call the original on, whatever else they do.
+            // SAFETY: the wrappers call the originals, whatever else they do.
             unsafe { hook.method.take(class, hook.name, wrappers)? };
         }
     }
     Ok(())
 }
 
-/// Nobody asks any more.
+/// Gives the methods back.
 pub fn end() {
     for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
         hook.method.give_back(wrappers);
     }
 }
 
-/// Looks at a socket; `None` for any other object, and for sockets without the class that Python programs use.
+/// Examines a socket; `None` for any other object, and for sockets without the class that Python programs use.
 pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     let py = object.py();
-    // SAFETY: the types of two objects that are held; a look at a type's words.
+    // SAFETY: the types of two objects that are held; reads a type's words.
     unsafe {
         let class = CLASSES.get(py).map(|classes| classes.class.as_ptr().cast::<ffi::PyTypeObject>());
         let class = match class {
             Some(class) => class,
             None => {
-                // nobody has a socket before the module is there
+                // no program has a socket before the module is imported
                 py.import("sys").ok()?.getattr("modules").ok()?.get_item("_socket").ok()?;
                 classes(py).ok()?.class.as_ptr().cast()
             }
@@ -198,7 +213,7 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     let classes = classes(py).ok()?;
     let is_open = classes.fileno.bind(py).call1((object,)).ok()?.extract::<i64>().ok()? >= 0;
     let kind = classes.kind.bind(py).call_method1("__get__", (object,)).and_then(|kind| kind.extract::<i64>());
-    // without the marks that Linux puts into it
+    // without the bits that Linux adds
     let driver = match kind.map(|kind| kind & 15) {
         Ok(1) => "tcp_inet",
         Ok(2) => "udp_inet",
@@ -210,7 +225,7 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
 
 /// A socket is about to be made.
 fn on_begin(_here: &mut Here, frame: Frame) {
-    // SAFETY: the first argument of a method whose frame stands; attached.
+    // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
@@ -233,17 +248,17 @@ const _: Keywords = keywords::<0>;
 /// A method whose arguments come as one object, or null.
 ///
 /// # Safety
-/// To be called by the interpreter only, for the method that it was put into.
+/// Only the interpreter calls it, for the method that it was put into.
 unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let hook = &HOOKS[N];
-    // SAFETY: the wrapper of this method, which is called so; the interpreter's arguments are handed on.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
     unsafe {
         let original = hook.method.original::<PlainCall>();
         around(hook, this, args, || original(this, args))
     }
 }
 
-/// As [`plain`], where the arguments come without a tuple (3.15): what looks at them gets one.
+/// As [`plain`], for arguments that come without a tuple (3.15). The code that reads them gets a tuple.
 ///
 /// # Safety
 /// As [`plain`].
@@ -251,10 +266,10 @@ unsafe extern "C" fn positional<const N: usize>(
     this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     let hook = &HOOKS[N];
-    // SAFETY: as in `plain`; the tuple holds the arguments, which are as many as it says, and is let go of attached.
+    // SAFETY: as in `plain`; the tuple holds the arguments, has as many as it says, and is released attached.
     unsafe {
         let original = hook.method.original::<PositionalCall>();
-        // what this allocates is not the program's
+        // this allocation doesn't count as the program's
         let allocated = tls::bytes();
         let tuple = ffi::PyTuple_New(count);
         tls::set_bytes(allocated);
@@ -273,7 +288,7 @@ unsafe extern "C" fn positional<const N: usize>(
     }
 }
 
-/// As [`plain`], with arguments by name besides.
+/// As [`plain`], with keyword arguments.
 ///
 /// # Safety
 /// As [`plain`].
@@ -288,15 +303,15 @@ unsafe extern "C" fn keywords<const N: usize>(
     }
 }
 
-/// A call of a method: before it, itself, after it.
+/// A call of a method: the work before it, the call, the work after it.
 ///
 /// # Safety
-/// `this` and `args` live throughout, and the calling thread is attached to the interpreter.
+/// `this` and `args` stand throughout; the calling thread is attached.
 #[inline(always)]
 unsafe fn around(
     hook: &'static Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let before = unsafe { door::enter(|here| before(here, hook, this, args)) };
     let Some(before) = before.flatten() else { return calling::on_guard(call) };
     let result = calling::on_guard(call);
@@ -307,21 +322,21 @@ unsafe fn around(
     result
 }
 
-/// What is known of a call from before it.
+/// The facts about a call from before it.
 struct Before {
     port: Arc<Tracee>,
-    /// Whether what it writes has been told already.
+    /// Whether its write has been reported already.
     is_told: bool,
-    /// When it began, if somebody watches for busy ports and it may wait.
+    /// When it began, if a session watches for busy ports and the call may wait.
     began: Option<Instant>,
 }
 
-/// A method is about to be called; `None` if it is no port's.
+/// A method is about to be called; `None` if its object is not a port.
 ///
 /// # Safety
-/// `this` stands, as does `args` unless it is null; attached.
+/// `this` stands; `args` is null or stands; the thread is attached.
 unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Before> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `this` stands, `args` is null or stands, and the thread is attached.
     let port = unsafe {
         match hook.data {
             Data::Encrypted | Data::Decrypted => tls_port(here, this)?,
@@ -331,8 +346,8 @@ unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *
     };
     runs(here.host, &mut here.thread, &port, record::Kind::In, hook.command);
     let mut is_told = hook.data == Data::SentAll;
-    // all of it is written or the connection is lost: told before anybody can have read it
-    // SAFETY: as above; nothing of the result is looked at. The argument of the C half's method stands.
+    // all of it is written or the connection is lost: reported before a peer can have read it
+    // SAFETY: as above; the result is not read. The argument of the C half's method stands.
     unsafe {
         if is_told {
             pass(here, hook.data, &port, args, std::ptr::null_mut());
@@ -356,14 +371,16 @@ unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *
     Some(Before { port, is_told, began })
 }
 
-/// How much `ssl.SSLSocket.sendall` has written before this write, if that is what writes: it hands on all that is left, again and again.
+/// The bytes that `ssl.SSLSocket.sendall` has written before this write, if it is the caller. It passes on all that is
+/// left, again and again.
 ///
 /// # Safety
-/// Attached.
+/// The thread is attached.
 unsafe fn of_sendall() -> Option<usize> {
-    /// Which local of it says so.
+    /// The local variable of `sendall` with that number.
     const COUNT: usize = 3;
-    // SAFETY: attached; whoever called a frame that runs runs, too. What a local has stands while its frame does nothing.
+    // SAFETY: the thread is attached; the callers of a running frame run, too. A local variable's value stands while
+    // its frame does nothing.
     unsafe {
         let sendall = Frame::current_python(tstate())?.caller()?;
         let code = sendall.code();
@@ -375,7 +392,7 @@ unsafe fn of_sendall() -> Option<usize> {
     }
 }
 
-/// Whether a call that writes is going to wait for room.
+/// Whether a call that writes is going to wait for space.
 enum Waits {
     Now,
     Perhaps,
@@ -385,12 +402,12 @@ enum Waits {
 /// Whether a write to a socket is going to wait.
 ///
 /// # Safety
-/// `this` stands; attached.
+/// `this` stands; the thread is attached.
 unsafe fn waits(here: &mut Here, this: *mut ffi::PyObject) -> Waits {
     quietly(here, |py, _| {
         let look = || -> PyResult<Waits> {
             let classes = classes(py)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `this` stands and the thread is attached.
             let this = unsafe { Bound::from_borrowed_ptr(py, this) };
             let timeout = classes.timeout.bind(py).call1((&this,))?;
             if timeout.extract::<Option<f64>>()? == Some(0.0) {
@@ -398,7 +415,7 @@ unsafe fn waits(here: &mut Here, this: *mut ffi::PyObject) -> Waits {
             }
             let fd = classes.fileno.bind(py).call1((&this,))?.extract()?;
             let mut asked = Poll { fd, events: POLLOUT, revents: 0 };
-            // SAFETY: one record; it is only asked, not waited for.
+            // SAFETY: one record; the call asks and doesn't wait.
             let ready = unsafe { poll(&raw mut asked, 1, 0) };
             Ok(if ready == 0 { Waits::Now } else { Waits::Perhaps })
         };
@@ -423,14 +440,14 @@ extern "C" {
 /// A method has been called; `result` is null if it has failed.
 ///
 /// # Safety
-/// `args` and `result` are null or stand; attached.
+/// `args` and `result` are null or stand; the thread is attached.
 unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
     let port = &before.port;
     if before.began.is_some_and(|began| began.elapsed() >= LONG) {
         busy(here, port);
     }
     if !result.is_null() && !before.is_told {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `args` and `result` are null or stand, and the thread is attached.
         unsafe { pass(here, hook.data, port, args, result) };
     }
     if hook.data == Data::Closed {
@@ -439,12 +456,12 @@ unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::P
     runs(here.host, &mut here.thread, port, record::Kind::Out, hook.command);
 }
 
-/// Tells of what has been written or read.
+/// Emits the events of data that have been written or read.
 ///
 /// # Safety
-/// `args` is null or stands, and `result` stands, but for [`Data::SentAll`]; attached.
+/// `args` is null or stands; `result` stands, except for [`Data::SentAll`]; the thread is attached.
 unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
-    // SAFETY: arguments of a METH_VARARGS method are a tuple, which holds them; checked before it is looked into.
+    // SAFETY: arguments of a METH_VARARGS method are a tuple, which holds them; the type is checked before it is read.
     let argument = |n: usize| unsafe {
         let there = !args.is_null() && ffi::PyTuple_Check(args) != 0 && ffi::PyTuple_GET_SIZE(args) > n as isize;
         there.then(|| ffi::PyTuple_GET_ITEM(args, n as isize))
@@ -457,9 +474,9 @@ unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObj
     if !matches!(data, Data::Encrypted | Data::Decrypted) && own.is_encrypted.load(Ordering::Relaxed) {
         return;
     }
-    // data that stay where they are will be read again
+    // data that stay in the socket will be read again
     let peeks = |n: usize| argument(n).and_then(number).is_some_and(|flags| flags & MSG_PEEK != 0);
-    // SAFETY: what a call was given and what it answered stand until it is over; attached.
+    // SAFETY: a call's arguments and result stand until it is over; the thread is attached.
     unsafe {
         match data {
             Data::None | Data::Closed => {}
@@ -501,7 +518,7 @@ const MSG_PEEK: i64 = 2;
 
 /// The value of an int; `None` for any other object.
 fn number(object: *mut ffi::PyObject) -> Option<i64> {
-    // SAFETY: asked of objects that a call holds; an int is read by C code alone.
+    // SAFETY: the call holds the object; C code alone reads an int.
     unsafe { (ffi::PyLong_Check(object) != 0).then(|| ffi::PyLong_AsLongLong(object)) }
 }
 
@@ -509,7 +526,7 @@ fn size(object: *mut ffi::PyObject) -> Option<usize> {
     number(object).and_then(|number| usize::try_from(number).ok())
 }
 
-/// Whether it is bytes, and has none.
+/// Whether it is empty bytes.
 ///
 /// # Safety
 /// `object` stands.
@@ -521,18 +538,18 @@ unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
 /// The first item of a tuple.
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` stands throughout; the calling thread is attached.
 unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
-    // SAFETY: the caller's object stands; checked.
+    // SAFETY: the caller's object stands; the type is checked.
     unsafe {
         (ffi::PyTuple_Check(object) != 0 && ffi::PyTuple_GET_SIZE(object) > 0).then(|| ffi::PyTuple_GET_ITEM(object, 0))
     }
 }
 
-/// The first bytes of a list or tuple of buffers, together; `None` of anything else, which may be used up.
+/// The first bytes of a list or tuple of buffers, joined; `None` for any other object, which may be exhausted.
 ///
 /// # Safety
-/// `buffers` lives throughout, and the calling thread is attached to the interpreter.
+/// `buffers` stands throughout; the calling thread is attached.
 unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the caller's object stands.
     let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };
@@ -554,13 +571,14 @@ unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: us
     Some(PyBytes::new(py, &all).into_any())
 }
 
-/// The port of the C half of a TLS connection: that of its socket, or of asyncio's transport.
+/// The port of the C half of a TLS connection: its socket's, or that of asyncio's transport.
 ///
 /// # Safety
-/// `half` is an `_ssl._SSLSocket`, which stands; attached.
+/// `half` is an `_ssl._SSLSocket` that stands; the thread is attached.
 unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let owner = quietly(here, |py, _| {
-        // SAFETY: the caller's object stands; attached, nothing is set. The attribute is C code's.
+        // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
+        // attribute.
         unsafe { spawning::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
     if let Some(port) = transport::of_tls(here.host, owner.as_ptr() as usize) {

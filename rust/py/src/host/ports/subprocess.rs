@@ -1,7 +1,21 @@
 //! Subprocesses: one port each, with its pipes.
 //!
-//! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
-//! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
+//! `subprocess.Popen` opens the port. It is closed when a process learns how the subprocess has ended. Data of its
+//! pipes are seen where `communicate` moves them, where the files of the pipes are used, and at asyncio's transports.
+//!
+//! # Roles
+//! Attached threads use subprocesses. The instrument watches the functions.
+//!
+//! # States
+//! A port's `communicates` is true while a `communicate` with several pipes runs; `has_input` until its input is
+//! reported.
+//!
+//! # Orderings
+//! The `Relaxed` words of a port are written and read by the thread in `communicate`; other threads only skip a close
+//! meanwhile.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`, `tests/python/test_children.py`.
 
 use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
 use crate::{
@@ -28,13 +42,13 @@ use std::sync::{atomic::Ordering, Arc};
 /// `Popen.__init__`.
 pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), ..Handler::NONE };
 
-/// Where a Popen learns how its subprocess has ended.
+/// Methods by which a Popen learns how its subprocess has ended.
 pub static STATUS: Handler = Handler { end: Some(on_status), ..Handler::NONE };
 
 /// `Popen.communicate`.
 pub static COMMUNICATE: Handler = Handler { begin: Some(on_communicate), end: Some(on_communicated), ..Handler::NONE };
 
-/// `Popen._save_input`: several pipes are about to be used, and what goes into one of them stands as bytes.
+/// `Popen._save_input`: several pipes are about to be used, and the input for one of them is bytes now.
 pub static INPUT: Handler = Handler { end: Some(on_input), ..Handler::NONE };
 
 /// `BaseSubprocessTransport._process_exited`.
@@ -45,12 +59,12 @@ pub static HANDLERS: [&Handler; 5] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &EXI
 
 static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Watches from now on.
+/// Begins to watch.
 ///
 /// # Errors
-/// What importing subprocess and asyncio, or `sys.monitoring`, raises.
+/// The error of importing subprocess and asyncio, or of `sys.monitoring`.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
-    // not while others wait for the class: they may be importing it
+    // not while other threads wait for the class: they may be importing it
     let found = py.import("subprocess")?.getattr("Popen")?.unbind();
     let class = CLASS.get_or_init(py, || found).bind(py);
     watch::add(py, host, &INIT, &codes(class, &["__init__"])?)?;
@@ -59,7 +73,7 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)
 }
 
-/// Watches the transports of subprocesses from now on.
+/// Begins to watch the transports of subprocesses.
 ///
 /// # Errors
 /// As [`begin`].
@@ -68,7 +82,7 @@ pub fn begin_transport(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
 }
 
-/// Looks at a subprocess; `None` for any other object.
+/// Examines a subprocess; `None` for any other object.
 pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     let py = object.py();
     let class = match CLASS.get(py) {
@@ -84,7 +98,7 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
         if ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) == 0 {
             return None;
         }
-        // one that was not started has no number yet
+        // one that was not started has no pid yet
         let started = attribute(py, object.as_ptr(), "pid").is_some_and(|pid| !pid.is_none());
         let runs = attribute(py, object.as_ptr(), "returncode").is_some_and(|status| status.is_none());
         Some(Seen { driver: "spawn", is_open: started && runs })
@@ -99,13 +113,13 @@ pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
     }
 }
 
-/// Notes the files of a subprocess's pipes: what is read and written there goes through its port.
+/// Records the files of a subprocess's pipes: reads and writes there go through its port.
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` stands throughout; the calling thread is attached.
 unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) {
     for name in ["stdin", "stdout", "stderr"] {
-        // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
+        // SAFETY: plain attributes of the caller's object, and those of files, which C code reads.
         let mut file = unsafe { attribute(py, object, name) };
         for inner in ["buffer", "raw"] {
             // SAFETY: as above.
@@ -120,7 +134,7 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
 
 /// A subprocess is about to be started.
 fn on_begin(_here: &mut Here, frame: Frame) {
-    // SAFETY: the first argument of a method whose frame stands; attached.
+    // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
@@ -136,7 +150,7 @@ fn on_init(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Somebody has asked how a subprocess has ended, and may know.
+/// A thread has asked how a subprocess has ended, and may know it.
 fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
     // SAFETY: as above.
     unsafe {
@@ -147,25 +161,25 @@ fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
     }
 }
 
-/// The port that a subprocess is known to be.
+/// The known port of a subprocess.
 ///
 /// # Safety
-/// The object stands; only its address is looked at.
+/// The object stands; only its address is used.
 unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let port = here.places.tracee(object as usize).cloned();
     port.or_else(|| here.host.directory.known(object as usize)).filter(|port| port.is_alive())
 }
 
-/// A subprocess has ended if it has a status.
+/// A subprocess with a status has ended.
 ///
 /// # Safety
-/// The object is as [`attribute`] asks, but that an exception may be set.
+/// The object is as [`attribute`] requires; an exception may be set.
 unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
     quietly(here, |py, here| {
         // SAFETY: the caller's object stands; a plain attribute.
         let status = unsafe { attribute(py, object, "returncode") };
         let Some(status) = status.and_then(|status| status.extract::<Option<i64>>().ok()).flatten() else { return };
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         let reason = match status {
             0 => spawning::normal(),
@@ -177,7 +191,7 @@ unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject)
 
 /// `communicate` begins.
 fn on_communicate(here: &mut Here, frame: Frame) {
-    // SAFETY: arguments of a method whose frame stands; attached.
+    // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
         let Some(port) = port(here, object) else { return };
@@ -188,7 +202,7 @@ fn on_communicate(here: &mut Here, frame: Frame) {
             (begun.is_some_and(|begun| begun.is_truthy().unwrap_or(true)), files)
         });
         if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
-            return; // it uses the file of the one pipe
+            return; // it uses the file of its one pipe
         }
         let there = quietly(here, |py, _| if begun { lengths(py, object) } else { [0; 2] });
         for (was, there) in own(&port).gathered.iter().zip(there) {
@@ -204,13 +218,13 @@ fn on_communicate(here: &mut Here, frame: Frame) {
 /// # Safety
 /// As [`known`].
 unsafe fn communicating(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands.
     unsafe { known(here, object) }.filter(|port| own(port).communicates.load(Ordering::Relaxed))
 }
 
-/// What `communicate` was given is about to be written to the port.
+/// The input of `communicate` is about to be written to the port.
 fn on_input(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: the first argument of a method whose frame still stands; attached.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
         let Some(port) = communicating(here, object) else { return };
@@ -226,10 +240,10 @@ fn on_input(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// What `communicate` has gathered until now of one pipe, or of the other.
+/// The chunks that `communicate` has gathered so far of one pipe, or of the other.
 ///
 /// # Safety
-/// `object` is as [`attribute`] asks.
+/// `object` is as [`attribute`] requires.
 unsafe fn gathered<'py>(py: Python<'py>, object: *mut ffi::PyObject, pipe: usize) -> Option<Bound<'py, PyList>> {
     // SAFETY: a plain attribute of the caller's object.
     let all = unsafe { attribute(py, object, "_fileobj2output") }?;
@@ -237,19 +251,20 @@ unsafe fn gathered<'py>(py: Python<'py>, object: *mut ffi::PyObject, pipe: usize
     one.cast_into_exact().ok()
 }
 
-/// How much that is.
+/// The number of those bytes, of each pipe.
 ///
 /// # Safety
 /// As [`gathered`].
 unsafe fn lengths(py: Python<'_>, object: *mut ffi::PyObject) -> [usize; 2] {
     let length = |chunk: Bound<'_, PyAny>| chunk.cast_exact::<PyBytes>().map_or(0, |bytes| bytes.as_bytes().len());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` is as [`attribute`] requires.
     [0, 1].map(|pipe| unsafe { gathered(py, object, pipe) }.map_or(0, |chunks| chunks.iter().map(length).sum()))
 }
 
-/// It ends, by a time-out as well: what has come is the port's, and it may have ended.
+/// `communicate` ends, perhaps by a time-out: the data that have come are the port's, and the subprocess may have
+/// ended.
 fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: as above; what an event holds stands.
+    // SAFETY: as above; an event holds its objects.
     unsafe {
         let object = frame.local(0);
         let Some(port) = known(here, object) else { return };
@@ -277,7 +292,7 @@ fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
 
 /// asyncio has learnt how a subprocess has ended.
 fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: the first argument of a method whose frame still stands; attached.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     let object = quietly(here, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
     let Some(object) = object else { return };
     // SAFETY: held.
@@ -292,7 +307,7 @@ fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
 /// Whether it is bytes that are not empty.
 ///
 /// # Safety
-/// `object` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+/// `object` is null or stands throughout; the calling thread is attached.
 unsafe fn has_something(object: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {

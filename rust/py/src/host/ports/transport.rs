@@ -1,8 +1,22 @@
-//! asyncio's transports: what is written to them, their pipes, and what stands between a socket and its TLS.
+//! asyncio's transports: the writes to them, their pipes, and the TLS over a socket.
 //!
-//! A transport over a socket is that socket's port. What it reads is seen at the socket; a write is told here, once and by the
-//! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
-//! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
+//! A transport over a socket is that socket's port. Its reads are seen at the socket. A write is reported here, once
+//! and for the process that writes, whatever happens to it in the transport's buffer. The transport of a pipe is a port
+//! itself; but the pipes of a subprocess belong to the subprocess's port. Loops written in C (uvloop) show nothing of
+//! this.
+//!
+//! # Roles
+//! The threads of event loops run the handlers, attached. The instrument watches the functions.
+//!
+//! # States
+//! `ENCRYPTED` maps the C half of a TLS connection to its port until the port is closed; `ENCRYPTED_COUNT` is its size.
+//! `DATA` is `usize::MAX`, or the index of a local variable.
+//!
+//! # Orderings
+//! The mutex orders `ENCRYPTED`. The atomics are read `Relaxed`, as hints: data near a change may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
 use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
 use crate::{
@@ -41,7 +55,7 @@ pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
 /// `sendto` of transports.
 pub static SENDTO: Handler = Handler { end: Some(on_sendto), ..Handler::NONE };
 
-/// `writelines` of transports, and what it has its buffers written by.
+/// `writelines` of transports, and the function by which it writes its buffers.
 pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
 
 /// `__init__` of transports of pipes.
@@ -53,7 +67,7 @@ pub static READ: Handler = Handler { end: Some(on_read), ..Handler::NONE };
 /// `_call_connection_lost` of transports of pipes.
 pub static LOST: Handler = Handler { end: Some(on_lost), ..Handler::NONE };
 
-/// Where a transport stops and lets on who writes to it.
+/// Methods in which a transport stops its writer and lets it continue.
 pub static FLOW: Handler = Handler { end: Some(on_flow), ..Handler::NONE };
 
 /// `SSLProtocol.connection_made`.
@@ -77,17 +91,17 @@ struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// Which local of `_read_ready` has the data.
+/// The index of the local variable of `_read_ready` that has the data.
 static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Ports by the object through which asyncio encrypts what goes over them.
+/// Ports by the object through which asyncio encrypts their data.
 static ENCRYPTED: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
 
-/// How many there are.
+/// The number of such ports.
 static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The classes, if asyncio is there and has them. Nothing is imported that another thread may be importing: each would wait for
-/// the other, and one of them be given half a module.
+/// The classes, if asyncio is imported and has them. This imports nothing that another thread may be importing: each
+/// thread would wait for the other, and one of them would get half a module.
 fn classes(py: Python<'_>) -> Option<&'static Classes> {
     if let Some(known) = CLASSES.get(py) {
         return Some(known);
@@ -120,10 +134,10 @@ fn codes<'py, const N: usize>(methods: [(&Bound<'py, PyAny>, &str); N]) -> PyRes
     Ok(each.collect::<PyResult<Vec<_>>>()?.concat())
 }
 
-/// Watches from now on.
+/// Begins to watch.
 ///
 /// # Errors
-/// What importing asyncio, or `sys.monitoring`, raises.
+/// The error of importing asyncio, or of `sys.monitoring`.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     let Some(classes) = classes(py) else { return Ok(()) };
     let module = py.import("asyncio.selector_events")?;
@@ -156,18 +170,18 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
 /// In a forked child: the ports are the parent's.
 pub fn forget() {
     ENCRYPTED_COUNT.store(0, Ordering::Relaxed);
-    // somebody may hold it who is no more
+    // a thread that no longer exists may hold the lock
     if let Ok(mut all) = ENCRYPTED.try_lock() {
         drop(all.take());
     }
 }
 
 fn is(object: *mut ffi::PyObject, class: &Py<PyAny>) -> bool {
-    // SAFETY: asked of objects that stand; two types.
+    // SAFETY: the callers' objects stand; two types.
     unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0 }
 }
 
-/// Looks at a transport of a pipe; `None` for any other object, and for the pipes of subprocesses.
+/// Examines a transport of a pipe; `None` for any other object, and for the pipes of subprocesses.
 pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     let py = object.py();
     let classes = classes(py)?;
@@ -184,7 +198,7 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     }
 }
 
-/// Takes in what stands before a socket that exists already.
+/// Takes in the transport and the TLS of a socket that exists already.
 pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
     let py = object.py();
     let Some(classes) = classes(py) else { return };
@@ -217,10 +231,10 @@ pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
     }
 }
 
-/// What goes over this port is encrypted by this protocol.
+/// This protocol encrypts what goes over this port.
 ///
 /// # Safety
-/// `protocol` lives throughout, and the calling thread is attached to the interpreter.
+/// `protocol` stands throughout; the calling thread is attached.
 unsafe fn encrypts(py: Python<'_>, protocol: *mut ffi::PyObject, port: Arc<Tracee>) {
     own(&port).is_encrypted.store(true, Ordering::Relaxed);
     // SAFETY: a plain attribute of an object that the caller holds.
@@ -241,7 +255,7 @@ pub fn of_tls(_host: &Host, half: usize) -> Option<Arc<Tracee>> {
     lock(&ENCRYPTED).as_ref()?.get(&half).filter(|port| port.is_alive()).cloned()
 }
 
-/// A port is closed: nothing is encrypted for it any more.
+/// A port is closed: asyncio encrypts for it no longer.
 pub fn forget_tls(port: &Tracee) {
     if own(port).is_encrypted.load(Ordering::Relaxed) {
         if let Some(all) = lock(&ENCRYPTED).as_mut() {
@@ -254,7 +268,7 @@ pub fn forget_tls(port: &Tracee) {
 /// The port of a transport: its socket's, its own, or its subprocess's.
 ///
 /// # Safety
-/// The transport is as [`attribute`] asks, but that an exception may be set.
+/// The transport is as [`attribute`] requires; an exception may be set.
 unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let object = quietly(here, |py, _| {
         let classes = classes(py)?;
@@ -280,11 +294,11 @@ unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<
 /// A port, and the driver callback that runs for it, in Erlang's words (trace.md, `system/3`).
 pub type Served = (Arc<Tracee>, &'static str);
 
-/// The port for which an event loop calls something: a method of its transport or of the TLS above that, a protocol's that is handed the
-/// transport, a method of the loop that is handed the socket.
+/// The port for which an event loop calls a callback: a method of its transport or of the TLS above that, a method of a
+/// protocol with the transport as argument, or a method of the loop with the socket as argument.
 ///
 /// # Safety
-/// Attached, and nobody listens on this thread.
+/// The thread is attached and takes no events meanwhile.
 pub unsafe fn served(
     here: &mut Here, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
 ) -> Option<Served> {
@@ -294,7 +308,7 @@ pub unsafe fn served(
     unsafe {
         let (owner, function) = capture::parts_of_method(callback.as_ptr())?;
         let argument = |n: usize| args.and_then(|args| args.get_item(n).ok());
-        // nothing is asked of an object of the program's own
+        // an object of the program's own is not examined further
         let transport = |here: &mut Here, object: *mut ffi::PyObject| {
             let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
             if is_one {
@@ -334,15 +348,15 @@ pub unsafe fn served(
 
 /// A transport takes a socket over.
 fn on_socket(here: &mut Here, frame: Frame) {
-    // SAFETY: the third argument of a method whose frame stands; attached.
+    // SAFETY: the third argument of a method whose frame stands; the thread is attached.
     if let Some(port) = unsafe { port(here, frame.local(2)) } {
         own(&port).by_transport.store(true, Ordering::Relaxed);
     }
 }
 
-/// Something is written to a transport.
+/// Data are written to a transport.
 fn on_write(here: &mut Here, frame: Frame) {
-    // SAFETY: arguments of a method whose frame stands; attached.
+    // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
         let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
@@ -352,7 +366,8 @@ fn on_write(here: &mut Here, frame: Frame) {
     }
 }
 
-/// A datagram has been written to a transport. Which address one takes it asks the program's object, so this comes behind the call.
+/// A datagram has been written to a transport. The address at which a transport takes it depends on an object of the
+/// program, so this is reported after the call.
 fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: as above.
     unsafe {
@@ -368,7 +383,7 @@ fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// A write to a transport: `in` and `out` of a socket's port are around what reaches the socket.
+/// A write to a transport. The `in` and `out` of a socket's port are emitted when the data reach the socket.
 fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
     if own(port).by_transport.load(Ordering::Relaxed) {
         written(here, port, data);
@@ -378,14 +393,15 @@ fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>
 }
 
 thread_local! {
-    /// The `writelines` that this thread is in: its frame, and how many buffers waited before its own.
+    /// The `writelines` that this thread runs: its frame, and how many buffers waited before its own.
     static LINES: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Several things are written to a transport: what may be an iterator, which is not ours to run. They are told when they stand in the
-/// transport's buffer, of which nothing has been written yet.
+/// Several buffers are written to a transport. They may be an iterator of the program, which this package must not run.
+/// So they are reported when they stand in the transport's buffer, before any of them has been written.
 fn on_writelines(here: &mut Here, frame: Frame) {
-    // SAFETY: arguments of methods whose frames stand; the caller of a frame that runs runs, too; attached.
+    // SAFETY: arguments of methods whose frames stand; the callers of a running frame run, too; the thread is
+    // attached.
     unsafe {
         let transport = frame.local(0);
         if CodeLayout::read(frame.code()).arity() > 1 {
@@ -404,14 +420,14 @@ fn on_writelines(here: &mut Here, frame: Frame) {
     }
 }
 
-/// The bytes of buffers, one behind the other; `None` if there are none.
+/// The bytes of buffers, joined; `None` if there are none.
 fn joined<'py>(
     py: Python<'py>, buffers: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
 ) -> Option<Bound<'py, PyAny>> {
     let mut all = Vec::new();
     for buffer in buffers {
         let buffer = buffer.ok()?;
-        // SAFETY: held; attached, and nobody listens.
+        // SAFETY: held; the thread is attached, and takes no events meanwhile.
         let bytes = unsafe { bytes_of(py, buffer.as_ptr(), None) };
         all.extend_from_slice(bytes.cast::<PyBytes>().ok()?.as_bytes());
     }
@@ -421,7 +437,7 @@ fn joined<'py>(
 /// Whether it is of a type that transports take.
 ///
 /// # Safety
-/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+/// `data` is null or stands throughout; the calling thread is attached.
 unsafe fn is_buffer(data: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {
@@ -435,7 +451,7 @@ unsafe fn is_buffer(data: *mut ffi::PyObject) -> bool {
 /// Whether it is bytes that are not empty.
 ///
 /// # Safety
-/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+/// `data` is null or stands throughout; the calling thread is attached.
 unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {
@@ -445,7 +461,7 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
         if ffi::PyMemoryView_Check(data) != 0 {
             let size = ffi::PyObject_Size(data);
             if size < 0 {
-                ffi::PyErr_Clear(); // it has been released, or has no dimension
+                ffi::PyErr_Clear(); // it was released, or has no dimension
             }
             return size > 0;
         }
@@ -453,7 +469,8 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows, and sends no file.
+/// Whether a transport takes the data that are written to it: it has not lost its connection, has not had `write_eof`,
+/// and sends no file.
 ///
 /// # Safety
 /// As [`port_of`].
@@ -470,7 +487,7 @@ unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
 
 /// A pipe is about to get a transport.
 fn on_begin(_here: &mut Here, frame: Frame) {
-    // SAFETY: the first argument of a method whose frame stands; attached.
+    // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
@@ -483,7 +500,7 @@ fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
 /// A pipe has been read.
 fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
     let place = DATA.load(Ordering::Relaxed);
-    // SAFETY: arguments and a local of a method whose frame still stands; attached.
+    // SAFETY: arguments and a local of a method whose frame still stands; the thread is attached.
     unsafe {
         let data = if place == usize::MAX { std::ptr::null_mut() } else { frame.local(place) };
         if !has_length(data) {
@@ -495,20 +512,20 @@ fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
     }
 }
 
-/// A pipe's transport is done with it.
+/// A pipe's transport is done with the pipe.
 fn on_lost(here: &mut Here, frame: Frame, _how: Ended) {
     // SAFETY: as above.
     let port = unsafe { here.host.directory.known(frame.local(0) as usize) };
     if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
         quietly(here, |_, here| {
-            // SAFETY: attached.
+            // SAFETY: the thread is attached.
             unsafe { here.running.identify(here.host, &mut here.thread) };
             closed(here.host, &mut here.thread, &port, &spawning::normal());
         });
     }
 }
 
-/// A transport may have stopped who writes to it, or let it go on.
+/// A transport may have stopped its writer, or let it continue.
 fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
     if !BUSY.load(Ordering::Relaxed) {
         return;
@@ -528,9 +545,9 @@ fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
     }
 }
 
-/// A TLS protocol gets its transport: what it writes there from now on is encrypted.
+/// A TLS protocol gets its transport: from now on it encrypts what it writes there.
 fn on_tls(here: &mut Here, frame: Frame) {
-    // SAFETY: arguments of a method whose frame stands; attached.
+    // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         if let Some(port) = port_of(here, frame.local(1)) {
             quietly(here, |py, _| encrypts(py, frame.local(0), port));
@@ -539,11 +556,11 @@ fn on_tls(here: &mut Here, frame: Frame) {
 }
 
 thread_local! {
-    /// Whether a loop is making the sockets that it wakes itself with.
+    /// Whether a loop is making the sockets by which it wakes itself.
     static MAKES_SELF_PIPE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a socket that is made now is an event loop's own, which is no link to the outside world.
+/// Whether a socket that is made now is an event loop's own, which is not a link to the outside world.
 pub fn is_loops_own() -> bool {
     MAKES_SELF_PIPE.get()
 }
