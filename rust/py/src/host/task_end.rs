@@ -1,41 +1,55 @@
-//! The end of a task's object, told by the finaliser of asyncio's own class: a third of what a weak reference costs.
+//! The end of a task's object, seen by the finaliser of asyncio's own class: it costs a third of a weak reference.
 //!
-//! The finaliser is taken while sessions trace and there is a task of that class whose end is waited for, and given back with the
-//! last of either. On a
-//! free-threaded build another thread may let go of a task at any time, and only a weak reference can be asked for it; so it is
-//! there for subclasses, which may have a finaliser of their own, and for an object that has been finalised once already.
+//! The finaliser is replaced while sessions trace and the end of some task of that class is awaited. It is given back
+//! with the last of either. On a free-threaded build another thread may release a task at any time, and only a weak
+//! reference can return it. So weak references serve there, and for subclasses (which may have a finaliser of their
+//! own), and for an object that was finalised before.
+//!
+//! # Roles
+//! Attached threads with the GIL await ends and finalise tasks.
+//!
+//! # States
+//! `AWAITED` counts the awaited tasks. The class has our finaliser while it is above 0. `ORIGINAL` is null, or the
+//! class's own finaliser.
+//!
+//! # Orderings
+//! The GIL orders all writers. `ORIGINAL` is stored `Release` before the class gets ours: the finaliser always finds
+//! it.
+//!
+//! # Checked by
+//! `tests/python/test_trace_processes.py`, `tests/python/test_exit.py`.
 
 use pyo3::{ffi, prelude::*};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 type Finalise = unsafe extern "C" fn(*mut ffi::PyObject);
 
-/// The class's own finaliser, and how many tasks are waited for. Written while attached, and only where that is one thread at a
-/// time: a load and a store are enough.
+/// The class's own finaliser, and the number of awaited tasks. They are written attached, and only where one thread at
+/// a time is: a load and a store are enough.
 static ORIGINAL: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any session traces.
 static TRACED: AtomicBool = AtomicBool::new(false);
 
-/// Whether any session traces from now on; where none does, who has been waited for here must be waited for in another way.
+/// Sets whether any session traces. If none does, awaited ends must be found in another way.
 pub fn permit(traced: bool) {
     TRACED.store(traced, Ordering::Release);
 }
 
 fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
-    // SAFETY: a slot of a class that lives as long as the process; it is read by the interpreter as one word, and written here
-    // as one.
+    // SAFETY: a slot of a class that lives as long as the process. The interpreter reads it as one word, and this
+    // module writes it as one.
     unsafe { AtomicPtr::from_ptr((&raw mut (*class).tp_finalize).cast()) }
 }
 
-/// From now on the end of this object is told to the directory, by [`Directory::finalised`](super::directory::Directory::finalised);
-/// `false` if it can't be.
+/// Reports the end of this object to the directory, by
+/// [`Directory::finalised`](super::directory::Directory::finalised); `false` if it can't.
 ///
 /// # Safety
-/// Attached; the object stands.
+/// The thread is attached; the object stands.
 pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
-    // SAFETY: attached; the caller's object.
+    // SAFETY: the caller promises that the thread is attached and the object stands.
     unsafe {
         if cfg!(Py_GIL_DISABLED) || !TRACED.load(Ordering::Acquire) {
             return false;
@@ -61,7 +75,7 @@ pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
     true
 }
 
-/// One that was waited for has ended, or is not waited for any more.
+/// An awaited task has ended, or is awaited no longer.
 pub fn done(py: Python<'_>) {
     let awaited = AWAITED.load(Ordering::Relaxed);
     AWAITED.store(awaited.saturating_sub(1), Ordering::Relaxed);
@@ -70,7 +84,7 @@ pub fn done(py: Python<'_>) {
     }
 }
 
-/// In a forked child: nobody waits.
+/// In a forked child: awaits no task.
 pub fn forget(py: Python<'_>) {
     AWAITED.store(0, Ordering::Relaxed);
     TRACED.store(false, Ordering::Relaxed);
@@ -83,12 +97,12 @@ fn give_back(py: Python<'_>) {
     let _not_ours = slot(class.as_ptr().cast()).compare_exchange(ours, original, Ordering::AcqRel, Ordering::Acquire);
 }
 
-/// In place of the finaliser of tasks. A subclass that was made meanwhile has it for ever.
+/// In place of the finaliser of tasks. A subclass that is made meanwhile has it for ever.
 ///
 /// # Safety
-/// To be called by the interpreter only.
+/// Only the interpreter calls it.
 unsafe extern "C" fn finalise(task: *mut ffi::PyObject) {
-    // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
+    // SAFETY: a plain question; at its very end the interpreter lets no thread attach
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = super::try_host().filter(|_| !ends) {
         // SAFETY: the interpreter calls a finaliser attached.

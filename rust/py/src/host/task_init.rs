@@ -4,9 +4,22 @@
 //! | --- | --- |
 //! | `tp_init` of asyncio's own class | its tasks |
 //! | `tp_init` of classes derived from it | those that have no `__init__` of their own |
-//! | what `Task.__init__` wraps | an `__init__` written in Python that calls it, and the `tp_init` of classes that are made later |
+//! | the function that `Task.__init__` wraps | an `__init__` written in Python that calls it, and the `tp_init` of classes that are made later |
 //!
-//! Each is read by the interpreter as one word, and written here as one.
+//! The interpreter reads each of them as one word, and this module writes it as one.
+//!
+//! # Roles
+//! Attached threads replace and give back the initialiser. Any attached thread makes tasks.
+//!
+//! # States
+//! `HOOKED_FOR` has a bit for each user; tasks have our initialiser while a bit is set. `ORIGINAL` is null, or
+//! asyncio's initialiser.
+//!
+//! # Orderings
+//! `ORIGINAL` is stored `Release` before any place gets ours, and loaded `Acquire` by ours.
+//!
+//! # Checked by
+//! `tests/python/test_trace_processes.py`, `tests/python/test_scheduling.py`.
 
 use super::directory;
 use crate::ffi::objects;
@@ -25,9 +38,9 @@ pub type Init = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mu
 
 static ORIGINAL: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Who needs tasks to be seen when they are made, a bit each.
+/// The users that see tasks when they are made, a bit each.
 static HOOKED_FOR: AtomicU8 = AtomicU8::new(0);
-/// For the messages about spawning.
+/// For the events of spawning.
 pub const SPAWNING: u8 = 1;
 /// For the first step of eager tasks.
 pub const EAGER: u8 = 2;
@@ -35,17 +48,17 @@ pub const EAGER: u8 = 2;
 /// asyncio's own initialiser.
 ///
 /// # Safety
-/// To be called by the function that [`take`] has put there.
+/// Only the function that [`take`] has put in place calls it.
 #[inline(always)]
 pub unsafe fn original() -> Init {
-    // SAFETY: read from a slot of this kind before anything was put there; it is never unloaded.
+    // SAFETY: read from a slot of this kind before ours was put there; it is never unloaded.
     unsafe { std::mem::transmute(ORIGINAL.load(Acquire)) }
 }
 
-/// From now on tasks are initialised by `ours`, which calls [`original`] on; always the same.
+/// Initialises tasks by `ours` from now on, which calls [`original`]. `ours` is always the same function.
 ///
 /// # Errors
-/// What listing the derived classes raises.
+/// The error of listing the derived classes.
 pub fn take(py: Python<'_>, user: u8, ours: Init) -> PyResult<()> {
     let Some(class) = directory::task_type(py) else { return Ok(()) };
     HOOKED_FOR.fetch_or(user, AcqRel);
@@ -57,7 +70,7 @@ pub fn take(py: Python<'_>, user: u8, ours: Init) -> PyResult<()> {
     put(class, ORIGINAL.load(Acquire), ours as *mut ())
 }
 
-/// One needs it no longer.
+/// A user needs it no longer.
 pub fn give_back(py: Python<'_>, user: u8, ours: Init) {
     if HOOKED_FOR.fetch_and(!user, AcqRel) & !user != 0 {
         return;
@@ -65,15 +78,15 @@ pub fn give_back(py: Python<'_>, user: u8, ours: Init) {
     if let Some(class) = directory::task_type(py) {
         let (ours, original) = (ours as *mut (), ORIGINAL.load(Acquire));
         exchange(slot(class), ours, original);
-        // where it stays, it calls on
+        // a place that keeps ours still calls the original
         let _ = put(class, ours, original);
     }
 }
 
-/// Puts `to` where `from` stands: first what classes to come begin with.
+/// Puts `to` in the place of `from`: first for classes that are made later.
 fn put(class: &Bound<'_, PyAny>, from: *mut (), to: *mut ()) -> PyResult<()> {
     let wrapper = class.getattr("__init__")?;
-    // SAFETY: the exact type is looked at; what asyncio's own class has stands with it.
+    // SAFETY: the exact type is checked; asyncio's own class holds its wrapper.
     unsafe {
         if ffi::Py_TYPE(wrapper.as_ptr()) == &raw mut ffi::PyWrapperDescr_Type {
             let wrapper: *mut ffi::PyWrapperDescrObject = wrapper.as_ptr().cast();

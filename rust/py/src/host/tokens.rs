@@ -1,4 +1,20 @@
-//! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
+//! Tokens of sequential tracing on their way through a Python program: the messages that carry them, and the processes
+//! that get them.
+//!
+//! # Roles
+//! Attached threads send and receive. The core reports that tokens are idle, from any thread. The main thread then
+//! removes the instruments that carry them.
+//!
+//! # States
+//! A future or queue keeps a token under its own lock. A queue's `carrier` is one of [`carrier`]'s values. `ASKED` is
+//! true while a call to the main thread is pending. `NEXT` is the time at which instruments may be removed again.
+//!
+//! # Orderings
+//! `Node::seq_end` decides in one step with the core's count of tokens; all atomics here are hints or single words.
+//! `ASKED` is cleared `Release` before the look, so that a token that goes meanwhile asks again.
+//!
+//! # Checked by
+//! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
 use super::{
     buffers, directory,
@@ -31,31 +47,32 @@ use std::{
     },
 };
 
-/// Writes a message for the system tracer.
+/// A function that writes a message for the system tracer.
 ///
 /// # Safety
-/// It is null (one that could not be made) or stands while the answer is used; attached.
+/// `message` is null (it could not be made) or stands while the result is used; the thread is attached.
 pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full> {
     move |out, session| {
         if message.is_null() {
             return out.cut("message");
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `message` is null (it could not be made) or stands while the result is used
+        // and the thread is attached.
         unsafe { capture::encode(message, out, &late::limits(&session.options.capture)) }
     }
 }
 
-/// What an item carries that the running process puts into this queue, whose items [carry](carries()) tokens.
+/// The token of an item that the running process puts into this queue, whose items [carry](carries()) tokens.
 ///
 /// # Safety
-/// The item stands; attached.
+/// The item stands; the thread is attached.
 #[inline]
 pub unsafe fn sent_to_queue(here: &mut Here, queue: u64, item: *mut PyObject) -> Carried {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the item stands and the thread is attached.
     unsafe { here.host.node.seq_send(&mut here.thread, About::Current, queue, writing(item)) }
 }
 
-/// Whether items of a queue carry tokens, see `Process::carrier`: what the program has said, or what its kind is.
+/// Whether items of a queue carry tokens, see `Process::carrier`: by the program's word, or by the queue's kind.
 pub mod carrier {
     /// Neither is known.
     pub const UNKNOWN: u8 = 0;
@@ -63,9 +80,9 @@ pub mod carrier {
     pub const SAID_YES: u8 = 1;
     /// It says that they do not.
     pub const SAID_NO: u8 = 2;
-    /// They do, as those of most queues.
+    /// They do, by the kind of most queues.
     pub const YES: u8 = 3;
-    /// They do not: its newest item comes first.
+    /// They do not: the queue's newest item comes first.
     pub const NO: u8 = 4;
 }
 
@@ -75,19 +92,19 @@ pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
     known.is_some_and(|queue| directory::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
 }
 
-/// Whether items of a queue carry tokens. A pool that hands out objects carries nothing: a queue whose newest item comes first, unless
-/// `seq_trace.carrier` says otherwise.
+/// Whether items of a queue carry tokens. A queue whose newest item comes first is a pool of objects and carries none,
+/// unless `seq_trace.carrier` says otherwise.
 ///
 /// # Safety
-/// The queue stands; attached.
+/// The queue stands; the thread is attached.
 pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
     let word = &directory::process(queue).carrier;
     let mut known = word.load(Ordering::Relaxed);
     if known == carrier::UNKNOWN {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the queue stands and the thread is attached.
         let pool = queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
         let by_kind = if pool { carrier::NO } else { carrier::YES };
-        // the program may say it just now
+        // the program may say it at this moment
         known = match word.compare_exchange(known, by_kind, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => by_kind,
             Err(said) => said,
@@ -99,21 +116,21 @@ pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
 /// The running process has taken an item out of a queue.
 ///
 /// # Safety
-/// Both stand; attached.
+/// Queue and item stand; the thread is attached.
 pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
     let carried = match put.and_then(|put| put.carried) {
         Some(carried) => carried,
         None if !here.host.node.seq_may_have(here.thread.current()) => return,
-        // one that nobody sent a token with, or that was put in before tokens were in use
+        // an item without a token, or one that was put in before tokens were in use
         None => match here.host.directory.known(object as usize) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that queue and item stand, and the thread is attached.
             Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
-            // SAFETY: as above.
+            // SAFETY: the caller promises that queue and item stand, and the thread is attached.
             None if queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
             _ => Carried::Empty,
         },
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     unsafe { here.host.node.seq_receive(&mut here.thread, About::Current, carried, writing(item)) };
 }
 
@@ -123,23 +140,23 @@ pub fn has(here: &Here) -> bool {
     here.host.node.seq_may_have(here.thread.current())
 }
 
-/// A call or a result goes its way by this future, with the token of who sends it. `message` is null where nobody has a token.
+/// A call or a result travels by this future, with the sender's token. `message` is null if no process has a token.
 ///
 /// # Safety
-/// The message is null or stands; attached.
+/// The message is null or stands; the thread is attached.
 pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64, message: *mut PyObject) {
     if here.host.node.seq_in_use() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the message is null or stands and the thread is attached.
         let carried = unsafe { here.host.node.seq_send(&mut here.thread, from, to, writing(message)) };
         let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(here);
         *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
     }
 }
 
-/// It is taken; `message` makes it where somebody is told. False where nothing is known of it.
+/// It is received. `message` makes it if an event needs it. False if the future has no token.
 ///
 /// # Safety
-/// Attached.
+/// The thread is attached.
 pub unsafe fn receive_by(
     here: &mut Here, at: About<'_>, future: &Tracee, message: impl FnOnce(&mut Here) -> Held,
 ) -> bool {
@@ -148,12 +165,12 @@ pub unsafe fn receive_by(
     }
     let Some(carried) = kept(future).take() else { return false };
     let message = message_for(here, &carried, message);
-    // SAFETY: held; the caller's promise.
+    // SAFETY: held; the caller promises that the thread is attached.
     unsafe { here.host.node.seq_receive(&mut here.thread, at, carried, writing(message.as_ptr())) };
     true
 }
 
-/// A message, if somebody may be told of one that carries this; else null.
+/// A message, if its token asks for an event of the receipt; else null.
 pub fn message_for(here: &mut Here, carried: &Carried, make: impl FnOnce(&mut Here) -> Held) -> Held {
     match carried {
         Carried::Token(token, _) if token.flags & flags::RECEIVE != 0 => make(here),
@@ -161,36 +178,37 @@ pub fn message_for(here: &mut Here, carried: &Carried, make: impl FnOnce(&mut He
     }
 }
 
-/// What goes by one future goes on by another.
+/// Moves the token of one future to another.
 pub fn forward(from: &Tracee, to: &Tracee) {
     let carried = kept(from).take();
     *kept(to) = carried;
 }
 
-/// Whether something with a token may wait to be taken from this future.
+/// Whether a token may wait at this future.
 pub fn waits(here: &Here, future: &Tracee) -> bool {
     here.host.node.seq_in_use() && kept(future).is_some()
 }
 
-/// What goes by a future, taken from it to go on by other means.
+/// Takes a future's token, which travels on by other means.
 pub fn kept_by(future: &Tracee) -> Option<Carried> {
     kept(future).take()
 }
 
-/// What goes by a future, which keeps it.
+/// A copy of a future's token.
 pub fn shown_by(future: &Tracee) -> Option<Carried> {
     kept(future).clone()
 }
 
-/// A result has come from elsewhere, with what it carries.
+/// Keeps the token of a result that has come from elsewhere.
 pub fn keep(future: &Tracee, carried: Carried) {
     *kept(future) = Some(carried);
 }
 
-/// Tokens are out of use: takes away what carries them, and lets go of those of before that wait in queues and futures.
+/// Tokens are out of use: removes the instruments that carry them, and drops the old tokens that wait in queues and
+/// futures.
 ///
 /// # Errors
-/// Of the interpreter's, as it takes instruments away.
+/// The interpreter's error while instruments are removed.
 pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     host.adjust(py, Wants::default())?;
     for object in host.directory.queues(py) {
@@ -205,16 +223,17 @@ pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
-/// How often, in ns, what carries tokens is taken away without a reset, and how often at once. To put it in place again takes a
-/// millisecond, and where the program has millions of objects many: so it is not done oftener than takes this part of the time.
+/// The least time in ns between two removals of the instruments without a reset, and the number of removals that may
+/// come at once. Putting instruments in place again takes a millisecond, and many if the program has millions of
+/// objects. So a removal is no more frequent than lets that take this part of the time.
 const PAUSE: u64 = 1_000_000_000;
 const AT_ONCE: u64 = 10;
 const PART: u64 = 500;
 
-/// How many ns it took last.
+/// The ns that putting instruments in place took last.
 static TOOK: AtomicU64 = AtomicU64::new(0);
 
-/// Puts in place what carries tokens; where that fails, `undo` takes back what was noted for it.
+/// Puts the instruments that carry tokens in place. If that fails, `undo` takes back what was recorded for it.
 ///
 /// # Errors
 /// As [`Host::adjust_or`].
@@ -225,14 +244,15 @@ pub fn enter(py: Python<'_>, host: &'static Host, undo: impl FnOnce()) -> PyResu
     Ok(())
 }
 
-/// The last token has gone, or a thread while there was none: has the main thread see whether what carries them is needed any more.
+/// The last token has gone, or a thread has ended while there was none. Has the main thread look whether the
+/// instruments are still needed.
 pub fn all_gone() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         ASKED.store(false, Ordering::Release);
         let see = |py: Python<'_>| {
             if !calling::may_import(py) {
-                return all_gone(); // in another frame, then
+                return all_gone(); // again in another frame
             }
             let host = super::try_host().filter(|host| host.process == std::process::id());
             if let Some(error) = host.and_then(|host| end(py, host).err()) {
@@ -242,7 +262,7 @@ pub fn all_gone() {
         super::door::guard(|| Python::try_attach(see));
         0
     }
-    // SAFETY: plain questions, which any thread may ask. A full queue is no harm: the next one asks again.
+    // SAFETY: plain questions, which any thread may ask. A full queue does no harm: the next call asks again.
     unsafe {
         let asks = super::try_host().is_some_and(|host| host.node.seq_is_idle()) && pyo3::ffi::Py_IsInitialized() != 0;
         if asks && !ASKED.swap(true, Ordering::AcqRel) && pyo3::ffi::Py_AddPendingCall(Some(call), null_mut()) != 0 {
@@ -251,10 +271,10 @@ pub fn all_gone() {
     }
 }
 
-/// Takes away what carries tokens, if there are none. Not while there are threads besides the main one, which may be in the midst of
-/// passing something on.
+/// Removes the instruments that carry tokens, if there are no tokens. It does nothing while there are threads besides
+/// the main one, which may be passing something on.
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    /// When the next one is due; each puts it off by a pause.
+    /// When the next removal is due; each removal adds a pause.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = host.node.clock.system_monotonic();
     let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
@@ -294,7 +314,7 @@ pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
         Term::atom("spawn_request"),
         reference.clone(),
         parent,
-        Term::atom("undefined"), // in Erlang the group leader, which a Python process has not
+        Term::atom("undefined"), // in Erlang the group leader, which a Python process doesn't have
         function,
         Term::List(options),
         Term::atom("spawn_reply"),

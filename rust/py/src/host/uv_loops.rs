@@ -1,10 +1,24 @@
-//! uvloop's event loops, which are written in Cython: nothing of a handle can be seen there. Their methods that schedule a callback are
-//! taken at the words by which they are called; while somebody wants to know of it, what is scheduled is a callable of ours, which
-//! stands before the program's.
+//! uvloop's event loops, which are written in Cython and show nothing of a handle. The methods that schedule a callback
+//! are replaced at the words by which they are called. While a session traces it, they schedule a callable of ours in
+//! place of the program's, which it calls.
 //!
-//! What `loops`, `loop_tokens` and `loop_callbacks` see on asyncio's own loops is told here of what goes by `call_soon`,
-//! `call_soon_threadsafe`, `call_later` and `call_at`, and of readers, writers and handlers of signals. What makes protocols is
-//! taken, too: what uvloop calls of those, for a connection, is watched for the sake of the loop's token.
+//! `loops`, `loop_tokens` and `loop_callbacks` do this for asyncio's own loops. Here it is done for `call_soon`,
+//! `call_soon_threadsafe`, `call_later` and `call_at`, and for readers, writers and handlers of signals. Methods that
+//! make protocols are replaced, too: the protocol's methods that uvloop calls for a connection are watched, for the
+//! loop's token.
+//!
+//! # Roles
+//! The instrument replaces the words, attached. Any thread of the program schedules callbacks; the loop's thread runs
+//! them.
+//!
+//! # States
+//! A method's word is the original or ours (see [`Word`]). `Scheduled::came` is there until the callback runs first.
+//!
+//! # Orderings
+//! The word's own. A mutex lets one run take `came`.
+//!
+//! # Checked by
+//! `tests/python/test_uvloop.py`.
 
 use super::{
     asyncio_futures, door, gathered,
@@ -78,7 +92,7 @@ const CALLED: [&str; 13] = [
     "process_exited",
 ];
 
-/// Where its loops are.
+/// The module of its loops.
 pub static MODULES: [Module; 1] = [Module::new("uvloop.loop", adopt)];
 
 /// A method that schedules a callback.
@@ -86,12 +100,12 @@ struct Method {
     name: &'static str,
     word: Word,
     ours: Function,
-    /// Which argument the callback is, behind the loop.
+    /// The index of the callback among the arguments, after the loop.
     callback: usize,
     kind: Kind,
 }
 
-/// Who may call a method, and how often what it is given is called.
+/// The threads that may call a method, and how often it calls its callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The loop's thread; once.
@@ -100,9 +114,9 @@ enum Kind {
     Threadsafe,
     /// The loop's thread; whenever something has happened.
     Often,
-    /// The same, but no coroutine function is taken.
+    /// As [`Kind::Often`], but a coroutine function is refused.
     Signal,
-    /// What makes protocols, for connections.
+    /// Makes protocols, for connections.
     Protocols,
 }
 
@@ -147,7 +161,7 @@ fn give_back() {
 macro_rules! taken {
     ($name:ident, $number:literal) => {
         /// # Safety
-        /// To be called by the interpreter only.
+        /// Only the interpreter calls it.
         unsafe extern "C" fn $name(
             function: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
         ) -> *mut PyObject {
@@ -177,16 +191,17 @@ taken!(subprocess_shell, 16);
 /// A callback is scheduled.
 ///
 /// # Safety
-/// With what the interpreter calls the method's function with.
+/// The arguments are those with which the interpreter calls the method's function.
 unsafe fn schedule(
     method: &'static Method, function: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: the caller's promise: as many arguments, then one for each name; the method's own function is called on.
+    // SAFETY: the caller promises the interpreter's arguments: the values, then one for each name; the method's own
+    // function is called with them.
     unsafe {
         let original = method.word.original_call();
         let count = nargs(nargsf);
         if count <= method.callback {
-            return original(function, args, nargsf, names); // it is named, or missing
+            return original(function, args, nargsf, names); // a keyword argument, or missing
         }
         let Some(ours) = stand_in(method, std::slice::from_raw_parts(args, count)) else {
             return original(function, args, nargsf, names);
@@ -198,10 +213,10 @@ unsafe fn schedule(
     }
 }
 
-/// What is scheduled in the callback's place, if anybody wants to know of it.
+/// The object that is scheduled in the callback's place, if a session traces it.
 ///
 /// # Safety
-/// The arguments of the method stand, the callback among them; attached.
+/// The arguments of the method stand, the callback among them; the thread is attached.
 unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
     // SAFETY: methods are called attached; the state is not used beyond this function; the caller's frame runs.
     unsafe { door::enter(|here| stand_in_of(here, method, arguments)).flatten() }
@@ -211,7 +226,8 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
 /// As [`stand_in`].
 unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
     let (event_loop, callback) = (arguments[0], arguments[method.callback]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
+    // attached.
     unsafe {
         // `call_at` calls `call_later`, and that may call `call_soon`
         if steps::is_step(callback)
@@ -224,14 +240,14 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
         }
         let caller = Frame::current_python(tstate());
         let by_library = passing::is_inner(caller);
-        // uvloop's own functions have no frames: a thread that runs one of them seems to do so from its `run`
+        // uvloop's own functions have no frames: a thread that runs one of them seems to run its `run`
         let sets_future = asyncio_futures::is_method(callback)
             && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
         let mut by = 0;
         let came = match method.kind {
             Kind::Protocols => Came::Makes,
             Kind::Often | Kind::Signal => Came::Inner,
-            // a task that is done schedules what waits for that, below the frame that runs the loop
+            // a task that is done schedules the callbacks that await it, below the frame that runs the loop
             Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => match ends_task(here) {
                 true => Came::Scheduled(here.host.node.seq_copy(here.thread.current())),
                 false => caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled),
@@ -252,7 +268,7 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
             }
             Kind::Once => Came::Inner,
         };
-        // what is called often may be while a token is in use that is not yet
+        // a callback of this kind may run when a token is in use that is not in use yet
         let tokens = !sets_future && (here.host.node.seq_in_use() || matches!(method.kind, Kind::Often | Kind::Signal));
         if matches!(came, Came::Inner) && !tokens && !shows_turns() {
             return None;
@@ -265,12 +281,12 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
     }
 }
 
-/// Whether the running process, which is known then, is a task that is done.
+/// Whether the running process is a task that is done. The process is known after this.
 ///
 /// # Safety
-/// Attached.
+/// The thread is attached.
 unsafe fn ends_task(here: &mut Here) -> bool {
-    // SAFETY: the caller's promise; the task that runs stands.
+    // SAFETY: the caller promises that the thread is attached; the running task stands.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let task = here.running.task.get() as *mut PyObject;
@@ -278,25 +294,25 @@ unsafe fn ends_task(here: &mut Here) -> bool {
     }
 }
 
-/// Whether the call is going to raise for that.
+/// Whether the loop is closed, so that the call is going to raise.
 ///
 /// # Safety
-/// It stands; attached.
+/// The loop stands; the thread is attached.
 unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
     quietly(here, |py, _| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the loop stands and the thread is attached.
         let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     })
 }
 
-/// Whether the call is going to raise for that.
+/// Whether the callback is a coroutine function, so that the call is going to raise.
 ///
 /// # Safety
-/// It stands; attached.
+/// The callback stands; the thread is attached.
 unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> bool {
     quietly(here, |py, _| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the callback stands and the thread is attached.
         let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
         let answer = crate::ffi::standard::module(py, "inspect")
             .and_then(|m| calling::method(&m, "iscoroutinefunction", (callback,)));
@@ -305,24 +321,24 @@ unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> boo
 }
 
 /// # Safety
-/// They stand.
+/// The objects stand; the thread is attached.
 unsafe fn tuple<'py>(py: Python<'py>, objects: &[*mut PyObject]) -> Option<Bound<'py, PyTuple>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the objects stand and the thread is attached.
     PyTuple::new(py, objects.iter().map(|object| unsafe { Bound::from_borrowed_ptr(py, *object) })).ok()
 }
 
-/// Whether somebody wants to know when callbacks run.
+/// Whether a session traces when callbacks run.
 fn shows_turns() -> bool {
     instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(Event::LongSchedule)
 }
 
 /// How a callback came to the loop.
 enum Came {
-    /// From another thread: the message's number, and with a token or none.
+    /// From another thread: the message's number, and its token or none.
     Sent(u64, Carried),
     /// Scheduled by the program in the loop's own thread.
     Scheduled(Carried),
-    /// Nobody is told.
+    /// Without an event.
     Inner,
     /// Not as a callback: it makes protocols.
     Makes,
@@ -335,7 +351,7 @@ fn is_new(code: &Bound<'_, PyAny>) -> bool {
     is_code && watch::find(code.as_ptr()).is_none_or(|handlers| !handlers.has(&PROTOCOL))
 }
 
-/// A callback on its way; otherwise as the program's own.
+/// A callback on its way. In all else it behaves as the program's own.
 #[pyclass(frozen, weakref, module = "inviso._native")]
 pub struct Scheduled {
     callback: Py<PyAny>,
@@ -348,7 +364,7 @@ pub struct Scheduled {
 
 #[pymethods]
 impl Scheduled {
-    /// As loops call: with positional arguments.
+    /// Called as loops call: with positional arguments.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let (this, key) = (slf.get(), slf.as_ptr() as usize | loop_tokens::SURE);
@@ -357,7 +373,7 @@ impl Scheduled {
             return this.make(key, args);
         }
         let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
-        // SAFETY: attached; all of them are held.
+        // SAFETY: the thread is attached; all of them are held.
         unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
         // SAFETY: as above.
@@ -384,19 +400,20 @@ impl Scheduled {
     }
 }
 
-/// A protocol's method is called, by uvloop or by whoever.
+/// A protocol's method is called, by uvloop or by the program.
 fn on_protocol(here: &mut Here, frame: Frame) {
     set_apart(here, frame.address());
 }
 
-/// What runs now on a loop's thread is neither a task nor a callback that is seen elsewhere: the thread has its own token again when
-/// this ends, see [`loop_tokens::end`].
+/// A call that is neither a task nor a callback runs now on a loop's thread. The thread has its own token again when
+/// the call ends, see [`loop_tokens::end`].
 fn set_apart(here: &mut Here, key: usize) {
     if !here.host.node.seq_in_use() {
         return;
     }
-    loop_tokens::end(here, key); // one that ended unseen
-                                 // SAFETY: the callers': attached.
+    // one that ended unseen
+    loop_tokens::end(here, key);
+    // SAFETY: the callers are attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);
@@ -407,10 +424,10 @@ fn set_apart(here: &mut Here, key: usize) {
 }
 
 impl Scheduled {
-    /// It makes a protocol, whose methods are watched from now on.
+    /// The callable makes a protocol, whose methods are watched from now on.
     fn make<'py>(&self, key: usize, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { door::enter(|here| set_apart(here, key)) };
         let made = calling::call(self.callback.bind(py), args.clone());
         let ends = |here: &mut Here| {
@@ -422,7 +439,7 @@ impl Scheduled {
                         calling::attribute(calling::attribute(&class, name).ok()?.as_any(), "__code__").ok()
                     };
                     let codes: Vec<_> = CALLED.iter().filter_map(code).filter(is_new).collect();
-                    // what can't be watched is not
+                    // a method that can't be watched is left out
                     let _ = watch::add(py, here.host, &PROTOCOL, &codes);
                 });
             }
@@ -432,35 +449,35 @@ impl Scheduled {
         made
     }
 
-    /// It is about to run.
+    /// The callback is about to run.
     ///
     /// # Safety
-    /// Attached, with nothing set.
+    /// The thread is attached and has no exception set.
     unsafe fn begins(
         &self, here: &mut Here, key: usize, came: Option<Came>, callback: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>,
     ) {
         let make = |here: &mut Here| {
-            // SAFETY: both are held; nothing is set while the message is made.
+            // SAFETY: both are held; no exception is set while the message is made.
             parcels::made(here, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
         };
         let way = match came {
             Some(Came::Scheduled(carried)) => Way::Unseen(carried),
             Some(Came::Sent(number, carried)) => {
-                // SAFETY: attached.
+                // SAFETY: the thread is attached.
                 unsafe { here.running.identify(here.host, &mut here.thread) };
                 if parcels::is_asked(here, Flags::RECEIVE) {
                     let message = make(here);
-                    // SAFETY: held; attached.
+                    // SAFETY: held; the thread is attached.
                     unsafe { parcels::receive(here, Origin::new(Sender::Process(self.by), number), &message) };
                 }
                 Way::Message(carried)
             }
             _ => Way::None,
         };
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { loop_tokens::begin(here, key, way, make) };
         if shows_turns() {
-            // SAFETY: held; attached, and nobody listens.
+            // SAFETY: held; the thread is attached, and takes no events meanwhile.
             let place =
                 quietly(here, |_, here| unsafe { loop_callbacks::place_of(here, callback.as_ptr(), args.len()) });
             loop_callbacks::enter(here, key, place, None);

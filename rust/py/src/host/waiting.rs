@@ -1,11 +1,11 @@
-//! How a thread waits for room in a ring (`overflow="block"`): without the interpreter, which the reader needs.
+//! Waiting for space in a ring (`overflow="block"`): detached from the interpreter, which the reader needs.
 
 use pyo3::ffi;
 
 /// Calls `wait` while other threads may run Python.
 pub fn detached(wait: &mut dyn FnMut()) {
-    // SAFETY: a thread that has a state is attached, as events are; one without (its very end) has nothing to let go of. Between
-    // the two calls nothing touches Python.
+    // SAFETY: a thread with a state is attached, as events are; one without (its very end) has nothing to release.
+    // Nothing touches Python between the two calls.
     unsafe {
         if ffi::compat::PyThreadState_GetUnchecked().is_null() {
             return wait();

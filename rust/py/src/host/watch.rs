@@ -1,8 +1,26 @@
-//! Functions of the standard library (and coroutines of tasks) that instruments look at, whatever sessions trace: which code
-//! object is of interest to which of them.
+//! Functions of the standard library (and coroutines of tasks) that instruments watch, whatever sessions trace: a table
+//! from code objects to handlers.
 //!
-//! Looked at at each event of armed code, so the table is read without a lock; it grows by being replaced, and what it was is
-//! left to whoever still reads it (each is twice as large as the last).
+//! # Roles
+//! Any traced thread looks up a code at each event of armed code, without a lock. A thread that changes the table holds
+//! `USED`.
+//!
+//! # States
+//! A slot is free (`code` is 0) or taken by a code for as long as the table exists. Its handlers are null (not watched)
+//! or a set that is never freed. A table that becomes too small is replaced by one of twice the size and never freed,
+//! since a thread may still read it.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `TABLE` | `put`, `Release` | `table`, `Acquire` | the new table's slots are filled |
+//! | `code` | `put`, `Release` | `place`, `Acquire` | the slot belongs to this code |
+//! | `handlers` | `change`, `Release` | `handlers`, `Acquire` | the set is whole |
+//!
+//! `ON` is a hint, read `Relaxed`. A thread that reads an old table or an old `ON` misses an event near the change.
+//!
+//! # Checked by
+//! All tests of instruments, among them `tests/python/test_comings_and_goings.py` and `tests/python/test_stress.py`.
 
 use super::{here::Here, instruments::HANDLERS, originals, Host};
 use crate::{capture::Raised, ffi::frame::Frame};
@@ -32,28 +50,28 @@ impl Ended {
     }
 }
 
-/// Something happens to a watched call, in this frame: the event's, which stands.
+/// A function that is called at an event of a watched call, with the event's frame, which stands.
 pub type Event = fn(&mut Here, Frame);
 
-/// A watched call ends.
+/// A function that is called when a watched call ends.
 pub type End = fn(&mut Here, Frame, Ended);
 
-/// What an instrument wants to do at the events of a function.
+/// What an instrument does at the events of a function.
 pub struct Handler {
-    /// It begins.
+    /// The call begins.
     pub begin: Option<Event>,
-    /// It goes on after a suspension.
+    /// It resumes after a suspension.
     pub resume: Option<Event>,
     /// It is suspended.
     pub pause: Option<Event>,
     /// It returns, or an exception leaves it.
     pub end: Option<End>,
-    /// Of ends, only those by an exception are of interest.
+    /// Only ends by an exception count.
     pub raises_only: bool,
 }
 
 impl Handler {
-    /// Nothing.
+    /// Does nothing.
     pub const NONE: Handler = Handler { begin: None, resume: None, pause: None, end: None, raises_only: false };
 
     fn needs(&self) -> u8 {
@@ -75,7 +93,7 @@ impl Handler {
 #[derive(Clone, Copy)]
 pub struct Handlers(&'static Set);
 
-/// Handlers that some code object has or had together. There are few such sets; each is made once and never freed.
+/// Handlers that some code object has, or had, together. There are few such sets; each is made once and never freed.
 struct Set(Box<[&'static Handler]>);
 
 struct Slot {
@@ -91,7 +109,7 @@ impl Slot {
         unsafe { self.handlers.load(Acquire).as_ref() }.map(Handlers)
     }
 
-    /// Gives the code object other handlers: those that it has, as `change` leaves them. Answers whether that made a difference.
+    /// Changes the handlers of the code object by `change`. Returns whether that made a difference.
     fn change(&self, used: &mut Used, change: impl FnOnce(&mut Vec<&'static Handler>)) -> bool {
         let mut handlers = self.handlers().map_or_else(Vec::new, |known| known.0 .0.to_vec());
         let before = handlers.len();
@@ -110,19 +128,19 @@ struct Table {
 
 static ON: AtomicBool = AtomicBool::new(false);
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
-/// Held by whoever changes the table.
+/// Locked while the table is changed.
 static USED: Mutex<Used> = Mutex::new(Used { places: 0, sets: Vec::new() });
 
-/// What a change of the table needs to know.
+/// State for changes of the table.
 struct Used {
-    /// Places of the table that are taken.
+    /// The number of slots that are taken.
     places: usize,
-    /// The sets that there are.
+    /// All sets.
     sets: Vec<&'static Set>,
 }
 
 impl Used {
-    /// The set of these handlers; null for none.
+    /// The set of these handlers; null for an empty list.
     fn set(&mut self, handlers: Vec<&'static Handler>) -> *mut Set {
         if handlers.is_empty() {
             return std::ptr::null_mut();
@@ -154,7 +172,7 @@ impl Table {
         ((code as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (self.slots.len() - 1)
     }
 
-    /// The place of a code object, or the free one where it would go.
+    /// The slot of a code object, or the free one for it.
     #[inline(always)]
     fn place(&self, code: usize) -> &Slot {
         let mut at = self.start(code);
@@ -169,7 +187,7 @@ impl Table {
     }
 }
 
-/// The handlers of a code object; `None` if nobody watches it.
+/// The handlers of a code object; `None` if it is not watched.
 #[inline(always)]
 pub fn find(code: *mut PyObject) -> Option<Handlers> {
     if !ON.load(Relaxed) {
@@ -179,7 +197,7 @@ pub fn find(code: *mut PyObject) -> Option<Handlers> {
 }
 
 impl Handlers {
-    /// Whether a handler is one of them.
+    /// Whether the set contains a handler.
     pub fn has(self, handler: &'static Handler) -> bool {
         self.0 .0.iter().any(|known| std::ptr::eq(*known, handler))
     }
@@ -195,7 +213,7 @@ impl Handlers {
         self.each(|handler| handler.begin.into_iter().for_each(|begin| begin(here, frame)));
     }
 
-    /// The call goes on.
+    /// The call resumes.
     #[inline(always)]
     pub fn resume(self, here: &mut Here, frame: Frame) {
         self.each(|handler| handler.resume.into_iter().for_each(|resume| resume(here, frame)));
@@ -218,7 +236,7 @@ impl Handlers {
     }
 }
 
-/// The events that a code object is watched for now, see [`events`].
+/// The events for which a code object is watched now, see [`events`].
 pub fn needs_of(code: usize) -> u8 {
     let mut needs = 0;
     if let Some(handlers) = table().and_then(|table| table.place(code).handlers()) {
@@ -227,10 +245,10 @@ pub fn needs_of(code: usize) -> u8 {
     needs
 }
 
-/// A handler looks at these code objects from now on.
+/// Adds a handler to these code objects.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// The error of `sys.monitoring`.
 pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let mut changed = Vec::new();
     {
@@ -255,10 +273,10 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
     host.watch(py, &changed)
 }
 
-/// These handlers look at nothing any more.
+/// Removes these handlers from all code objects.
 ///
 /// # Errors
-/// What `sys.monitoring` raises.
+/// The error of `sys.monitoring`.
 pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyResult<()> {
     let mut changed = Vec::new();
     let any = {
@@ -280,7 +298,7 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
     host.unwatch(py, &changed)
 }
 
-/// The place of a code object in the table, which grows for it.
+/// The slot of a code object in the table, which grows if needed.
 fn put(used: &mut Used, code: usize) -> &'static Slot {
     let room = table().map_or(0, |table| table.slots.len());
     if (used.places + 1) * 2 > room {
@@ -307,10 +325,10 @@ fn put(used: &mut Used, code: usize) -> &'static Slot {
     slot
 }
 
-/// In a forked child: nothing is watched.
+/// In a forked child: watches nothing.
 pub fn forget() {
     ON.store(false, Release);
-    // the lock may be held by a thread that is no more; nobody else is here
+    // a thread that no longer exists may hold the lock; no other thread is here
     for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
         slot.handlers.store(std::ptr::null_mut(), Release);
     }
