@@ -1,8 +1,8 @@
 //! Arrow's C data and stream interface, as far as a stream of tables needs it.
 //!
-//! The structures and their rules: arrow.apache.org/docs/format/CDataInterface, CStreamInterface and CDataInterface/PyCapsuleInterface. A structure is
-//! released once, by whoever holds it then; one whose `release` is null is nobody's. What a structure points to is owned by its `private_data`,
-//! a Box that `release` takes back.
+//! The structures and their rules: arrow.apache.org/docs/format/CDataInterface, CStreamInterface and
+//! CDataInterface/PyCapsuleInterface. The holder of a structure releases it, once; a structure whose `release` is null
+//! has no holder. A structure's pointers point into its `private_data`, a Box that `release` takes back.
 
 use inviso_export::table::{Batch, Column, Data, Strings, Type};
 use pyo3::{prelude::*, types::PyCapsule};
@@ -13,9 +13,9 @@ use std::{
     sync::Arc,
 };
 
-/// Gives batches, until None.
+/// A source of batches.
 pub trait Batches: Send {
-    /// The next one.
+    /// The next batch; None at the end.
     fn next(&mut self) -> Result<Option<Batch>, String>;
 }
 
@@ -55,14 +55,14 @@ struct ArrowArrayStream {
     private_data: *mut c_void,
 }
 
-// SAFETY: what they point to is theirs alone, and may be released by any thread.
+// SAFETY: each structure owns what it points to, and any thread may release it.
 unsafe impl Send for ArrowSchema {}
-// SAFETY: as above; a stream is used by one thread at a time, which its reader sees to.
+// SAFETY: as above; the stream's reader uses it in one thread at a time.
 unsafe impl Send for ArrowArrayStream {}
 
 const NULLABLE: i64 = 2;
 
-/// What an array's pointers point to.
+/// The memory that an array's pointers point to.
 #[derive(Default)]
 struct Owned {
     /// Kept for the buffers that point into it.
@@ -73,7 +73,7 @@ struct Owned {
     children: Vec<*mut ArrowArray>,
 }
 
-/// What a schema's pointers point to.
+/// The memory that a schema's pointers point to.
 struct OwnedSchema {
     _format: CString,
     _name: CString,
@@ -83,7 +83,8 @@ struct OwnedSchema {
 /// # Safety
 /// `schema` was made by [`schema`] and not released yet.
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
-    // SAFETY: the caller's promise. Children and dictionary are our own boxes; one that was moved away has no release.
+    // SAFETY: the caller promises that the schema is ours and not released. Children and dictionary are boxes of this
+    // module; one that was moved away has no release.
     unsafe {
         let schema = &mut *schema;
         let owned = Box::from_raw(schema.private_data.cast::<OwnedSchema>());
@@ -100,7 +101,7 @@ unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
 /// # Safety
 /// `array` was made by [`array`] and not released yet.
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
-    // SAFETY: as above.
+    // SAFETY: the caller promises that the array is ours and not released; as in `release_schema`.
     unsafe {
         let array = &mut *array;
         let owned = Box::from_raw(array.private_data.cast::<Owned>());
@@ -178,7 +179,7 @@ fn column(column: Column, rows: usize) -> ArrowArray {
         Data::Names(codes, names) => (vec![valid, codes.as_ptr().cast()], Some(strings(names))),
         Data::Bytes(ends, data) => (vec![valid, ends.as_ptr().cast(), data.as_ptr().cast()], None),
     };
-    // what they point to stays where it is when they move
+    // the memory stays where it is when its owners move
     let owned = Owned { _data: Some(column.data), _valid: column.valid, buffers, ..Owned::default() };
     array(rows, column.nulls, Box::new(owned), dictionary)
 }
@@ -189,20 +190,20 @@ fn table(batch: Batch) -> ArrowArray {
     array(rows, 0, Box::new(Owned { buffers: vec![ptr::null()], children, ..Owned::default() }), None)
 }
 
-/// A stream's own.
+/// The private data of a stream.
 struct Stream {
     fields: Vec<(&'static str, Type)>,
     batches: Box<dyn Batches>,
     error: CString,
 }
 
-/// What a stream's functions answer when something went wrong; `EIO`.
+/// The result of a stream's functions after an error; `EIO`.
 const FAILED: c_int = 5;
 
 /// # Safety
-/// `stream` was made by [`stream_capsule`] and not released, and `out` has room for a schema.
+/// `stream` was made by [`stream_capsule`] and not released, and `out` has space for a schema.
 unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the stream is ours and not released, and `out` has space.
     unsafe {
         let stream = &*(*stream).private_data.cast::<Stream>();
         out.write(table_schema(&stream.fields));
@@ -211,11 +212,11 @@ unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSc
 }
 
 /// # Safety
-/// As [`get_schema`]; `out` has room for an array.
+/// As [`get_schema`]; `out` has space for an array.
 unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the stream is ours and not released.
     let stream = unsafe { &mut *(*stream).private_data.cast::<Stream>() };
-    // no panic may cross
+    // a panic must not cross the C boundary
     let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stream.batches.next()));
     let next = next.unwrap_or_else(|_| Err("a panic".to_owned()));
     let array = match next {
@@ -232,7 +233,7 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArra
             return FAILED;
         }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `out` has space.
     unsafe { out.write(array) };
     0
 }
@@ -240,21 +241,21 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArra
 /// # Safety
 /// As [`get_schema`].
 unsafe extern "C" fn get_last_error(stream: *mut ArrowArrayStream) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the stream is ours and not released.
     unsafe { (*(*stream).private_data.cast::<Stream>()).error.as_ptr() }
 }
 
 /// # Safety
 /// `stream` was made by [`stream_capsule`] and not released yet.
 unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the stream is ours and not released.
     unsafe {
         drop(Box::from_raw((*stream).private_data.cast::<Stream>()));
         (*stream).release = None;
     }
 }
 
-/// A structure in a capsule, released with it if nobody took it.
+/// A structure in a capsule, released with it unless a reader took it.
 #[repr(transparent)]
 struct Held<T: Release>(T);
 
@@ -265,7 +266,7 @@ trait Release {
 impl Release for ArrowSchema {
     fn release(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: it is still there, so nobody has released it.
+            // SAFETY: `release` is not null, so the structure has not been released.
             unsafe { release(self) };
         }
     }
@@ -289,7 +290,7 @@ impl<T: Release> Drop for Held<T> {
 /// A capsule `arrow_schema`.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn schema_capsule<'py>(py: Python<'py>, fields: &[(&'static str, Type)]) -> PyResult<Bound<'py, PyCapsule>> {
     // the structure is all of the value, so the capsule points to it
     PyCapsule::new_with_value(py, Held(table_schema(fields)), c"arrow_schema")
@@ -298,7 +299,7 @@ pub fn schema_capsule<'py>(py: Python<'py>, fields: &[(&'static str, Type)]) -> 
 /// A capsule `arrow_array_stream`.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn stream_capsule<'py>(
     py: Python<'py>, fields: Vec<(&'static str, Type)>, batches: Box<dyn Batches>,
 ) -> PyResult<Bound<'py, PyCapsule>> {

@@ -1,4 +1,4 @@
-//! What a session has counted, as Python gets it: by function and process, or by place in a call tree.
+//! A session's counts for Python: by function and process, or by place in a call tree.
 
 use crate::{host::Host, pid::Pid};
 use inviso_core::{
@@ -17,10 +17,10 @@ type Function = (String, String, u32, String, i32);
 /// What was counted: `(module, function, arity, file, line, pid, calls, amount)`, the amount in nanoseconds or bytes.
 pub type Row = (String, String, u32, String, i32, Option<Pid>, u64, u64);
 
-/// Functions, places and what was counted there: see [`tree`].
+/// Functions, places and the counts there: see [`tree`].
 pub type Places = (Vec<Function>, Vec<(i64, i64)>, Vec<(i64, Pid, u64, u64, u64)>);
 
-/// A code object that is counted.
+/// A code object with a counter.
 struct Counted {
     code: usize,
     slot: u32,
@@ -29,7 +29,7 @@ struct Counted {
     generation: u32,
 }
 
-/// The code objects that have a counter of one kind; `measure` is what that measures, if not only calls.
+/// The code objects that have a counter of one kind, and the measure of that kind, if it measures more than calls.
 fn counted(host: &Host, session: &Session, kind: &str) -> PyResult<(Vec<Counted>, Option<Measure>)> {
     let (bit, measure) = match kind {
         "call_count" => (kinds::COUNT, None),
@@ -58,7 +58,7 @@ fn function(py: Python<'_>, host: &Host, counted: &Counted) -> Option<Function> 
     Some((name.module.to_string(), name.function.to_string(), name.arity, file, line))
 }
 
-/// What a measure's amount is in nanoseconds or bytes.
+/// The amount of a measure, in nanoseconds or bytes.
 fn amount(host: &Host, measure: Measure, amount: u64) -> u64 {
     match measure {
         Measure::Time => host.node.clock.nanos(amount),
@@ -66,7 +66,7 @@ fn amount(host: &Host, measure: Measure, amount: u64) -> u64 {
     }
 }
 
-/// Everything counted by one kind (call_count, call_time, call_memory), one row a code object and process.
+/// All counts of one kind (call_count, call_time, call_memory), one row a code object and process.
 ///
 /// # Errors
 /// ValueError: another kind.
@@ -99,16 +99,16 @@ pub fn all(py: Python<'_>, host: &Host, session: &Session, kind: &str) -> PyResu
     Ok(rows)
 }
 
-/// The call tree of one kind (call_time, call_memory): the functions; the places, callers first, `(caller's place, function)` by their
-/// numbers from 0, a caller -1 at the root, a function -1 where it has no counter any more and -2 where the callers below are not known;
-/// and what was counted, `(place, pid, calls, amount, nanoseconds of waiting)`.
+/// The call tree of one kind (call_time, call_memory). It has the functions; the places, callers first, `(caller's
+/// place, function)` by their numbers from 0; and the counts, `(place, pid, calls, amount, nanoseconds of waiting)`. A
+/// caller is -1 at the root. A function is -1 if it has no counter any more, and -2 if the callers below are not known.
 ///
 /// # Errors
 /// ValueError: another kind, or the session keeps no tree.
 pub fn tree(py: Python<'_>, host: &Host, session: &Session, kind: &str) -> PyResult<Places> {
     let (all, Some(measure)) = counted(host, session, kind)? else { return Err(PyValueError::new_err("kind")) };
     let Some(tree) = session.tree.get() else { return Err(PyValueError::new_err("the session keeps no tree")) };
-    // what was counted comes first: each of its places is among those that are read then
+    // the counts first: the places that are read next include each of theirs
     let mut readings = Vec::new();
     session.arena.each(|reading| readings.push(reading));
     let places = tree.places();

@@ -1,7 +1,8 @@
 //! Python objects from terms.
 //!
-//! Numbers, text, bytes, tuples, lists, maps and sets become the built-in types (sets frozen, so that they can be members and
-//! keys); the atoms true, false and undefined become `True`, `False` and `None`. For everything else a [`Makers`] is asked.
+//! Numbers, text, bytes, tuples, lists, maps and sets become the built-in types (sets frozen, so that they can be
+//! members and keys); the atoms true, false and undefined become `True`, `False` and `None`. A [`Makers`] makes all
+//! other objects.
 
 use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Node, RecordRef, Visit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -9,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyList, PyString, PyTuple};
 
-/// A Python object, or the exception that its making raised.
+/// A Python object, or the exception of making it.
 pub type Made<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// Makes the objects for which Python has no type of its own.
@@ -22,15 +23,16 @@ pub trait Makers {
     fn port<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py>;
     /// A reference.
     fn reference<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py>;
-    /// An object that was not copied: its type's name, its id, its text if that was asked for.
+    /// An object that was not copied: its type's name, its id, and its text if the session captures texts.
     fn opaque<'py>(&self, py: Python<'py>, type_name: &str, id: u64, text: Option<&str>) -> Made<'py>;
     /// The place where a limit cut something off.
     fn cut<'py>(&self, py: Python<'py>, what: &str) -> Made<'py>;
-    /// A map that a dict can't hold: keys that Python takes for equal (1, 1.0, True) or can't hash. A list of pairs.
+    /// A map that a dict can't hold, as a list of pairs: some keys are equal in Python (1, 1.0, True) or can't be
+    /// hashed.
     fn map<'py>(&self, pairs: Bound<'py, PyList>) -> Made<'py>;
     /// A bit string whose last byte has `bits` (1 to 7) bits, the high ones.
     fn bit_string<'py>(&self, bytes: Bound<'py, PyBytes>, bits: u8) -> Made<'py>;
-    /// A list with a tail that is no list.
+    /// A list whose tail is not a list.
     fn improper_list<'py>(&self, elements: Bound<'py, PyList>, tail: Bound<'py, PyAny>) -> Made<'py>;
     /// A native record; a value for each of its fields.
     fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py>;
@@ -43,7 +45,7 @@ pub trait Makers {
 /// Reads one term, which may begin with the version byte.
 ///
 /// # Errors
-/// ValueError if the bytes are no term, else what a maker raised.
+/// ValueError if the bytes are not a term, else the exception of a maker.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8], makers: &impl Makers) -> Made<'py> {
     let mut objects = Objects { py, makers };
     etf::walk(bytes, etf::Limits::default(), &mut objects).map_err(|failure| match failure {
@@ -55,7 +57,7 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8], makers: &impl Makers) -> Made<
 /// Reads the next term.
 ///
 /// # Errors
-/// Why the bytes are no term, or what a maker raised.
+/// The reason why the bytes are not a term, or the exception of a maker.
 pub fn next<'py>(
     py: Python<'py>, decoder: &mut Decoder<'_>, makers: &impl Makers,
 ) -> Result<Bound<'py, PyAny>, Failure> {
@@ -67,11 +69,11 @@ struct Objects<'py, 'm, M> {
     makers: &'m M,
 }
 
-/// Why there is no object.
+/// The reason why there is no object.
 pub enum Failure {
     /// A maker raised it.
     Raised(PyErr),
-    /// The bytes are no term.
+    /// The bytes are not a term.
     NoTerm(DecodeError),
 }
 
@@ -156,7 +158,7 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
         Ok(self.makers.record(self.py, of, values)?)
     }
 
-    /// A list where an element can't be hashed, or where Python takes two for equal.
+    /// A list if an element can't be hashed, or if two are equal in Python.
     fn set(&mut self, elements: Vec<Self::Value>) -> Value<'py> {
         match PyFrozenSet::new(self.py, &elements) {
             Ok(set) if set.len() == elements.len() => return Ok(set.into_any()),
@@ -195,7 +197,7 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
     }
 }
 
-/// Whether all could be hashed; an exception other than "unhashable" goes on.
+/// Whether all could be hashed; any exception other than "unhashable" is passed on.
 fn hashed(py: Python<'_>, result: PyResult<()>) -> PyResult<bool> {
     match result {
         Ok(()) => Ok(true),
@@ -206,7 +208,8 @@ fn hashed(py: Python<'_>, result: PyResult<()>) -> PyResult<bool> {
 
 /// An int from its sign and magnitude, lowest byte first.
 fn big<'py>(py: Python<'py>, negative: bool, magnitude: &[u8]) -> Made<'py> {
-    // SAFETY: the magnitude is as long as it is said to be, unsigned, its low end first; a new reference or null comes back.
+    // SAFETY: the magnitude has this length, is unsigned, and its low end comes first; the result is a new reference or
+    // null.
     let int = unsafe {
         #[cfg(Py_3_13)]
         let int = {

@@ -1,20 +1,20 @@
-//! What a tracer does with a descriptor of its own: calls of the system that never wait, so the GIL is kept.
+//! Operations of a tracer on a descriptor of its own. Its system calls never wait, so the thread keeps the GIL.
 //!
-//! Whoever gives the GIL away beside a thread that computes gets it back five milliseconds later, however short the call was: a
-//! tracer that did so a few times for each line would fall behind any busy program.
+//! A thread that releases the GIL beside a thread that computes gets it back five milliseconds later, however short the
+//! call was. A tracer that did so a few times for each line would fall behind any busy program.
 
 use crate::errors::of_system;
 use pyo3::prelude::*;
 use std::{io, mem::MaybeUninit, ptr};
 
-/// Bytes for a descriptor that may wait for its reader: few enough to fit where there is room at all.
+/// Bytes for a descriptor that may wait for its reader: few enough to fit if there is any space.
 const LITTLE: usize = 256;
 
-/// Which file a descriptor is of: its device and its number there; None where the descriptor is closed.
+/// The file of a descriptor: its device and its number there; None if the descriptor is closed.
 #[pyfunction]
 pub fn descriptor_file(number: i32) -> Option<(u64, u64)> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the call writes a whole status, or says that it has not.
+    // SAFETY: the call writes a whole status, or reports an error.
     unsafe {
         if libc::fstat(number, status.as_mut_ptr()) != 0 {
             return None;
@@ -24,8 +24,8 @@ pub fn descriptor_file(number: i32) -> Option<(u64, u64)> {
     }
 }
 
-/// Writes what a terminal, pipe or socket takes at once; answers how many bytes that were. A reader that has gone is an
-/// `OSError` of ours, and no signal for the program.
+/// Writes the bytes that a terminal, pipe or socket takes at once; returns their number. If the reader has gone, this
+/// raises OSError, and the program gets no signal.
 #[pyfunction]
 pub fn descriptor_write(number: i32, data: &[u8]) -> PyResult<usize> {
     write_now(number, data).map_err(|error| of_system(&error, None))
@@ -54,7 +54,7 @@ fn may_wait(number: i32) -> io::Result<bool> {
 
 fn has_room(number: i32) -> io::Result<bool> {
     let mut asked = libc::pollfd { fd: number, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one descriptor is asked for, and doesn't wait.
+    // SAFETY: one descriptor; the call does not wait.
     match unsafe { libc::poll(&raw mut asked, 1, 0) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(false),
@@ -63,14 +63,15 @@ fn has_room(number: i32) -> io::Result<bool> {
 }
 
 fn write(number: i32, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the bytes are there for the whole call.
+    // SAFETY: the bytes stand for the whole call.
     let count = unsafe { libc::write(number, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Does it so that a reader who has gone doesn't end the process, where the program left `SIGPIPE` as the system has it.
+/// Writes so that a reader that has gone doesn't end the process, if the program left `SIGPIPE` at the system's
+/// default.
 fn without_signal(write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-    // SAFETY: the sets and the action are made by the calls that are given them, before they are read.
+    // SAFETY: the calls that get the sets and the action fill them before they are read.
     unsafe {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
         if libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr()) != 0

@@ -1,4 +1,4 @@
-//! The core's errors as Python's, exhaustively; and the system's.
+//! The core's errors as Python's, exhaustively, and the system's errors.
 
 use inviso_core::error::Error;
 use pyo3::{
@@ -11,7 +11,7 @@ pyo3::create_exception!(_native, SessionDead, PyLookupError, "The session has be
 pyo3::create_exception!(_native, ProcessDead, PyLookupError, "The process has ended.");
 pyo3::create_exception!(_native, LimitReached, PyRuntimeError, "A limit of the implementation was reached.");
 
-/// An error of the core for Python; the package's own modules word it for users.
+/// An error of the core for Python. The package's own modules reword it for users.
 pub fn raise(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
@@ -22,7 +22,7 @@ pub fn raise(error: Error) -> PyErr {
     }
 }
 
-/// With the text and number of the system, and the file as Python's own errors name it.
+/// A system error with its text and number, and the file as Python's own errors name it.
 pub fn of_system(error: &io::Error, path: Option<&Path>) -> PyErr {
     let text = error.to_string();
     let Some(number) = error.raw_os_error() else {

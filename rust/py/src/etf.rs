@@ -14,16 +14,16 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{borrow::Cow, cell::RefCell};
 
-/// Atoms are never freed. Bytes from anywhere can't make more of them than Erlang has room for.
+/// Atoms are never freed. Bytes from outside can't make more of them than Erlang allows.
 const ATOMS: usize = 1 << 20;
 
-/// Atoms, and pids, that are kept at hand.
+/// The number of atoms, and of pids, that a cache keeps.
 const AT_HAND: usize = 1 << 16;
 
 /// A pid, and the name of its node.
 type Known = (Box<str>, Py<PyAny>);
 
-/// What many messages have in common, made once.
+/// Objects that many messages have in common, made once.
 #[derive(Default)]
 pub struct Cache {
     atoms: RefCell<FxHashMap<Box<str>, Py<PyAny>>>,
@@ -32,15 +32,15 @@ pub struct Cache {
 
 /// Makes objects with a cache.
 pub struct Cached<'a> {
-    /// The classes of what Python has no type for.
+    /// The classes for types that Python doesn't have.
     pub classes: &'a Classes,
-    /// What was made before.
+    /// The objects that were made before.
     pub cache: &'a Cache,
 }
 
 /// Adds to a cache that is emptied when it is full.
 fn keep<K: std::hash::Hash + Eq, V>(cache: &RefCell<FxHashMap<K, V>>, key: K, value: V) {
-    // dropped when the cache is free again: nothing of ours is in use while an object is
+    // dropped after the cache is free again: a destructor may run code that uses it
     let mut old = None;
     let mut map = cache.borrow_mut();
     if map.len() >= AT_HAND {
@@ -126,16 +126,17 @@ impl Cached<'_> {
     }
 }
 
-/// A term in the external term format, as any node reads it. A node that has a name puts it into its pids, as Erlang does.
+/// A term in the external term format, as any node reads it. A node with a name puts the name into its pids, as Erlang
+/// does.
 #[pyfunction]
 pub fn etf_dumps<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    // one level less than is read: the encoder cuts what would have no room inside
+    // one level less than is read: the encoder cuts a part that would not fit inside
     let term = match_spec::snapshot_to(term, MAX_DEPTH - 1)?;
     let term = if inviso_port::node::name() == "nonode@nohost" { term } else { wire::outward(term) };
     Ok(PyBytes::new(py, &etf::portable(&etf::encode_versioned(&term))))
 }
 
-/// The term that bytes in the external term format are. ValueError, with the place, if they are none.
+/// The term of bytes in the external term format. ValueError, with the place, if they are not a term.
 #[pyfunction]
 pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
     let wrong = |at: usize, why: &dyn std::fmt::Display| PyValueError::new_err(format!("at byte {at}: {why}"));
@@ -148,7 +149,7 @@ pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyRe
     let made = decode::next(py, &mut decoder, &Cached { classes: terms::classes(py)?, cache: &cache });
     let at = data.len() - decoder.rest().len();
     match made {
-        // as Erlang does: what this package alone reads, from its own rings, is nothing to hand on
+        // as Erlang does: the forms that this package uses only in its own rings are not passed on
         Ok(_) if matches!(etf::portable(data), Cow::Owned(_)) => {
             Err(wrong(0, &"a float that is not finite, or a map with a key twice"))
         }
@@ -159,10 +160,10 @@ pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyRe
     }
 }
 
-/// A message of a log, or why it is none.
+/// A message of a log, or the reason why the bytes are not one.
 ///
 /// # Errors
-/// What making it raises, but for too many atoms, which is a reason.
+/// The error of making it; but too many atoms are a reason.
 pub fn message<'py>(
     py: Python<'py>, payload: &[u8], makers: &Cached<'_>,
 ) -> PyResult<Result<Bound<'py, PyAny>, String>> {

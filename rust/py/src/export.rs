@@ -1,4 +1,17 @@
-//! Exports for Python: a format's bytes, piece by piece, and tables for whoever reads Arrow.
+//! Exports for Python: a format's bytes, piece by piece, and tables for readers of Arrow.
+//!
+//! # Roles
+//! One thread at a time uses an exporter. A table's stream is read by one thread at a time, which may be detached; any
+//! thread may ask for its summary and its error.
+//!
+//! # States
+//! An exporter is used until it ends. A table's rows are there until they are taken for a stream or for tuples.
+//!
+//! # Orderings
+//! Mutexes order everything. None of them is locked while code of the program runs.
+//!
+//! # Checked by
+//! `tests/python/test_export.py`, `tests/python/test_export_tables.py`.
 
 use crate::{
     arrow::{self, Batches},
@@ -45,7 +58,7 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
 }
 
-/// The names of processes; with `is_log` pids without a creation are none of this process's.
+/// The names of processes. With `is_log`, pids without a creation belong to other operating system processes.
 fn titles(names: &Bound<'_, PyDict>, is_log: bool) -> PyResult<Titles> {
     let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
     for (pid, name) in names {
@@ -54,11 +67,11 @@ fn titles(names: &Bound<'_, PyDict>, is_log: bool) -> PyResult<Titles> {
     Ok(titles)
 }
 
-/// What an iterable gives.
+/// An element of an iterable of messages.
 enum Given {
     /// A message, in the external term format.
     Term(Vec<u8>),
-    /// What could not be read, as readers of logs tell it.
+    /// The description of damage, as readers of logs report it.
     Damage(String),
 }
 
@@ -87,7 +100,7 @@ impl Given {
     }
 }
 
-/// A log, or a wrap set.
+/// Opens a log, or a wrap set.
 fn opened(path: &Path, suffix: Option<&str>) -> io::Result<Input> {
     match suffix {
         Some(suffix) => Input::set(path, suffix),
@@ -117,8 +130,9 @@ impl Exporter {
 
 #[pymethods]
 impl Exporter {
-    /// `names` are those of pids, `threads` their numbers for the operating system; `own` is that of this process, and its program,
-    /// `programs` those of other nodes by name; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
+    /// `names` are the names of pids, `threads` their numbers in the operating system. `own` is the number of this
+    /// operating system process and its program; `programs` are those of other nodes, by name. With `is_log`, pids
+    /// without a creation belong to other operating system processes. `temporary` is a path where no file is.
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -143,7 +157,7 @@ impl Exporter {
         Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
     }
 
-    /// What is read from now on: a file, or a wrap set.
+    /// Sets the input: a file, or a wrap set.
     #[pyo3(signature = (path, suffix=None))]
     fn open(&self, path: PathBuf, suffix: Option<&str>) -> PyResult<()> {
         let input = opened(&path, suffix).map_err(|error| of_system(&error, Some(&path)))?;
@@ -151,12 +165,12 @@ impl Exporter {
         Ok(())
     }
 
-    /// Some of it; False when there is no more.
+    /// Reads a part of the input; False when there is no more.
     fn read(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| {
             let making = &mut *self.lock();
             let Some(input) = &mut making.input else { return Ok(false) };
-            // what makes no output is looked at in parts too, so that an interrupt is noticed
+            // messages without output count, too, so that an interrupt is noticed
             let (end, left) = (making.export.out.len() + PART, Cell::new(1 << 18));
             let more = input.read(&mut making.export, |export| {
                 left.set(left.get() - 1);
@@ -167,7 +181,7 @@ impl Exporter {
         })
     }
 
-    /// Some of merged logs; False when there is no more.
+    /// Reads a part of merged logs; False when there is no more.
     fn read_merged(&self, py: Python<'_>, logs: &LogMerge) -> PyResult<bool> {
         py.detach(|| {
             let making = &mut *self.lock();
@@ -178,21 +192,21 @@ impl Exporter {
         })
     }
 
-    /// Messages, or their bytes, and damage.
+    /// Adds messages, or their bytes, and damage.
     fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
-        // before the lock: code of the program's may run
+        // before the lock: code of the program may run
         let messages = messages.iter().map(|message| Given::of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
         messages.iter().for_each(|given| given.give(&mut making.export));
         making.export.check().map_err(|error| of_system(&error, None))
     }
 
-    /// A part of the end; True when that was all.
+    /// Makes a part of the end; True when that was all.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.lock().export.end()).map_err(|error| of_system(&error, None))
     }
 
-    /// What was made.
+    /// Takes the output made so far.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let out = std::mem::take(&mut self.lock().export.out);
         PyBytes::new(py, &out)
@@ -208,17 +222,17 @@ impl Exporter {
 /// Some logs, one after another.
 #[derive(Default)]
 struct Logs {
-    /// Those that have not been read, the next one last.
+    /// The logs that have not been read, the next one last.
     left: Vec<(PathBuf, Option<String>)>,
     input: Option<Input>,
-    /// The one that could not be opened, for whoever makes an exception of that.
+    /// The log that could not be opened, for the exception's text.
     closed: Closed,
 }
 
 type Closed = Arc<Mutex<Option<PathBuf>>>;
 
 impl Logs {
-    /// Gives records to `take` until that has enough; whether there may be more.
+    /// Gives records to `take` until that has enough; returns whether there may be more.
     fn read<T: Take + ?Sized>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
             let input = match &mut self.input {
@@ -238,30 +252,30 @@ impl Logs {
     }
 }
 
-/// Where a table's rows come from.
+/// The source of a table's rows.
 enum Source {
     /// Logs.
     Logs(Logs),
-    /// The same behind the first batch, where there is more than one processor.
+    /// Logs after the first batch, if there is more than one processor.
     Pieces(Pieces),
-    /// What answers lists of messages, and None at the end, and what makes the error of a message that is no term; a list, and how
-    /// many of it were taken.
+    /// A callable that returns lists of messages, and None at the end; a callable that makes the error of a message
+    /// that is not a term; the current list, and the number of messages taken from it.
     Messages((Py<PyAny>, Py<PyAny>), Option<Py<PyList>>, usize),
 }
 
 type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// What makes rows of messages.
+/// Makes rows of messages.
 pub trait Maker: Take + Send + 'static {
     /// Whether there are enough for a batch.
     fn is_full(&self) -> bool;
-    /// The rows that there are.
+    /// The rows made so far.
     fn batch(&mut self) -> Option<table::Batch>;
     /// There are no more messages.
     fn end(&mut self) {}
-    /// What was read.
+    /// Counts of the messages read.
     fn summary(&self) -> &Summary;
-    /// How values are given, where two threads may make the rows.
+    /// The form of values, if two threads may make the rows.
     fn parted(&self) -> Option<Values> {
         None
     }
@@ -314,14 +328,14 @@ impl Maker for Analysis {
 
 struct Rows {
     table: Box<dyn Maker>,
-    /// What was counted, for whoever asks.
+    /// The counts, for the summary.
     told: Arc<Mutex<Summary>>,
-    /// What reading raised, for whoever asks: of an exception the stream's reader gets just the text.
+    /// The exception of reading, for [`ArrowRows::error`]; the stream's reader gets only its text.
     error: Raised,
     source: Source,
-    /// What the threads have counted.
+    /// The counts of the threads.
     counted: Summary,
-    /// What reading said behind the rows of the table.
+    /// The error of reading that comes after the rows of the table.
     failed: Option<PyErr>,
     closed: Closed,
     ended: bool,
@@ -361,7 +375,7 @@ impl Rows {
         }
     }
 
-    /// From now on two threads make rows of what is left of logs, if there is more than a batch, and more than one processor.
+    /// Lets two threads make rows of the rest of logs, if there is more than a batch and more than one processor.
     fn part(&mut self) -> PyResult<()> {
         let alone = || std::thread::available_parallelism().map_or(true, |processors| processors.get() < 2);
         let Some(values) = self.table.parted() else { return Ok(()) };
@@ -378,7 +392,7 @@ impl Rows {
     }
 }
 
-/// Gives messages to `table` until it is full; whether there may be more.
+/// Gives messages to `table` until it is full; returns whether there may be more.
 fn messages(
     py: Python<'_>, table: &mut dyn Maker, (more, refuse): (&Py<PyAny>, &Py<PyAny>), list: &mut Option<Py<PyList>>,
     taken: &mut usize,
@@ -406,13 +420,13 @@ fn messages(
     Ok(true)
 }
 
-/// What reading a log said.
+/// The error of reading a log.
 fn of_log(error: &io::Error, closed: &Closed) -> PyErr {
     let path = closed.lock().unwrap_or_else(|e| e.into_inner()).take();
     of_system(error, path.as_deref())
 }
 
-/// A TypeError in the words of whoever made the rows.
+/// A TypeError in the words of the callable that made the source.
 fn refused(py: Python<'_>, refuse: &Py<PyAny>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyTypeError>(py) {
         return error;
@@ -425,7 +439,7 @@ impl Batches for Rows {
         let batch = self.batch().map_err(|error| {
             let text = error.to_string();
             let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
-            drop(before); // outside of the lock
+            drop(before); // outside the lock
             text
         });
         let mut told = self.table.summary().clone();
@@ -439,7 +453,7 @@ impl Drop for Rows {
     fn drop(&mut self) {
         let source = std::mem::replace(&mut self.source, Source::Logs(Logs::default()));
         if let Source::Messages((more, refuse), list, _) = source {
-            // whoever releases a stream may be attached or not, and when the interpreter is gone nothing is to be let go of
+            // the releasing thread may be attached or not; after the interpreter's end nothing is dropped
             Python::try_attach(|py| {
                 drop((more.into_bound(py), refuse.into_bound(py)));
                 drop(list.map(|list| list.into_bound(py)));
@@ -448,7 +462,7 @@ impl Drop for Rows {
     }
 }
 
-/// A table that is read once, by anyone who reads Arrow.
+/// A table that is read once, by any reader of Arrow.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct ArrowRows {
     fields: Vec<(&'static str, Type)>,
@@ -485,8 +499,8 @@ impl ArrowRows {
 
 #[pymethods]
 impl ArrowRows {
-    /// `logs` are paths, each with the suffix of a wrap set or None; `messages` are what answers lists of them, and what makes the
-    /// error to raise of the TypeError that one is no term.
+    /// `logs` are paths, each with the suffix of a wrap set or None. `messages` are a callable that returns lists of
+    /// messages, and one that makes the error to raise from the TypeError of a message that is not a term.
     #[new]
     #[pyo3(signature = (values, logs, messages=None))]
     fn new(
@@ -502,7 +516,8 @@ impl ArrowRows {
         Ok(ArrowRows::of(events, table::fields(values), logs, messages))
     }
 
-    /// A table of [`inviso_export::analysis`]. `names` are those of pids; `is_log`: pids without a creation are none of this process's.
+    /// A table of [`inviso_export::analysis`]. `names` are the names of pids; with `is_log`, pids without a creation
+    /// belong to other operating system processes.
     #[staticmethod]
     #[pyo3(signature = (table, logs, messages, names, is_log, erlang, values, wall=None, label=None, of=None, shortest=0))]
     #[allow(clippy::too_many_arguments)]
@@ -525,7 +540,7 @@ impl ArrowRows {
         self.fields.iter().map(|(name, _)| *name).collect()
     }
 
-    /// Just the columns' names and types.
+    /// The columns' names and types, without rows.
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         arrow::schema_capsule(py, &self.fields)
     }
@@ -535,7 +550,7 @@ impl ArrowRows {
         arrow::stream_capsule(py, self.fields.clone(), Box::new(self.taken()?))
     }
 
-    /// The rows as tuples, at most so many; once, as the stream.
+    /// The rows as tuples, at most `most`; once, as the stream.
     fn tuples(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Py<PyTuple>>> {
         let (mut rows, mut all) = (self.taken()?, Vec::new());
         while all.len() < most {
@@ -550,7 +565,7 @@ impl ArrowRows {
         Ok(all)
     }
 
-    /// What reading raised, if it did.
+    /// The exception of reading, if there was one.
     fn error(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
         let error = self.error.lock().unwrap_or_else(|e| e.into_inner()).take()?;
         let value = error.clone_ref(py).into_value(py);
@@ -559,7 +574,7 @@ impl ArrowRows {
         Some(value)
     }
 
-    /// As an exporter's, as far as it was read.
+    /// The summary of an exporter, of the part that was read.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let summary = self.told.lock().unwrap_or_else(|e| e.into_inner()).clone();
         told(py, &summary)
