@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::host::door::keep_panics();
-        // without the C module there is none of its queues
+        // without the C module its queues don't exist
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
     }

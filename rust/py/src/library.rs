@@ -1,9 +1,20 @@
-//! Tracer modules that are shared libraries: `inviso_tracer.h` says what is in one.
+//! Tracer modules that are shared libraries: `inviso_tracer.h` describes their contents.
+//!
+//! # Roles
+//! Traced threads call the library's functions. An attached thread loads it, upgrades it and unloads it.
 //!
 //! # States
-//! Loaded, upgraded (another library has taken its place), unloaded. A callback that is running keeps its own library loaded until it
-//! has returned; whoever unloads waits for those of other threads, but in a forked child, where those are gone, only for the child's
-//! own. A tracer whose library is gone is a dead one.
+//! Loaded, upgraded (another library has taken its place), unloaded. A running callback keeps its own library loaded
+//! until it has returned. The unloading thread waits for the callbacks of other threads. In a forked child it waits
+//! only for the child's own, since those threads are gone. A tracer whose library is gone counts as a dead one.
+//!
+//! # Orderings
+//! A callback enters under the read lock and is counted in `inside` with `AcqRel`. The place is emptied under the write
+//! lock before `inside` is loaded with `Acquire`: a callback that entered is counted, and the others find the place
+//! empty.
+//!
+//! # Checked by
+//! `tests/python/test_native_tracer.py`.
 
 use crate::{
     ffi::tracer_abi::{Enabled, Env, Table, Trace, ABI},
@@ -30,9 +41,9 @@ struct Loaded {
     handle: *mut c_void,
     table: &'static Table,
     data: AtomicPtr<c_void>,
-    /// Whether `load` or `upgrade` has taken it: then it is told of its end.
+    /// Whether `load` or `upgrade` has accepted it, so that `unload` has to be called.
     begun: bool,
-    /// How many are inside; above [`FORK`] how many forks lie before this process.
+    /// The number of callbacks that are inside. The bits from [`FORK`] on are the number of forks before this process.
     inside: AtomicU64,
     ended: AtomicBool,
 }
@@ -40,7 +51,8 @@ struct Loaded {
 /// See [`Loaded::inside`].
 const FORK: u32 = 32;
 
-// SAFETY: the handle is used once, at the end; the table is only read. Libraries know that they are called from any thread.
+// SAFETY: the handle is used once, at the end; the table is only read. The header says that any thread may call the
+// library.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
@@ -51,7 +63,7 @@ impl Loaded {
         word >> FORK == forking::forks() && word as u32 != 0
     }
 
-    /// Nobody calls it any more.
+    /// Ends the library, after the last call.
     fn end(&self) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
@@ -59,7 +71,7 @@ impl Loaded {
         if let Some(unload) = self.table.unload.filter(|_| self.begun) {
             let data = self.data.load(Ordering::Acquire);
             let mut env = Env::new(data);
-            // SAFETY: the library is still in memory, and this is the last that anybody has of it.
+            // SAFETY: the library is still in memory, and this is the last call into it.
             unsafe { unload(&mut env, data) };
             env.end();
         }
@@ -89,7 +101,7 @@ mod dynamic {
     }
 
     pub fn open(path: &CStr) -> Result<*mut c_void, String> {
-        // SAFETY: the path ends with a zero. What the library does when it is loaded is its own.
+        // SAFETY: the path ends with a zero. The library's own code that runs at loading is its author's.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(message());
@@ -98,7 +110,7 @@ mod dynamic {
     }
 
     pub fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-        // SAFETY: an open library's.
+        // SAFETY: the handle of an open library.
         unsafe { libc::dlsym(handle, name.as_ptr()) }
     }
 
@@ -121,7 +133,7 @@ mod dynamic {
     pub fn close(_: *mut c_void) {}
 }
 
-/// Why a library is refused: what is wrong, and the mend.
+/// The reason why a library is refused, and the mend.
 type Refused = String;
 
 /// Finds and checks a library's table.
@@ -158,7 +170,8 @@ fn check(handle: *mut c_void) -> Result<Loaded, Refused> {
         );
         return Err(why);
     }
-    // SAFETY: of this version and as large as that says; it lives as long as the library, which `Loaded` keeps.
+    // SAFETY: the table is of this version and as large as it says; it lives as long as the library, which `Loaded`
+    // keeps.
     let table = unsafe { &*table };
     let general = table.pairs[0];
     let missing = [("enabled", general.enabled.is_none()), ("trace", general.trace.is_none())];
@@ -178,7 +191,7 @@ fn text(name: *const c_char) -> String {
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
-/// The place where a library is, for as long as there is one.
+/// The place of a library, for as long as there is one.
 type Place = Arc<RwLock<Option<Arc<Loaded>>>>;
 
 /// A library that stays in memory until this is dropped.
@@ -197,15 +210,15 @@ impl Deref for Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // who has come here by a fork was not counted in this process
+        // a callback that came here by a fork was not counted in this process
         let less = |word: u64| (word >> FORK == self.forks).then(|| word - 1);
         let _none_of_this_process = self.loaded.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 }
 
-/// Goes inside, if there is a library.
+/// Enters the library, if there is one.
 fn enter(place: &Place) -> Option<Inside> {
-    // who takes the library away does that under the lock, and looks afterwards who is inside
+    // the library is taken away under the lock, and `inside` is looked at after that
     let place = place.read().unwrap_or_else(|e| e.into_inner());
     let (loaded, forks) = (place.as_ref()?.clone(), forking::forks());
     let more = |word: u64| Some(if word >> FORK == forks { word + 1 } else { forks << FORK | 1 });
@@ -213,7 +226,7 @@ fn enter(place: &Place) -> Option<Inside> {
     Some(Inside { loaded, forks })
 }
 
-/// Waits until nobody is inside, and lets go; from inside a callback the last one out does it.
+/// Waits until no callback is inside, and ends the library. When a callback calls this, the last one to leave ends it.
 fn let_go(py: Python<'_>, old: Arc<Loaded>) {
     if tracer::is_calling() {
         return drop(old);
@@ -234,7 +247,7 @@ pub struct Library {
 
 #[pymethods]
 impl Library {
-    /// Loads one. OSError says what is wrong with it, and the mend.
+    /// Loads a library. OSError says what is wrong with it, and the mend.
     #[new]
     fn new(path: OsString, info: &Bound<'_, PyAny>) -> PyResult<Library> {
         let info = match_spec::term_of(info)?;
@@ -242,7 +255,7 @@ impl Library {
         if let Some(load) = loaded.table.load {
             let (mut data, mut env) = (std::ptr::null_mut(), Env::new(std::ptr::null_mut()));
             let info = env.lend(&info);
-            // SAFETY: a function of the table, with what the header says.
+            // SAFETY: a function of the table, with the arguments that the header demands.
             let said = unsafe { load(&mut env, &mut data, info) };
             env.end();
             if said != 0 {
@@ -260,7 +273,7 @@ impl Library {
         enter(&self.place).map(|loaded| text(loaded.table.name))
     }
 
-    /// Puts another library, or a new build, in its place. OSError says why not; then nothing has changed.
+    /// Puts another library, or a new build, in its place. OSError says why it can't; then nothing has changed.
     fn upgrade(&self, py: Python<'_>, path: OsString, info: &Bound<'_, PyAny>) -> PyResult<()> {
         let info = match_spec::term_of(info)?;
         let Some(old) = enter(&self.place) else {
@@ -276,7 +289,7 @@ impl Library {
         let (mut data, mut old_data) = (std::ptr::null_mut(), old.data.load(Ordering::Acquire));
         let mut env = Env::new(std::ptr::null_mut());
         let info = env.lend(&info);
-        // SAFETY: a function of the table, with what the header says.
+        // SAFETY: a function of the table, with the arguments that the header demands.
         let said = unsafe { upgrade(&mut env, &mut data, &mut old_data, info) };
         env.end();
         if said != 0 {
@@ -293,7 +306,7 @@ impl Library {
         Ok(())
     }
 
-    /// Unloads it; False if it had been before. Its tracers are dead ones from now on.
+    /// Unloads the library; False if it was unloaded before. Its tracers are dead from now on.
     fn unload(&self, py: Python<'_>) -> bool {
         let old = self.place.write().unwrap_or_else(|e| e.into_inner()).take();
         let was = old.is_some();
@@ -305,10 +318,10 @@ impl Library {
 }
 
 impl Library {
-    /// As a session's tracer, with this state.
+    /// The library as a session's tracer, with this state.
     ///
     /// # Errors
-    /// TypeError for a state that is no term.
+    /// TypeError for a state that is not a term.
     pub fn tracing(&self, state: &Bound<'_, PyAny>, installed: &Arc<Installed>) -> PyResult<Tracing> {
         let (place, installed) = (self.place.clone(), installed.clone());
         Ok(Tracing { place, installed, state: match_spec::term_of(state)? })
@@ -338,7 +351,7 @@ impl Tracer for Tracing {
         let mut env = Env::new(loaded.data.load(Ordering::Acquire));
         let who = tracee.map_or_else(nobody, tracer::identity);
         let (tag, state, who) = (env.own(Term::atom(tag)), env.lend(&self.state), env.own(who));
-        // SAFETY: a function of the table, with what the header says; the library is held.
+        // SAFETY: a function of the table, with the arguments that the header demands; the library is held.
         let said = unsafe { enabled(&mut env, tag, state, who) };
         drop(loaded);
         env.end();
@@ -381,7 +394,7 @@ fn opts(event: &Event<'_>) -> Term {
     Term::Map(all.into_iter().filter_map(|(name, value)| Some((Term::atom(name), value?))).collect())
 }
 
-/// The pair of a group, each with the general one in its place where it is missing.
+/// The pair of a group; the general one replaces a function that is missing.
 fn pair(table: &Table, group: Group) -> (Option<Enabled>, Option<Trace>) {
     let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
     let (own, general) = (table.pairs[at], table.pairs[0]);

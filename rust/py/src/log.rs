@@ -1,7 +1,20 @@
 //! Logs: reading them into Python objects, and writing them as other logs.
 //!
-//! A batch of records is read detached and copied together, then made into objects attached. What many messages have in
-//! common is made once for each reader ([`Cache`]).
+//! A batch of records is read and copied detached, then made into objects attached. A reader makes the parts that many
+//! messages have in common only once ([`Cache`]).
+//!
+//! # Roles
+//! One thread at a time reads from a reader; any thread may close it.
+//!
+//! # States
+//! A reader is open, then closed (`closed`), for ever.
+//!
+//! # Orderings
+//! The mutex orders the state. `closed` is stored `Release` before the mutex is tried: a thread that finds the mutex
+//! taken and `closed` set reports the end.
+//!
+//! # Checked by
+//! `tests/python/test_log.py`.
 
 use crate::{
     errors::of_system,
@@ -38,59 +51,59 @@ use std::{
 /// Bytes of records in a batch, about.
 const BATCH: usize = 1 << 20;
 
-/// Bytes of records in a block that is written: whoever reads it holds as many.
+/// Bytes of records in a block that is written. A reader of the block holds as many.
 pub const BLOCK: usize = 1 << 19;
 
-/// How long a stream is waited for at a time.
+/// How long one wait for a stream lasts.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Records that are written until signals are looked at.
+/// Records that are written before signals are checked.
 const STEP: usize = 1 << 16;
 
-/// Damage that is told one by one; the rest is counted.
+/// The most damage that is reported one by one; the rest is counted.
 pub const TOLD: usize = 1000;
 
 /// A log as Python names it: a path, and the suffix if it is a wrap set.
 pub type Named = (PathBuf, Option<String>);
 
-/// Damage as Python is told of it: where, in one word, in many, in which file.
+/// Damage for Python: its place, its kind, its description, its file.
 pub type Told = (u64, String, String, Option<PathBuf>);
 
 /// One log or several.
 pub enum Logs {
-    /// One after the other; those that are followed in turn, beginning with the one of this number.
+    /// One after the other. Followed logs are read in turn, beginning with the one of this number.
     Chain(Vec<Source>, usize),
     /// In the order of time.
     Merged(Box<Merge>),
 }
 
-/// What was read and is not an object yet.
+/// A record that was read and is not an object yet.
 enum Item {
-    /// Where it began, its payload, and the number of its file.
+    /// The place where it began, its payload, and the number of its file.
     Term(u64, Range<usize>, usize),
     Dropped(u32),
     Damage(Box<Told>),
 }
 
-/// What reading one came to.
+/// The result of reading one record.
 pub enum Read {
     /// A record or damage.
     Some,
-    /// There is none, for now or for ever.
+    /// There is no record, for now or for ever.
     None,
 }
 
 struct State {
     from: Logs,
     follow: bool,
-    /// Where the payloads of [`State::items`] stand.
+    /// The payloads of [`State::items`].
     payloads: Vec<u8>,
     items: Vec<Item>,
     /// The files of the items.
     files: Vec<Option<PathBuf>>,
-    /// Which the last of them is.
+    /// The place of the last file.
     place: Option<(usize, u64)>,
-    /// An error that came behind items.
+    /// An error that came after the items.
     failed: Option<io::Error>,
     bytes: u64,
     cache: Cache,
@@ -125,16 +138,16 @@ fn sources(logs: Vec<Vec<Named>>, follow: bool) -> PyResult<Vec<Source>> {
     logs.into_iter().map(one).collect()
 }
 
-/// Whether there is nothing for now.
+/// Whether the error says that there is nothing for now.
 fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 impl Logs {
-    /// Opens logs of files each, or of one wrap set; in an order, with their clocks shifted, or one after the other.
+    /// Opens logs of files each, or of one wrap set: in an order, with their clocks shifted, or one after the other.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn of(logs: Vec<Vec<Named>>, follow: bool, order: Option<Order>, shifts: Vec<Shift>) -> PyResult<Logs> {
         let sources = sources(logs, follow)?;
         Ok(match order {
@@ -146,7 +159,7 @@ impl Logs {
     /// Opens logs in causal order, which reads them twice.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn causal(logs: Vec<Vec<Named>>, shifts: Vec<Shift>) -> PyResult<Logs> {
         let passages = Passages::of(sources(logs.clone(), false)?).map_err(|error| of_system(&error, None))?;
         let merge = Merge::new(sources(logs, false)?).shifted(shifts).causal(passages);
@@ -156,22 +169,22 @@ impl Logs {
     /// Opens logs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(logs: Vec<Named>, follow: bool, merge: bool) -> PyResult<Logs> {
         let open = |log: Named| open(&log, follow).map_err(|error| of_system(&error, Some(&log.0)));
         let sources = logs.into_iter().map(open).collect::<PyResult<Vec<_>>>()?;
         Ok(if merge { Logs::Merged(Box::new(Merge::new(sources))) } else { Logs::Chain(sources, 0) })
     }
 
-    /// Hands the next record or damage on.
+    /// Passes on the next record or damage.
     fn read(&mut self, follow: bool, mut take: impl FnMut(Event<'_>)) -> io::Result<Read> {
         self.read_stamped(follow, |_, event, _| take(event))
     }
 
-    /// The same with the number of its log and, in an order, with its time stamp.
+    /// The same, with the number of its log and, if there is an order, with its time stamp.
     ///
     /// # Errors
-    /// What reading says.
+    /// The error of reading.
     #[inline]
     pub fn read_stamped(
         &mut self, follow: bool, mut take: impl FnMut(usize, Event<'_>, Option<Stamp>),
@@ -199,7 +212,7 @@ impl Logs {
         }
     }
 
-    /// Whether the next one asks nobody.
+    /// Whether the next record is there without a read.
     fn is_ready(&self) -> bool {
         match self {
             Logs::Merged(_) => false,
@@ -212,7 +225,7 @@ impl Logs {
         matches!(self, Logs::Chain(sources, _) if sources.iter().any(Source::is_stream))
     }
 
-    /// What tells the files apart: the log, and the number of the file in its set.
+    /// The key of the current file: the log, and the number of the file in its set.
     fn place(&self) -> (usize, u64) {
         match self {
             Logs::Merged(merge) => merge.last().map_or((0, 0), |log| (log, merge.number(log).unwrap_or(0))),
@@ -230,7 +243,7 @@ impl Logs {
 }
 
 impl State {
-    /// Reads up to `n` records; whether there may be more.
+    /// Reads up to `n` records; returns whether there may be more.
     fn fill(&mut self, n: usize) -> io::Result<bool> {
         self.payloads.clear();
         self.items.clear();
@@ -288,8 +301,8 @@ impl State {
 
 #[pymethods]
 impl LogReader {
-    /// Opens logs, each `(path, None)` or `(path, suffix)` of a wrap set, to read them one after the other, or merged. `drop` and
-    /// `damage` are what makes objects of a drop record's number, and of `(at, kind, what, path)`.
+    /// Opens logs, each `(path, None)` or `(path, suffix)` of a wrap set, to read them one after the other, or merged.
+    /// `drop` makes an object of a drop record's number, `damage` of `(at, kind, what, path)`.
     #[new]
     fn new(
         py: Python<'_>, logs: Vec<Named>, follow: bool, merge: bool, drop: Py<PyAny>, damage: Py<PyAny>,
@@ -298,12 +311,12 @@ impl LogReader {
         Ok(LogReader::of(from, follow, drop, damage))
     }
 
-    /// Up to `n` messages, or what stands for them; an empty list where there are none for now, None at the end.
+    /// Up to `n` messages, or the objects in their place; an empty list if there are none for now, None at the end.
     fn batch(&self, py: Python<'_>, n: usize) -> PyResult<Option<Py<PyList>>> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            // whoever holds it may be closing it
+            // the thread that holds it may be closing the reader
             Err(TryLockError::WouldBlock) if self.closed.load(Ordering::Acquire) => return Ok(None),
             Err(TryLockError::WouldBlock) => {
                 return Err(PyRuntimeError::new_err("another thread reads from this log"));
@@ -339,7 +352,7 @@ impl LogReader {
         Ok(Some(PyList::new(py, made)?.unbind()))
     }
 
-    /// Closes the files and connections, unless another thread is reading; nothing more is read.
+    /// Closes the files and connections, unless another thread is reading. Nothing more is read.
     fn close(&self, py: Python<'_>) {
         self.closed.store(true, Ordering::Release);
         if let Ok(mut state) = self.state.try_lock() {
@@ -355,7 +368,7 @@ impl LogReader {
         self.state.try_lock().map_or(0, |state| state.bytes)
     }
 
-    /// Time stamps so far of another clock than the first, which a merge can't compare.
+    /// The number of time stamps so far of another clock than the first, which a merge can't compare.
     #[getter]
     fn other_clock(&self) -> u64 {
         match self.state.try_lock() {
@@ -376,7 +389,7 @@ impl LogReader {
     }
 }
 
-/// A reader of what an IP port sends; OSError if nobody listens there, or doesn't answer for so many seconds.
+/// A reader of an IP port; OSError if no trace port listens there, or answers within `seconds`.
 #[pyfunction]
 pub fn log_connect(
     py: Python<'_>, host: String, port: u16, seconds: f64, drop: Py<PyAny>, damage: Py<PyAny>,
@@ -399,8 +412,8 @@ pub fn log_connect(
     Ok(LogReader::of(Logs::Chain(vec![Source::stream(stream)], 0), false, drop, damage))
 }
 
-/// What was written, and what could not be read: records, drops that they tell of, damage, how much damage there was, and
-/// time stamps of another clock.
+/// Counts of writing: records, messages lost by their drop records, damage, the number of all damage, and time stamps
+/// of another clock.
 type Written = (u64, u64, Vec<Told>, u64, u64);
 
 /// Writes logs, one after the other or merged, to a file in Erlang's form or in blocks.
@@ -424,7 +437,7 @@ pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, bl
     Ok(done)
 }
 
-/// Whether there is more. `to` is what writing says, as an error.
+/// Writes some records; returns whether there is more. `to` makes the exception of an error of writing.
 fn write_some(
     from: &mut Logs, log: &mut FileLog, done: &mut Written, to: impl Fn(io::Error) -> PyErr,
 ) -> PyResult<bool> {
@@ -433,7 +446,7 @@ fn write_some(
         let mut damage = None;
         let mut written = Ok(());
         let read = from.read(false, |event| match event {
-            // a merge has looked at all of it
+            // a merge has checked all of it
             Event::Record { at, record } => match if is_merged { Ok(()) } else { record.check() } {
                 Ok(()) => {
                     done.0 += 1;

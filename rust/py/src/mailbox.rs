@@ -1,4 +1,18 @@
-//! A process's mailbox: messages are Python objects, taken by their process alone.
+//! A process's mailbox. Messages are Python objects; only their process takes them.
+//!
+//! # Roles
+//! Any attached thread puts messages. A thread that may not run Python posts them. The mailbox's process takes them.
+//! One thread at a time pumps: it brings in posted messages and the records of rings.
+//!
+//! # States
+//! A message is posted, or in the rings, then in the queue, then taken.
+//!
+//! # Orderings
+//! The mutexes order everything. Posting holds the queue's lock as well, so that a waiting thread, which holds it,
+//! misses nothing.
+//!
+//! # Checked by
+//! `tests/python/test_trace_messages.py`, `tests/python/test_trace_order.py`.
 
 use pyo3::prelude::*;
 use std::{
@@ -17,16 +31,16 @@ use crate::{
 };
 use inviso_core::{drain::Mark, seq::Carried};
 
-/// How long a wait lasts before signals are looked at.
+/// How long a wait lasts before signals are checked.
 const SIGNALS: Duration = Duration::from_millis(50);
-/// How long a wait lasts before rings are looked at, while sessions feed the mailbox.
+/// How long a wait lasts before rings are read, while sessions feed the mailbox.
 const RINGS: Duration = Duration::from_millis(2);
 
 /// A message in a mailbox, and the token that it carries.
 pub struct Letter {
     /// The message.
     pub message: Py<PyAny>,
-    /// What it carries.
+    /// The token.
     pub carried: Carried,
 }
 
@@ -36,9 +50,9 @@ impl From<Py<PyAny>> for Letter {
     }
 }
 
-/// A message from where none of Python's code may run: it is made when somebody looks.
+/// A message from a callback that may not run Python. The object is made when a reader looks.
 pub struct Posted {
-    /// When, as records of traces have it.
+    /// Its time, as in records of traces.
     pub ticks: u64,
     /// The message, in the external term format.
     pub term: Vec<u8>,
@@ -47,44 +61,44 @@ pub struct Posted {
 /// Messages in the order of their arrival.
 #[derive(Default)]
 pub struct Mailbox {
-    /// The process whose it is; 0 for that of a session.
+    /// The process that owns it; 0 for the mailbox of a session.
     pub owner: u64,
     queue: Mutex<VecDeque<Letter>>,
-    /// What has been posted, oldest first. Added to under the queue's lock, so that who waits for that sees it.
+    /// Posted messages, oldest first. They are added under the queue's lock, so that a waiting thread sees them.
     posted: Mutex<Vec<Posted>>,
     arrived: Condvar,
-    /// Callables that are told once that something has arrived.
+    /// Callables to be called once after something has arrived.
     waiters: Mutex<Vec<Py<PyAny>>>,
     /// Sessions whose messages come here.
     feeders: Mutex<Vec<Weak<Outlet>>>,
-    /// Held by the one thread that empties their rings.
+    /// Locked by the one thread that empties their rings.
     pub pumping: Alone,
 }
 
-/// None of these mutexes is held while Python code can run.
+/// No Python code can run while one of these mutexes is locked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Mailbox {
-    /// That of a process.
+    /// The mailbox of a process.
     pub fn of(owner: u64) -> Mailbox {
         Mailbox { owner, ..Mailbox::default() }
     }
 
-    /// Puts messages at the end that carry nothing.
+    /// Appends messages that carry no token.
     pub fn put(&self, py: Python<'_>, messages: impl IntoIterator<Item = Py<PyAny>>) {
         self.put_letters(py, messages.into_iter().map(Letter::from));
     }
 
-    /// Puts letters at the end.
+    /// Appends letters.
     pub fn put_letters(&self, py: Python<'_>, letters: impl IntoIterator<Item = Letter>) {
         if self.put_quietly(letters) {
             self.announce(py);
         }
     }
 
-    /// Puts letters at the end; whether there were any: then [`Mailbox::announce`] has to follow.
+    /// Appends letters; returns whether there were any. If so, [`Mailbox::announce`] has to follow.
     pub fn put_quietly(&self, letters: impl IntoIterator<Item = Letter>) -> bool {
         let mut queue = lock(&self.queue);
         let before = queue.len();
@@ -92,13 +106,13 @@ impl Mailbox {
         queue.len() > before
     }
 
-    /// Has whoever waits look at what has arrived.
+    /// Wakes the waiting thread and calls the waiters.
     pub fn announce(&self, py: Python<'_>) {
         self.arrived.notify_all();
         self.tell_waiters(py);
     }
 
-    /// Tells the callables that wait that something has arrived.
+    /// Calls the waiters: something has arrived.
     pub fn tell_waiters(&self, py: Python<'_>) {
         let waiters = std::mem::take(&mut *lock(&self.waiters));
         for waiter in waiters {
@@ -108,8 +122,8 @@ impl Mailbox {
         }
     }
 
-    /// Puts a message at the end without Python. Whether callables wait for one: then [`Mailbox::tell_waiters`] has to follow, where
-    /// Python may run.
+    /// Appends a message without Python. Returns whether callables wait for one. If so, [`Mailbox::tell_waiters`] has
+    /// to follow, where Python may run.
     pub fn post(&self, posted: Posted) -> bool {
         let queue = lock(&self.queue);
         lock(&self.posted).push(posted);
@@ -118,43 +132,43 @@ impl Mailbox {
         !lock(&self.waiters).is_empty()
     }
 
-    /// Takes what has been posted.
+    /// Takes the posted messages.
     pub fn take_posted(&self) -> Vec<Posted> {
         std::mem::take(&mut *lock(&self.posted))
     }
 
-    /// Gives back what was taken and comes behind what is still to be brought in.
+    /// Gives back posted messages that come after records which are still to be brought in.
     pub fn post_again(&self, later: impl IntoIterator<Item = Posted>) {
         lock(&self.posted).splice(..0, later);
     }
 
-    /// Whether something has been posted.
+    /// Whether there are posted messages.
     pub fn has_posted(&self) -> bool {
         !lock(&self.posted).is_empty()
     }
 
-    /// Has whoever waits look again.
+    /// Wakes the waiting thread.
     pub fn wake(&self) {
         self.arrived.notify_all();
     }
 
-    /// A session's messages come here from now on.
+    /// From now on a session's messages come here.
     pub fn feed(&self, outlet: Weak<Outlet>) {
         let mut feeders = lock(&self.feeders);
         feeders.retain(|f| f.strong_count() > 0);
         feeders.push(outlet);
     }
 
-    /// Brings in what was posted, and what waited in the rings of the sessions that feed this mailbox when it was called; what is
-    /// written meanwhile need not be in it, so that nobody waits for a fast producer.
+    /// Brings in the posted messages, and the records that waited in the rings of the feeding sessions at the call. It
+    /// may leave out what is written meanwhile, so that a fast producer can't hold it.
     ///
     /// # Errors
-    /// What making the messages raises (no memory), or a signal's handler.
+    /// The error of making the messages (no memory), or of a signal's handler.
     pub fn pump(&self, py: Python<'_>) -> PyResult<()> {
         self.bring_in(py, true).map(drop)
     }
 
-    /// The same, or one step of it; whether any session feeds this mailbox.
+    /// The same, or one step of it; returns whether any session feeds this mailbox.
     fn bring_in(&self, py: Python<'_>, whole: bool) -> PyResult<bool> {
         let feeders: Vec<_> = {
             let mut feeders = lock(&self.feeders);
@@ -167,25 +181,25 @@ impl Mailbox {
         Ok(!feeders.is_empty())
     }
 
-    /// How many messages are there.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         lock(&self.queue).len()
     }
 
-    /// What is there, oldest first, left there.
+    /// The messages, oldest first, without taking them.
     pub fn peek(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         lock(&self.queue).iter().map(|letter| letter.message.clone_ref(py)).collect()
     }
 
-    /// Takes everything that is there.
+    /// Takes all messages.
     pub fn take_all(&self) -> Vec<Py<PyAny>> {
         lock(&self.queue).drain(..).map(|letter| letter.message).collect()
     }
 
-    /// The first message that `matches` takes (all, without it), removed. Only the mailbox's process takes messages.
+    /// Takes the first message that `matches` accepts (any, without it). Only the mailbox's process takes messages.
     ///
     /// # Errors
-    /// What `matches` raises.
+    /// The error of `matches`.
     pub fn take(
         &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, from: &mut usize,
     ) -> PyResult<Option<Letter>> {
@@ -202,10 +216,11 @@ impl Mailbox {
         }
     }
 
-    /// Waits for a message that `matches` takes; `None` when the time is over or `open` says that none will come.
+    /// Waits for a message that `matches` accepts; `None` when the time is over or `open` says that there will be no
+    /// more.
     ///
     /// # Errors
-    /// What `matches`, `open` or a signal handler raises.
+    /// The error of `matches`, `open` or a signal handler.
     pub fn receive(
         &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<Duration>,
         open: impl Fn() -> PyResult<bool>,
@@ -214,11 +229,11 @@ impl Mailbox {
         let mut from = 0;
         loop {
             let was_open = open()?;
-            // what is here came first, and a pump gives the GIL away
+            // a message in the queue came first, and a pump releases the GIL
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));
             }
-            // without a choice the first is enough, and the others take less room where they are
+            // without `matches` the first message is enough, and the others take less space in the rings
             let fed = self.bring_in(py, matches.is_some())?;
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));
@@ -239,7 +254,7 @@ impl Mailbox {
         }
     }
 
-    /// `waiter` waits no more.
+    /// Removes a waiter.
     pub fn leave(&self, waiter: &Bound<'_, PyAny>) {
         let mut waiters = lock(&self.waiters);
         let gone = waiters.iter().position(|other| other.is(waiter)).map(|at| waiters.swap_remove(at));
@@ -247,10 +262,10 @@ impl Mailbox {
         drop(gone);
     }
 
-    /// Calls `waiter` once, soon after something has arrived; at once if something is there beyond the first `seen`.
+    /// Calls `waiter` once, soon after something has arrived; at once if there are more than `seen` messages already.
     ///
     /// # Errors
-    /// What `waiter` raises.
+    /// The error of `waiter`.
     pub fn when_arrived(&self, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
         let at_once = {
             let queue = lock(&self.queue);

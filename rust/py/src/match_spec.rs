@@ -14,13 +14,13 @@ use inviso_term::{etf, term::Term};
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*, types::*};
 use std::{cell::Cell, sync::Arc};
 
-/// Containers of a match spec inside each other at most.
+/// The deepest nesting of containers in a match spec.
 const DEPTH: usize = 200;
 
-/// Terms in a match spec at most.
+/// The most terms in a match spec.
 const TERMS: usize = 1 << 20;
 
-/// Terms in a snapshot at most.
+/// The most terms in a snapshot.
 const SNAPSHOT_TERMS: usize = 1 << 26;
 
 /// A match spec, checked and compiled.
@@ -46,10 +46,11 @@ fn context(name: &str) -> PyResult<Context> {
     })
 }
 
-/// Checks and compiles a match spec for calls, sends, receives or tables: the program, or what is wrong with it.
+/// Checks and compiles a match spec for calls, sends, receives or tables. Returns the program, or the problems of the
+/// spec.
 ///
 /// # Errors
-/// TypeError, naming it, where there is something that is no term; `LimitReached` if it is nested too deep.
+/// TypeError, naming the object, for an object that is not a term; `LimitReached` if the spec is nested too deep.
 #[pyfunction]
 pub fn match_compile(spec: &Bound<'_, PyAny>, context: &str) -> PyResult<(Option<MatchProgram>, Problems)> {
     let term = term_of(spec)?;
@@ -74,12 +75,12 @@ impl MatchProgram {
     }
 }
 
-/// Checks a match spec and runs it on a subject, a list of arguments (`trace`) or any value (`table`), which is looked at as it
-/// is: `(result, flags, problems)`. What a problem is says [`match_compile`]; where there is one that is an error, there is no
-/// result.
+/// Checks a match spec and runs it on a subject, which is a list of arguments (`trace`) or any value (`table`), without
+/// copying it. Returns `(result, flags, problems)`; the problems are those of [`match_compile`]. If one of them is an
+/// error, there is no result.
 ///
 /// # Errors
-/// As [`match_compile`]; TypeError where arguments are no list.
+/// As [`match_compile`]; TypeError if the arguments are not a list.
 #[pyfunction]
 pub fn match_spec_test(
     py: Python<'_>, subject: &Bound<'_, PyAny>, spec: &Bound<'_, PyAny>, table: bool,
@@ -119,35 +120,35 @@ fn row(problem: &Problem) -> (String, String, String) {
     (severity.to_owned(), problem.class.name().to_owned(), problem.to_string())
 }
 
-/// The term of a Python value, which is looked at by its layout: none of its own code runs.
+/// The term of a Python value. It is read by its layout, so that none of its own code runs.
 ///
 /// # Errors
-/// TypeError for what is no term; `LimitReached` for what is nested too deep, or too large.
+/// TypeError for an object that is not a term; `LimitReached` for one that is nested too deep, or too large.
 pub fn term_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
     Reader { left: Cell::new(TERMS), snapshots: false }.term(object, DEPTH)
 }
 
-/// As [`term_of`], with what snapshots have left of objects.
+/// As [`term_of`], with the objects that snapshots leave in place of others.
 ///
 /// # Errors
-/// As there.
+/// As [`term_of`].
 pub fn snapshot_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
     snapshot_to(object, DEPTH)
 }
 
-/// As [`snapshot_of`], with a limit of its own for terms in terms.
+/// As [`snapshot_of`], with a limit of its own for nesting.
 ///
 /// # Errors
-/// As there.
+/// As [`term_of`].
 pub fn snapshot_to(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
     Reader { left: Cell::new(SNAPSHOT_TERMS), snapshots: true }.term(object, depth)
 }
 
 /// Makes one term.
 struct Reader {
-    /// So many terms may still be in it.
+    /// How many more terms it may have.
     left: Cell<usize>,
-    /// Whether what a snapshot has left of an object is a term.
+    /// Whether the objects that a snapshot leaves in place of others are terms.
     snapshots: bool,
 }
 
@@ -226,13 +227,13 @@ fn identity(object: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
     crate::host::ports::port_of(py, object).ok().flatten()
 }
 
-/// Looks at an object.
+/// Views an object.
 ///
 /// # Errors
-/// As `with`.
+/// The error of `with`.
 pub fn looked_at<T>(object: &Bound<'_, PyAny>, with: impl FnOnce(PyView<'_>) -> PyResult<T>) -> PyResult<T> {
     let kept = Kept::default();
-    // SAFETY: held by the caller; attached.
+    // SAFETY: the caller holds the object; the thread is attached.
     let view = unsafe { PyView::new(Held::borrowed(object.as_ptr()), &kept) };
     with(view.ok_or_else(|| PyTypeError::new_err("no object"))?)
 }
@@ -240,7 +241,7 @@ pub fn looked_at<T>(object: &Bound<'_, PyAny>, with: impl FnOnce(PyView<'_>) -> 
 fn members<'py>(set: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     looked_at(set, |view| {
         let mut at = 0;
-        // SAFETY: what is looked at stands, and is held from then on.
+        // SAFETY: the viewed member stands, and is held from then on.
         let held = |member: PyView<'_>| unsafe { Bound::from_borrowed_ptr(set.py(), member.as_ptr()) };
         Ok(std::iter::from_fn(|| view.member(&mut at).map(held)).collect())
     })
@@ -248,7 +249,7 @@ fn members<'py>(set: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 
 /// A text with lone surrogates, as bytes.
 fn with_surrogates(text: &Bound<'_, PyString>) -> PyResult<Term> {
-    // SAFETY: a str; the codec and its handler of errors are the interpreter's own.
+    // SAFETY: a str; the codec and its error handler are the interpreter's own.
     let bytes = unsafe {
         let bytes = ffi::PyUnicode_AsEncodedString(text.as_ptr(), c"utf-8".as_ptr(), c"surrogatepass".as_ptr());
         Bound::from_owned_ptr_or_err(text.py(), bytes)?
@@ -259,12 +260,12 @@ fn with_surrogates(text: &Bound<'_, PyString>) -> PyResult<Term> {
 /// The Python value of a term.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn object_of(py: Python<'_>, term: &Term) -> PyResult<Py<PyAny>> {
     terms::object(py, &etf::encode(term))
 }
 
-/// Where a program runs on a subject: a trace point at which actions are checked and nothing is switched.
+/// A trace point for running a program on a subject. It checks actions and switches nothing.
 struct Bench<'a, 'py> {
     node: Arc<Node>,
     arguments: &'a [Bound<'py, PyAny>],
@@ -296,7 +297,7 @@ impl<'a> Host<'a> for Bench<'a, '_> {
     }
 
     fn argument(&self, n: usize) -> Option<PyView<'a>> {
-        // SAFETY: held by the list of arguments as long as this runs; attached.
+        // SAFETY: the list of arguments holds it as long as this runs; the thread is attached.
         unsafe { PyView::new(Held::borrowed(self.arguments.get(n)?.as_ptr()), self.kept) }
     }
 
@@ -360,7 +361,7 @@ impl<'a> Host<'a> for Bench<'a, '_> {
         Term::List(Vec::new())
     }
 
-    /// What the component is without a token (gold README 8).
+    /// The value of the component without a token (gold README 8).
     fn set_seq_token(&mut self, component: &Term, _: &Term) -> Result<Term, Refused> {
         const FLAGS: [&str; 6] =
             ["send", "receive", "print", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp"];

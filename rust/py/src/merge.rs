@@ -1,6 +1,19 @@
 //! Logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes.
 //!
-//! Records are read, put in order, named and written without Python; it is asked between batches only, for signals and for objects.
+//! Records are read, ordered, named and written without Python. Python runs between batches only, for signals and for
+//! objects.
+//!
+//! # Roles
+//! One thread at a time reads from a merge.
+//!
+//! # States
+//! A merge is open until its files are closed; its counts stay.
+//!
+//! # Orderings
+//! The mutex orders everything. It is not locked while objects are made.
+//!
+//! # Checked by
+//! `tests/python/test_merge.py`, `tests/python/test_merge_cli.py`.
 
 use crate::{
     errors::of_system,
@@ -48,19 +61,19 @@ use std::{
 /// Bytes of text that are made at a time.
 const PART: usize = 1 << 20;
 
-/// Records that are read until signals are looked at.
+/// Records that are read before signals are checked.
 const STEP: usize = 1 << 16;
 
-/// What one log had.
+/// The counts of one log.
 #[derive(Clone, Copy, Default)]
 struct Count {
     records: u64,
-    /// What its drop records tell of.
+    /// The messages that its drop records count.
     lost: u64,
     damaged: u64,
 }
 
-/// What [`LogMerge::taken`] has read.
+/// The items that [`LogMerge::taken`] has read.
 struct Batch {
     /// The number of the log, those of the tracee's names, the time stamp.
     items: Vec<(usize, Vec<u32>, Option<Stamp>, Made)>,
@@ -69,14 +82,14 @@ struct Batch {
     more: bool,
 }
 
-/// What an object is to be made of.
+/// The material of an object.
 enum Made {
     Term(u64, Vec<u8>),
     Dropped(u32),
     Damage(Told),
 }
 
-/// Objects that were made.
+/// Objects that were made already.
 #[derive(Default)]
 struct Known {
     names: FxHashMap<(usize, u32), Py<PyAny>>,
@@ -91,7 +104,7 @@ enum Item<'a> {
     Damage(&'a Told),
 }
 
-/// What is known of the logs.
+/// The state of the logs besides their readers.
 struct About {
     nodes: Nodes,
     /// Whether a log's name goes into its pids.
@@ -103,7 +116,7 @@ struct About {
     damage: Vec<(usize, Told)>,
 }
 
-/// How records came to their places.
+/// Counts of the ordering.
 struct Placed {
     other_clock: u64,
     moved: Vec<Moved>,
@@ -123,7 +136,7 @@ impl Placed {
 
 struct State {
     from: Logs,
-    /// Of logs that were closed.
+    /// The counts of logs that were closed.
     ended: Option<Placed>,
     order: Order,
     follow: bool,
@@ -144,7 +157,8 @@ pub struct LogMerge {
 type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
 
 impl State {
-    /// Gives up to `n` records to `take`, which writes them `to` a file, as long as that wants more; whether there may be more.
+    /// Gives up to `n` records to `take`, as long as that wants more. `to` is the file that `take` writes. Returns
+    /// whether there may be more.
     fn read(
         &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
     ) -> PyResult<bool> {
@@ -209,11 +223,11 @@ impl About {
     }
 }
 
-/// Records of a log that are looked at beforehand for its node.
+/// The most records of a log that are searched in advance for its node.
 const LOOKED: usize = 1000;
 
-/// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
-/// written. No bytes where there is none, or nothing can be read now.
+/// The first message of a log that is about a tracee. It shows which pids are the log's own, which must be known before
+/// a record of another log is written. Empty if there is no such message, or nothing can be read now.
 fn first_tracee(files: &[Named]) -> Vec<u8> {
     let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None, Vec::new()) else { return Vec::new() };
     let mut found = Vec::new();
@@ -232,7 +246,7 @@ fn first_tracee(files: &[Named]) -> Vec<u8> {
     found
 }
 
-/// Bytes of a name that is neither an atom nor text.
+/// The longest name in bytes, if it is neither an atom nor text.
 const NAME: usize = 200;
 
 /// The names of processes of all logs.
@@ -252,7 +266,7 @@ impl Naming for Names<'_> {
         let Some(aliases) = self.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()) else { return false };
         let origin = own.cloned().unwrap_or_else(|| Origin { node: node.into(), creation: of.creation });
         let numbers = aliases.of(&origin, of.id, at).to_vec();
-        // a registered name, else that of a thread or a task
+        // a registered name, or else that of a thread or a task
         let is_atom = |number: &&u32| matches!(aliases.name(**number), Some(Term::Atom(_)));
         let Some(name) = numbers.iter().rev().find(is_atom).or(numbers.last()).copied() else { return false };
         match aliases.name(name) {
@@ -276,7 +290,7 @@ fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Optio
     }
 }
 
-/// How records are written as text.
+/// The form of records as text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// For people.
@@ -294,7 +308,7 @@ fn style(name: &str) -> PyResult<Style> {
 }
 
 impl State {
-    /// Adds up to `n` lines, or about [`PART`] bytes of them; whether there may be more.
+    /// Adds up to `n` lines, or about [`PART`] bytes of them; returns whether there may be more.
     fn text(&mut self, style: Style, colour: bool, n: usize, out: &mut String) -> PyResult<bool> {
         let (_, mut lines) = match self.lines.take() {
             Some(lines) if lines.0 == colour => lines,
@@ -338,7 +352,7 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
     out.push('\n');
 }
 
-/// Adds a line as Inviso writes them; nothing for damage.
+/// Adds a line in Inviso's form; nothing for damage.
 fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
     let begin = |about: &About, out: &mut String| {
         let name = Term::atom(about.nodes.name(log));
@@ -389,9 +403,10 @@ fn stamp_object<'py>(py: Python<'py>, stamp: Option<Stamp>) -> PyResult<Bound<'p
 
 #[pymethods]
 impl LogMerge {
-    /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or `inviso`.
-    /// `drop` and `damage` make objects, as [`LogReader`](crate::log::LogReader) says. `shifts` has for each log the offsets of its wall
-    /// clock: when, and by how many nanoseconds. With `causal` nothing is received before it was sent.
+    /// Opens logs. With `merge` they are read in the order of time, else one after the other. `order` is `follow` or
+    /// `inviso`. `drop` and `damage` make objects, as for [`LogReader`](crate::log::LogReader). `shifts` has for each
+    /// log the offsets of its wall clock: when, and by how many nanoseconds. With `causal` a receipt never comes before
+    /// its sending.
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new(), causal=false))]
@@ -434,7 +449,7 @@ impl LogMerge {
         Ok(LogMerge { state: Mutex::new(state), drop, damage })
     }
 
-    /// Up to `n` lines in UTF-8, each with its end; None where there are no more, no bytes where there are none for now.
+    /// Up to `n` lines in UTF-8, each with its end; None at the end, empty bytes if there are none for now.
     fn text<'py>(&self, py: Python<'py>, form: &str, colour: bool, n: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let style = style(form)?;
         let mut out = String::new();
@@ -496,14 +511,15 @@ impl LogMerge {
         }
     }
 
-    /// Up to `n` messages, or what stands for them, each as (number of the log, names of the tracee, time stamp, object).
+    /// Up to `n` messages, or the objects in their place, each as (number of the log, names of the tracee, time stamp,
+    /// object).
     fn batch(&self, py: Python<'_>, n: usize) -> PyResult<Option<Py<PyList>>> {
         let (batch, mut known) = py.detach(|| self.taken(n))?;
         let Batch { items, names, more } = batch;
         if items.is_empty() && !more {
             return Ok(None);
         }
-        // nothing is locked while objects are made: code of the program's may run
+        // nothing is locked while objects are made: code of the program may run
         let makers = Cached { classes: terms::classes(py)?, cache: &known.cache };
         for (key, term) in names {
             if let Ok(name) = etf::message(py, &term, &makers)? {
@@ -535,9 +551,10 @@ impl LogMerge {
         Ok(Some(made.unbind()))
     }
 
-    /// What was read so far: of each log its records, lost messages and damage; the first damage, with the number of its log; time
-    /// stamps of another clock; what could not be read of trace information files; of each log whose receipts were moved behind their
-    /// sendings how many, the farthest in nanoseconds, and the first with their times; how many could not be moved.
+    /// Counts of the part that was read. For each log: records, lost messages and damage. Then the first damage, with
+    /// the number of its log; time stamps of another clock; errors of trace information files. For each log whose
+    /// receipts were moved after their sendings: their number, the farthest move in nanoseconds, and the first ones
+    /// with their times. Last, the number that could not be moved.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let state = self.lock();
         let about = &state.about;
@@ -557,8 +574,8 @@ impl LogMerge {
         (counts, about.damage.clone(), other_clock, ti, moved, unordered).into_pyobject(py)
     }
 
-    /// Writes the trace information of all logs to a file, by time, each process by the name of its node; how many entries. Where
-    /// there is none, no file is written.
+    /// Writes the trace information of all logs to a file, by time, each process by the name of its node. Returns the
+    /// number of entries. If there are no entries, it writes no file.
     fn write_ti(&self, py: Python<'_>, out: PathBuf) -> PyResult<usize> {
         py.detach(|| {
             let state = self.lock();
@@ -590,7 +607,8 @@ impl LogMerge {
 }
 
 impl LogMerge {
-    /// Gives up to `n` records to an export, with the names of nodes in their pids, until that has enough; whether there may be more.
+    /// Gives up to `n` records to an export, with the names of nodes in their pids, until that has enough; returns
+    /// whether there may be more.
     pub fn give<T: Take>(&self, to: &mut T, n: usize, enough: impl Fn(&T) -> bool) -> PyResult<bool> {
         let (mut state, mut named) = (self.lock(), Vec::new());
         state.read(n, None, |about, log, item| {
@@ -610,7 +628,7 @@ impl LogMerge {
         })
     }
 
-    /// Up to `n` items, with the terms of names that have no object yet, and the objects that there are.
+    /// Up to `n` items, with the terms of names that have no object yet, and the objects that exist.
     fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
         let (mut state, mut items) = (self.lock(), Vec::new());
         let more = state.read(n, None, |about, log, item| {
@@ -642,7 +660,7 @@ impl LogMerge {
     }
 }
 
-/// A term in the external term format as Erlang's `~w` prints it; ValueError if it is none.
+/// A term in the external term format as Erlang's `~w` prints it; ValueError if the bytes are not one.
 #[pyfunction]
 pub fn etf_text(data: &[u8]) -> PyResult<String> {
     Record::Term(data).check().map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -652,8 +670,9 @@ pub fn etf_text(data: &[u8]) -> PyResult<String> {
     Ok(out)
 }
 
-/// What is in logs, one after the other: messages, other ones, token messages; tags, functions and processes with their counts; drop
-/// records, dropped messages; the first damage, how much there was; bytes; clock, first and last time.
+/// The contents of logs, one after the other: messages, other ones, token messages; tags, functions and processes with
+/// their counts; drop records, dropped messages; the first damage, and the number of all; bytes; clock, first and last
+/// time.
 #[pyfunction]
 pub fn log_stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, PyTuple>> {
     let mut counts = Counts::default();

@@ -1,4 +1,17 @@
-//! From a record in a ring to the tuple that a tracer gets: the elements that the table of shapes ([`Kind::shape`]) names.
+//! From a record in a ring to the tuple that a tracer gets, with the elements that the table of shapes
+//! ([`Kind::shape`]) names.
+//!
+//! # Roles
+//! Attached threads make messages.
+//!
+//! # States
+//! A name's entry is made at first use and stays.
+//!
+//! # Orderings
+//! The mutex orders the entries. It is not locked while objects are made.
+//!
+//! # Checked by
+//! `tests/python/test_message_shapes.py`.
 
 use crate::{
     ffi::calling::call,
@@ -34,7 +47,7 @@ impl Words {
     /// The one set of words.
     ///
     /// # Errors
-    /// What importing this package's own terms raises.
+    /// The error of importing this package's own terms.
     pub fn get(py: Python<'_>) -> PyResult<&Words> {
         WORDS.get_or_try_init(py, || {
             let atom = terms::classes(py)?.atom.bind(py);
@@ -71,11 +84,11 @@ impl Words {
     }
 }
 
-/// The message of a record of this outlet's session. `stale` gets objects that nobody waits for any more, to be let go of
-/// outside every lock.
+/// The message of a record of this outlet's session. `stale` gets objects that no message needs any more, which the
+/// caller drops outside every lock.
 ///
 /// # Errors
-/// What making Python objects raises (no memory).
+/// The error of making Python objects (no memory).
 pub fn message(
     py: Python<'_>, node: &Node, record: &Record, outlet: &Outlet, stale: &mut Vec<Arguments>,
 ) -> PyResult<Py<PyAny>> {
@@ -100,10 +113,10 @@ fn unknown() -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind")
 }
 
-/// The elements of an event's message that are its kind's own; of no kind there are more than two.
+/// The elements of an event's message that belong to its kind; no kind has more than two.
 ///
 /// # Errors
-/// What making Python objects raises (no memory).
+/// The error of making Python objects (no memory).
 pub fn own(
     py: Python<'_>, node: &Node, kind: Kind, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
 ) -> PyResult<[Option<Py<PyAny>>; 2]> {
@@ -118,7 +131,7 @@ pub fn own(
     Ok(own)
 }
 
-/// What the elements of a message are made from.
+/// The material of a message's elements.
 struct Making<'a, 'py> {
     py: Python<'py>,
     words: &'a Words,
@@ -163,7 +176,7 @@ impl Making<'_, '_> {
         Ok(())
     }
 
-    /// The object that these bytes stand for, if the session takes objects, or their term.
+    /// The object that these bytes identify, if the session takes objects, or their term.
     fn value(
         &mut self, bytes: &[u8], object: impl FnOnce(Arguments, Python<'_>) -> PyResult<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
@@ -177,7 +190,7 @@ impl Making<'_, '_> {
     }
 }
 
-/// The number of the objects that these bytes stand for, if the session takes them so and they were kept.
+/// The number of the objects that these bytes identify, if the session takes objects and they were kept.
 fn objects(bytes: &[u8], outlet: &Outlet) -> Option<u64> {
     if outlet.session.options.capture.takes != Takes::Objects {
         return None;
