@@ -1,6 +1,6 @@
-//! Numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles`.
+//! Numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles`.
 //!
-//! A number comes first, then a token: each ends with its name and version, so that it is found from the end.
+//! A number comes first, then a token. Each ends with its name and version, so that it is found from the end.
 
 use crate::{
     host::{
@@ -15,13 +15,13 @@ use inviso_core::{messages::About, seq::Carried};
 use inviso_term::record::numbered::Number;
 use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
 
-/// What goes behind the pickle of an object that was made: its number as a message, and the token that it carries; None if there is neither.
-/// Called by what pickles.
+/// The bytes to write after the pickle of an object: its number as a message, and the token that it carries; None
+/// without both. The code that pickles calls this.
 #[pyfunction]
 pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
     seq::with(py, |py, here| {
         let mut behind = Vec::new();
-        // SAFETY: attached; the object and the frames' variables stand.
+        // SAFETY: the thread is attached; the object and the frames' variables stand.
         let token = unsafe {
             let (way, number) = pickles::leaving(here, object);
             if number != 0 {
@@ -45,7 +45,7 @@ pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<
     })
 }
 
-/// It could not be made.
+/// The pickle could not be made.
 #[pyfunction]
 pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     seq::with(py, |_, here| {
@@ -55,13 +55,13 @@ pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> 
     })
 }
 
-/// What ends a token behind a pickle, and its length (4 bytes).
+/// The end of a token after a pickle; the token's length (4 bytes) stands before it.
 const END: &[u8] = b"\x00inviso seq_trace 1\x00";
 
-/// What stands behind a pickle.
+/// The number and token after a pickle.
 struct Behind {
     number: Option<Number>,
-    /// Of a token of which not all is there, nothing.
+    /// The token's bytes; empty for a token of which a part is missing.
     token: Option<Vec<u8>>,
 }
 
@@ -79,12 +79,13 @@ impl Behind {
     }
 }
 
-/// An object has been unpickled. False if what stood behind is no token, but looks like one; then there is none. Called by what unpickles.
+/// An object has been unpickled. False if the bytes after the pickle look like a token but are not one; then there is
+/// no token. The code that unpickles calls this.
 #[pyfunction]
 pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let behind = match PyBuffer::<u8>::get(data) {
         Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
-            // SAFETY: all its bytes in one piece, which stand while the buffer is held; nothing else runs meanwhile.
+            // SAFETY: the buffer's bytes are in one piece and stand while it is held; nothing else runs meanwhile.
             Behind::of(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
         }
         _ => Behind { number: None, token: None },
@@ -93,7 +94,7 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
     let token = behind.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
     let malformed = matches!(token, Some(None));
     seq::with(py, |_, here| {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         unsafe { pickles::came(here, behind.number) };
         if !with_tokens {
             return Ok(true);
@@ -102,7 +103,7 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
             Some(arrived) => arrived.carried(&here.host.node),
             None => Carried::Empty,
         };
-        // SAFETY: attached; the object stands.
+        // SAFETY: the thread is attached; the object stands.
         unsafe {
             if pickles::is_for_another() {
                 pickles::leave(carried);
@@ -116,16 +117,17 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
     })
 }
 
-/// A process is about to be started: what goes along with it, and, with a token, its sending; None while no token is in use. Empty where
-/// the library starts it.
+/// A process is about to be started. Returns the bytes that go along with it and, with a token, its sending; None while
+/// no token is in use. The bytes are empty if the library starts the process for itself.
 #[pyfunction]
 pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
     seq::with(py, |py, here| {
         if !here.host.node.seq_in_use() {
             return Ok(None);
         }
-        here.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
-                                        // SAFETY: attached; the object stands.
+        // tokens are in use in the new process, too, and it may send one
+        here.host.node.seq_go_abroad();
+        // SAFETY: the thread is attached; the object stands.
         let sending = unsafe {
             if pickles::is_started_by_library() {
                 None
@@ -140,7 +142,8 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
     })
 }
 
-/// This process was started where tokens are in use: they are in use here. With a token it is the main thread's.
+/// This process was started by one where tokens are in use, so they are in use here. The token, if there is one, is the
+/// main thread's.
 #[pyfunction]
 pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let _in_use = seq::begin(py)?;

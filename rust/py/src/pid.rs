@@ -1,4 +1,4 @@
-//! `Pid`: a process's name in messages, hashable and ordered.
+//! `Pid`: the identifier of a process in messages, hashable and ordered.
 
 use crate::{
     ffi::calling,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A process's identifier.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct Pid {
-    /// The number that the core knows.
+    /// The number by which the core knows it.
     pub id: u64,
     origin: Origin,
 }
@@ -27,7 +27,7 @@ impl Pid {
         Pid { id, origin: Origin::here() }
     }
 
-    /// As a term.
+    /// The identifier as a term.
     pub fn identifier(&self) -> Identifier {
         if self.is_local() {
             return Identifier::own(self.id);
@@ -35,7 +35,7 @@ impl Pid {
         Identifier::new(self.id, &self.node(), self.origin.creation() as u32)
     }
 
-    /// The process that a term names.
+    /// The pid of a term.
     pub fn of_term(of: Node<'_>) -> Self {
         if of.creation == 0 && of.name == "nonode@nohost" {
             return Pid::new(of.id);
@@ -43,7 +43,7 @@ impl Pid {
         Pid { id: of.id, origin: Origin::of_term(of.name, of.creation) }
     }
 
-    /// The living process, if it lives and is ours.
+    /// The process, if it lives and is of this node.
     pub fn tracee(&self, py: Python<'_>) -> Option<Arc<Tracee>> {
         if !self.is_local() {
             return None;
@@ -69,14 +69,15 @@ impl Pid {
         }
     }
 
-    /// The name of the thread or task, its last one once it has ended; the class of a queue; `""` for a process of another node.
+    /// The name of the thread or task, its last one after it has ended; the class of a queue; `""` for a process of
+    /// another node.
     #[getter]
     pub fn name(&self, py: Python<'_>) -> PyResult<String> {
         if self.id == FOLDED {
             return Ok("(ended processes)".to_owned());
         }
         let Some(host) = host::try_host().filter(|_| self.is_local()) else { return Ok(String::new()) };
-        // one that has told of its end has its name still
+        // a process that has emitted its end still has its name
         let Some(tracee) = self.tracee(py).or_else(|| host.node.tracee(self.id)) else {
             return Ok(host.directory.ended_name(py, self.id).unwrap_or_default());
         };
@@ -101,7 +102,7 @@ impl Pid {
         self.origin.foreign_name().unwrap_or_else(node_name)
     }
 
-    /// Whether it is a process of this node: of this operating system process.
+    /// Whether it is a process of this node, which is this operating system process.
     pub fn is_local(&self) -> bool {
         self.origin == Origin::here()
     }
@@ -112,7 +113,7 @@ impl Pid {
     }
 
     fn __repr__(&self) -> String {
-        // the numbers that Erlang shows for it
+        // the numbers that Erlang prints for it
         format!("<{}.{}.{}>", self.origin.number(), self.id as u32, self.id >> 32)
     }
 
@@ -132,14 +133,14 @@ impl Pid {
         }
     }
 
-    /// In its own process the same pid again, in any other one a pid of another node.
+    /// In its own operating system process the same pid; in any other one a pid of another node.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, u64, u64))> {
         let make = py.import("inviso._native")?.getattr("pid_of_node")?;
         Ok((make, (self.node(), self.origin.creation(), self.id)))
     }
 }
 
-/// The origin of this process, by its number: what ports carry.
+/// The origin of this process, by its number, as ports have it.
 #[pyfunction]
 pub fn origin() -> u64 {
     Origin::here().order()
@@ -151,20 +152,20 @@ pub fn origin_of(name: String, creation: u64) -> u64 {
     Origin::of(name, creation).order()
 }
 
-/// What an origin is written as, its node's name, and its creation.
+/// The printed number of an origin, its node's name, and its creation.
 #[pyfunction]
 pub fn origin_is(order: u64) -> (u64, String, u64) {
     let origin = Origin::by_order(order);
     (origin.number(), origin.foreign_name().unwrap_or_else(node_name), origin.creation())
 }
 
-/// Whether the first node without a name whose pids are read from now on is shown as this one.
+/// Sets whether the first node without a name whose pids are read from now on is shown as this one.
 #[pyfunction]
 pub fn show_first_as_here(is: bool) {
     inviso_port::origin::show_first_as_here(is);
 }
 
-/// The pid of a process by its node's name and creation, as pickles have it.
+/// The pid of a process by its node's name and creation, as pickles have them.
 #[pyfunction]
 pub fn pid_of_node(name: String, creation: u64, id: u64) -> Pid {
     Pid { id, origin: Origin::of(name, creation) }

@@ -1,4 +1,4 @@
-//! Processes for Python: who runs, who exists, mailboxes.
+//! Processes for Python: the running one, all of them, their mailboxes.
 
 use crate::ffi::calling;
 use crate::{
@@ -15,11 +15,11 @@ use std::{sync::Arc, time::Duration};
 fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
     host::host(py)?;
     let current = |here: &mut Here| {
-        // SAFETY: attached, with this thread's own scheduler.
+        // SAFETY: the thread is attached, with this thread's own scheduler.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         here.thread.current().clone()
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let current = unsafe { door::call(current) };
     current.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))
 }
@@ -52,7 +52,7 @@ pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
     Ok(host.directory.object(py, &tracee)?.map(Bound::unbind))
 }
 
-/// A process of a tracer that no thread runs yet; one is to call `become`.
+/// A new process of a tracer, without a thread; a thread has to call `become`.
 #[pyfunction]
 pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
     let host = host::host(py)?;
@@ -61,7 +61,7 @@ pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
     Ok(Pid::new(tracee.pid))
 }
 
-/// The calling thread is that process from now on.
+/// Makes the calling thread that process.
 #[pyfunction]
 #[pyo3(name = "become")]
 pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
@@ -69,18 +69,18 @@ pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
     change_own(py, tracee)
 }
 
-/// The calling thread is no process that anybody finds; the one that it was, if any, goes on.
+/// Takes the calling thread's process away, so that nothing finds the thread. Its former process, if any, goes on.
 #[pyfunction]
 pub fn resign(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     let own = host.node.hidden();
     host.directory.replace_own(&own);
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { door::call(|here| door::become_process(here, own)) };
     Ok(())
 }
 
-/// The calling thread, which is not the program's, is no process that anybody finds, nor has been one.
+/// Hides the calling thread, which is not the program's: nothing finds it, and it has never been a process.
 #[pyfunction]
 pub fn hide(py: Python<'_>) -> PyResult<()> {
     let own = host::host(py)?.node.hidden();
@@ -92,19 +92,20 @@ fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let change = |here: &mut Here| {
         let known = host.directory.replace_own(&own);
         let was = door::become_process(here, own);
-        here.turn.told = true; // nor was it told that it began
-                               // who looked for threads may have found it before it was anything to itself
+        // its beginning emitted nothing, so neither does its end
+        here.turn.told = true;
+        // a search for threads may have found it before it had a process of its own
         let found = known.filter(|known| was.as_ref().is_none_or(|was| !Arc::ptr_eq(known, was)));
         for before in was.iter().chain(&found) {
             host.node.end_process(before);
         }
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { door::call(change) };
     Ok(())
 }
 
-/// The process that a thread object will be, before it is started.
+/// Announces the process of a thread object, before the thread is started.
 #[pyfunction]
 pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pid> {
     let parent = current(py)?;
@@ -112,7 +113,7 @@ pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pi
     Ok(Pid::new(host.spawning.announce(host, thread.as_ptr() as usize, &parent).pid))
 }
 
-/// A thread object is to be started of which nobody is told, and which is no process that anybody finds.
+/// Hides a thread object that is going to be started: its thread emits nothing, and nothing finds it as a process.
 #[pyfunction]
 pub fn hide_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
     let host = host::host(py)?;
@@ -128,7 +129,7 @@ pub fn renounce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()
     Ok(())
 }
 
-/// The calling thread becomes the process that was announced for it, if that has not happened yet.
+/// The calling thread becomes the process that was announced for it, unless it is that already.
 #[pyfunction]
 pub fn enter_process(py: Python<'_>) -> PyResult<()> {
     current(py).map(drop)
@@ -143,10 +144,10 @@ pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
     Ok(living.map(|t| Pid::new(t.pid)).collect())
 }
 
-/// The names of all living processes and of the latest that have ended; a name that can't be had is left out.
+/// The names of all living processes and of the latest that have ended; a process whose name raises is left out.
 #[pyfunction]
 pub fn process_names(py: Python<'_>) -> PyResult<Vec<(Pid, String)>> {
-    // without it nothing of this process was traced
+    // without a host nothing of this process was traced
     let Some(host) = host::try_host() else { return Ok(Vec::new()) };
     let mut names = Vec::new();
     for pid in processes(py)? {
@@ -181,7 +182,8 @@ pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bo
     Ok(true)
 }
 
-/// Takes the first message that `matches` accepts out of the caller's mailbox: `(message,)`, or None when the time is over.
+/// Takes the first message that `matches` accepts from the caller's mailbox: `(message,)`, or None when the time is
+/// over.
 #[pyfunction]
 #[pyo3(signature = (matches, timeout))]
 pub fn mailbox_receive(
@@ -201,7 +203,7 @@ pub fn mailbox_receive(
 #[pyfunction]
 pub fn timed_out(py: Python<'_>) -> PyResult<()> {
     current(py)?;
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe { door::call(host::passing::timed_out) };
     Ok(())
 }
@@ -212,14 +214,14 @@ pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> Py
     directory::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
 }
 
-/// `waiter` isn't called any more.
+/// Removes a waiter.
 #[pyfunction]
 pub fn mailbox_leave(py: Python<'_>, waiter: Bound<'_, PyAny>) -> PyResult<()> {
     directory::process(&*current(py)?).mailbox.clone().leave(&waiter);
     Ok(())
 }
 
-/// The messages in a process's mailbox (the caller's without `pid`), left there.
+/// The messages in a process's mailbox (the caller's without `pid`), without taking them.
 #[pyfunction]
 #[pyo3(signature = (pid=None))]
 pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>>> {
@@ -247,49 +249,49 @@ pub fn set_node_name(name: &str) {
     inviso_port::node::set_name(name);
 }
 
-/// In a forked child: nothing is traced any more.
+/// In a forked child: stops all tracing.
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
     host::forking::after_in_child(py)
 }
 
-/// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it returns True;
-/// where the queue is full then, `function(False)`, once. False if the queue is full now.
+/// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it
+/// returns True. If the queue is full then, it calls `function(False)`, once. False if the queue is full now.
 #[pyfunction]
 pub fn call_soon(function: Py<PyAny>) -> bool {
     let raw = function.into_ptr();
     let queued = queue(raw.cast());
     if !queued {
-        // SAFETY: it was not taken over.
+        // SAFETY: the queue has not taken the reference.
         Python::attach(|py| drop(unsafe { Bound::from_owned_ptr(py, raw) }));
     }
     queued
 }
 
-/// Whether the interpreter is there in full: 3.15 runs `site` before.
+/// Whether the interpreter is initialised; 3.15 runs `site` before that.
 #[pyfunction]
 pub fn is_ready() -> bool {
     // SAFETY: a plain question
     unsafe { pyo3::ffi::Py_IsInitialized() != 0 }
 }
 
-/// Takes the reference over if it returns true.
+/// Takes the reference if it returns true.
 fn queue(function: *mut std::ffi::c_void) -> bool {
-    // SAFETY: may be called from any thread; `run_queued` takes the reference over.
+    // SAFETY: any thread may call this; `run_queued` takes the reference.
     unsafe { pyo3::ffi::Py_AddPendingCall(Some(run_queued), function) == 0 }
 }
 
 extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
     let again = door::guard(|| {
         calling::attached(|py| {
-            // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
+            // SAFETY: the reference that `queue` took stands until `queue` or `drop` below.
             let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
             called(&function, true)
         })
     });
     let again = again.unwrap_or(false);
-    // With no Python code behind it: since 3.13 an instruction that is run in a pending call, and finds others pending, forgets
-    // that there are any.
+    // No Python code may run after it: since 3.13 an instruction that runs in a pending call, and finds others pending,
+    // forgets them.
     if again && queue(raw) {
         return 0;
     }
@@ -305,7 +307,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
     0
 }
 
-/// Whether it wants to be called again.
+/// Calls the function; returns whether it asks for another call.
 fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
     call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
         again::report(function.py(), error);
@@ -319,7 +321,7 @@ pub fn control_word(py: Python<'_>) -> PyResult<u32> {
     Ok(host::host(py)?.node.control_word())
 }
 
-/// Sets the trace control word; what it was.
+/// Sets the trace control word; returns the old one.
 #[pyfunction]
 pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
     Ok(host::host(py)?.node.set_control_word(value))

@@ -1,4 +1,16 @@
 //! Sequential tracing for Python: the running process's token, printing, the system tracer.
+//!
+//! # Roles
+//! Attached threads call the functions.
+//!
+//! # States
+//! `OUTLET` is set while a system tracer is set.
+//!
+//! # Orderings
+//! The mutex orders `OUTLET`. It is never locked while Python code runs.
+//!
+//! # Checked by
+//! `tests/python/test_seq_trace.py`.
 
 use crate::{
     capture, errors,
@@ -25,24 +37,24 @@ use inviso_term::{etf, term::Term};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::sync::{atomic::Ordering, Arc, Mutex};
 
-/// Where events of sequential tracing go, as long as a system tracer is set.
+/// The outlet for events of sequential tracing, while a system tracer is set.
 static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
 pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
     host::host(py)?;
     let ran = |here: &mut Here| {
-        // SAFETY: attached, with this thread's own scheduler.
+        // SAFETY: the thread is attached, with this thread's own scheduler.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         with(py, here)
     };
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     let done = unsafe { host::door::call(ran) };
     done.unwrap_or_else(|| Err(PyRuntimeError::new_err("this thread is ending")))
 }
 
-/// Tokens are about to be in use: what carries them has to be watched. They are as long as what this answers is kept, if no reset
-/// comes between.
+/// Prepares for tokens: the instruments that carry them are put in place. They stay as long as the result is kept,
+/// unless a reset comes between.
 pub fn begin(py: Python<'_>) -> PyResult<Living> {
     let host = host::host(py)?;
     let mut living = Some(host.node.seq_begin());
@@ -55,16 +67,16 @@ pub fn begin(py: Python<'_>) -> PyResult<Living> {
     Ok(living.unwrap_or_else(|| host.node.seq_begin()))
 }
 
-/// Containers inside each other, in a label: some less than a token from another node may have.
+/// The deepest nesting in a label: somewhat less than a token from another node may have.
 const DEPTH: u32 = 60;
 
-/// A label, whole; `None` of what is too long for one, or too deep.
+/// A label, whole; `None` for a value that is too long, or too deep.
 fn label(value: &Bound<'_, PyAny>) -> Option<Label> {
     let limits = capture::Limits { depth: DEPTH, items: LABEL, bytes: LABEL };
     [256, LABEL].into_iter().find_map(|room| {
         let mut bytes = vec![0; room];
         let mut out = etf::Encoder::new(&mut bytes);
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         unsafe { capture::encode(value.as_ptr(), &mut out, &limits) }.ok()?;
         let term = etf::decode(out.written()).ok().filter(|term| !is_cut(term))?;
         seq::label(term)
@@ -91,19 +103,19 @@ pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     with(py, |py, here| here.host.node.seq_token(here.thread.current()).map(|token| object(py, &token)).transpose())
 }
 
-/// Empties the token of the running process; what it was.
+/// Empties the token of the running process; returns the old one.
 #[pyfunction]
 pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     with(py, |py, here| here.host.node.seq_clear(here.thread.current()).map(|token| object(py, &token)).transpose())
 }
 
-/// Bytes of a label, and containers inside each other in it, at most.
+/// The most bytes of a label, and its deepest nesting.
 #[pyfunction]
 pub fn seq_label_limits() -> (usize, u32) {
     (LABEL, DEPTH)
 }
 
-/// Sets the label; what it was, 0 of an empty token. `LimitReached` of one that is too long, or too deep.
+/// Sets the label; returns the old one, 0 for an empty token. `LimitReached` for a label that is too long, or too deep.
 #[pyfunction]
 pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
@@ -115,7 +127,7 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
     })
 }
 
-/// Switches flags, a bit each, on or off; whether all of them were on.
+/// Switches flags, a bit each, on or off; returns whether all of them were on.
 #[pyfunction]
 pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
     let _in_use = begin(py)?;
@@ -129,7 +141,7 @@ pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
     })
 }
 
-/// Sets the serial; what it was.
+/// Sets the serial; returns the old one.
 #[pyfunction]
 pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
     let _in_use = begin(py)?;
@@ -153,7 +165,7 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
         None => None,
     };
     with(py, |_, here| {
-        // SAFETY: held; attached.
+        // SAFETY: held; the thread is attached.
         let write = unsafe { tokens::writing(info.as_ptr()) };
         here.host.node.seq_print(&mut here.thread, under.as_deref(), write);
         Ok(())
@@ -168,13 +180,13 @@ pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
     tokens::leave(py, host)
 }
 
-/// How many serials have come to their end.
+/// The number of serials that have reached their limit.
 #[pyfunction]
 pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
     Ok(host::host(py)?.node.seq_overflows())
 }
 
-/// The system tracer that this session stands for: a process, a trace port, or a tracer module and its state.
+/// The system tracer of this session: a process, a trace port, or a tracer module and its state.
 fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
     let Some(session) = session else { return Ok(None) };
     let port = OUTLET.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|outlet| outlet.port.clone());
@@ -189,7 +201,7 @@ fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<P
     pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
 }
 
-/// The session that stands for the system tracer. A task that is done is none, also where nobody has seen its end.
+/// The session of the system tracer. A task that is done is not one, even if nothing has seen its end.
 fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
     let host = host::host(py)?;
     let session = host.node.seq_tracer();
@@ -199,7 +211,7 @@ fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
     Ok(session)
 }
 
-/// The system tracer, None if there is none: a Pid, or a tracer module and its state.
+/// The system tracer, a Pid, or a tracer module and its state; None without one.
 #[pyfunction]
 pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     let session = session(py)?;
@@ -214,10 +226,10 @@ pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     tracer_of(py, session.filter(|session| session.has_tracer()))
 }
 
-/// Bytes that events may take, of each thread, until the system tracer takes them: a sequence with a gap is worth little.
+/// The most bytes of events of each thread that wait for the system tracer: a sequence with a gap is worth little.
 const RING: usize = 16 << 20;
 
-/// Sets the system tracer, a process or a tracer module, or with None takes it away; what it was.
+/// Sets the system tracer, a process or a tracer module, or with None removes it; returns the old one.
 #[pyfunction]
 #[pyo3(signature = (tracer, port=None, module=None))]
 pub fn seq_set_tracer(
@@ -254,7 +266,7 @@ pub fn seq_set_tracer(
     let old = host.node.set_seq_tracer(session);
     let old_outlet = std::mem::replace(&mut *OUTLET.lock().unwrap_or_else(|e| e.into_inner()), outlet);
     if let Some(old_outlet) = old_outlet {
-        // what it was sent is its own
+        // it keeps the messages that it was sent
         old_outlet.pump_to_mark(py)?;
     }
     if let Some(old) = old {
@@ -263,11 +275,11 @@ pub fn seq_set_tracer(
     Ok(was)
 }
 
-/// Whether items of a queue carry tokens, whatever kind of queue it is.
+/// Sets whether items of a queue carry tokens, whatever its kind.
 #[pyfunction]
 pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
     with(py, |_, here| {
-        // SAFETY: held; attached on this thread.
+        // SAFETY: held; the thread is attached.
         let number = unsafe { host::passing::queue(here, queue.as_ptr()) };
         if let Some(tracee) = here.host.node.tracee(number) {
             directory::process(&tracee)
@@ -278,7 +290,7 @@ pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResu
     })
 }
 
-/// In a forked child: no system tracer.
+/// In a forked child: removes the system tracer.
 pub fn forget() {
     if let Ok(mut outlet) = OUTLET.try_lock() {
         std::mem::forget(outlet.take());

@@ -73,9 +73,10 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
     Ok(host::host(py)?.node.clock.cpu().is_some())
 }
 
-/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. One step of the tracer takes `step`
-/// records at most. Its match specifications switch the flags of `switched`, if that is given.
+/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`). `capture` is depth, items, bytes of one
+/// and bytes in all; it `takes` values, texts or objects. `clock` is fast or system. `module` is a tracer module. One
+/// step of the tracer takes at most `step` records. Its match specifications switch the flags of `switched`, if that is
+/// given.
 #[pyfunction]
 #[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None, switched=None))]
 #[allow(clippy::too_many_arguments)]
@@ -131,16 +132,16 @@ pub fn session_create(
     Ok(Session { core, outlet, strong: true })
 }
 
-/// The exceptions that ask for a dump.
+/// The exceptions that request a dump.
 #[derive(FromPyObject)]
 pub enum Asks<'py> {
-    /// Those that it takes.
+    /// Exceptions that this spec accepts.
     Spec(Bound<'py, MatchProgram>),
-    /// Instances of these, which are kept by whoever has the session.
+    /// Instances of these classes, which the session's holder keeps.
     Classes(Vec<Bound<'py, PyType>>),
 }
 
-/// What asks for a dump, of a session whose dumps are written when they are asked for: exceptions, and a call's seconds.
+/// The options of a session whose dumps are written on request: by exceptions, and by a call's seconds.
 fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
     let Some((exceptions, slower)) = dumps else { return Options::default() };
     Options {
@@ -159,7 +160,7 @@ fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
 pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
-        return Ok(Vec::new()); // they end with it
+        return Ok(Vec::new()); // they end with the interpreter
     }
     host.reap(py);
     let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
@@ -196,7 +197,7 @@ fn living(py: Python<'_>, host: &'static Host, id: u64) -> Option<Arc<Tracee>> {
 }
 
 impl Session {
-    /// Has the session ended soon, if this handle keeps it alive.
+    /// Ends the session soon, if this handle keeps it alive.
     fn doom(&self) {
         if !self.strong || !self.core.is_alive() {
             return;
@@ -218,7 +219,8 @@ impl Session {
         Ok(host)
     }
 
-    /// A match spec that may set tokens, or switch flags on: what they need has to be ready before it runs.
+    /// Prepares for a match spec that may set tokens, or switch flags on: the instruments that it needs are put in
+    /// place before it runs.
     fn expect_actions(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
         let Op::Match(program) = op else { return Ok(()) };
         if program.uses().sets_token {
@@ -245,7 +247,7 @@ impl Session {
         Ok(())
     }
 
-    /// The functions that a pattern takes, held; and those that are gone but for what this session has set on them.
+    /// The functions of a pattern, held, and code objects that only this session's settings keep.
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
         let pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
         let mut targets = codes::targets(py, host, codes::find(py, &pattern)?);
@@ -261,17 +263,17 @@ impl Session {
         Ok(targets)
     }
 
-    /// The entries of every code object of this name; `None` if there is none.
+    /// The entries of every code object of this name; `None` without one.
     fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
         let mut pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
-        // what is set on a name is at hand: all that is loaded has to be looked through only if nothing is
+        // settings on a name are at hand; all loaded code is searched only if there are none
         let set = self.set_on(host, &pattern);
         if !set.is_empty() {
             return Ok(Some(set));
         }
         let mut found = codes::find(py, &pattern)?;
         if found.is_empty() {
-            // the arity of a function written in C is not known for sure: any will do
+            // the arity of a function written in C is not certain: any will do
             pattern.arity = None;
             found.extend(host::foreign::find(py, &pattern)?);
         }
@@ -281,7 +283,7 @@ impl Session {
         Ok(Some(found.iter().filter_map(|f| host.node.entry(&self.core, f.key)).collect()))
     }
 
-    /// What the session has set on code objects of this name, gone but for us or not.
+    /// The session's settings on code objects of this name, including those that only the session keeps.
     fn set_on(&self, host: &Host, pattern: &Names) -> Vec<(u32, Entry)> {
         let Names { module: Some(module), function: Some(function), arity: Some(arity) } = pattern else {
             return Vec::new();
@@ -335,13 +337,13 @@ impl Session {
         self.strong
     }
 
-    /// A handle that keeps nothing alive.
+    /// A weak handle.
     fn weak(&self) -> Session {
         Session { core: self.core.clone(), outlet: self.outlet.clone(), strong: false }
     }
 
-    /// What the tracer module is belongs to the strong handle, though the session calls it: a module that has its own session goes
-    /// with it.
+    /// The strong handle owns the tracer module's objects, although the session calls them: a module that has its own
+    /// session is collected with it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.outlet.tracer {
             Some(tracer) if self.strong => tracer.traverse(&visit),
@@ -354,7 +356,7 @@ impl Session {
         self.abandon(unsafe { Python::assume_attached() });
     }
 
-    /// The last handle goes: no callback is called any more, and the session ends soon.
+    /// The last handle is dropped: no callback is called any more, and the session ends soon.
     fn abandon(&self, py: Python<'_>) {
         if self.strong {
             self.outlet.tracer.iter().for_each(|tracer| tracer.release(py));
@@ -376,7 +378,7 @@ impl Session {
         }
     }
 
-    /// The tracer module and its state, None of a session without one, and of one that has ended.
+    /// The tracer module and its state; None for a session without one, or one that has ended.
     #[getter]
     fn module(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
         self.outlet.tracer.as_ref()?.pair(py)
@@ -388,24 +390,24 @@ impl Session {
         self.outlet.tracer.is_some()
     }
 
-    /// How often the tracer module raised or answered nonsense.
+    /// How often the tracer module raised or returned an invalid answer.
     fn tracer_errors(&self) -> u64 {
         self.core.tracer_errors()
     }
 
-    /// Whether it takes the objects themselves.
+    /// Whether the session captures the objects themselves.
     #[getter]
     fn takes_objects(&self) -> bool {
         self.core.options.capture.takes == Takes::Objects
     }
 
-    /// The trace port that its messages go to, if that is what its tracer is.
+    /// The trace port that gets its messages, if it has one.
     #[getter]
     fn port(&self) -> Option<LogPort> {
         self.outlet.port.clone().map(LogPort)
     }
 
-    /// Whether messages have somebody to go to.
+    /// Whether messages have a receiver.
     #[getter]
     fn has_tracer(&self) -> bool {
         self.core.has_tracer()
@@ -418,7 +420,7 @@ impl Session {
         Ok(done)
     }
 
-    /// Applies a pattern; answers how many functions it matched.
+    /// Applies a pattern; returns the number of matched functions.
     #[pyo3(signature = (mfa, kinds, how, program=None))]
     fn function(
         &self, py: Python<'_>, mfa: Mfa, kinds: u16, how: &str, program: Option<&Bound<'_, MatchProgram>>,
@@ -456,7 +458,7 @@ impl Session {
         matched.map_err(errors::raise)
     }
 
-    /// Sets what functions that come into being later get: all, or those that one of some patterns takes.
+    /// Sets the pattern for functions that are defined later: all of them, or those of some patterns.
     #[pyo3(signature = (kinds, how, only=None, program=None))]
     fn on_load(
         &self, py: Python<'_>, kinds: u16, how: &str, only: Option<Vec<Mfa>>, program: Option<&Bound<'_, MatchProgram>>,
@@ -530,7 +532,7 @@ impl Session {
         answer.map_err(errors::raise)
     }
 
-    /// The flags of a process or port, or None if it has ended.
+    /// The flags of a process or port; None if it has ended.
     fn flags_of(&self, py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
         let host = self.host(py)?;
         let tracee = terms::local_number(who).and_then(|id| living(py, host, id));
@@ -576,7 +578,7 @@ impl Session {
         Ok(())
     }
 
-    /// Which messages are traced where they are sent, or where they arrive: a bool, or a match spec.
+    /// The messages that are traced where they are sent, or where they arrive: a bool, or a match spec.
     fn messages_of(&self, py: Python<'_>, receive: bool) -> PyResult<Py<PyAny>> {
         let host = self.host(py)?;
         let patterns = host.node.patterns(&self.core);
@@ -587,7 +589,8 @@ impl Session {
         }
     }
 
-    /// Sets, or with None removes, the limit of a system event; of long_message_queue the length where it ends, too.
+    /// Sets, or with None removes, the limit of a system event; for long_message_queue also the length at which it
+    /// ends.
     #[pyo3(signature = (event, limit, short=0))]
     fn monitor(&self, py: Python<'_>, event: &str, limit: Option<u64>, short: u64) -> PyResult<()> {
         let host = self.host(py)?;
@@ -610,23 +613,23 @@ impl Session {
         Ok(monitor::Event::NAMES.into_iter().filter_map(limit).collect())
     }
 
-    /// What is set on a function: `(set, running)` kinds; None if there is no such function.
+    /// The kinds of a function: `(set, running)`; None without such a function.
     fn kinds_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Option<(u16, u16)>> {
         let host = self.host(py)?;
         let entries = self.entries(py, host, mfa)?;
         Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
     }
 
-    /// Whether a call of a function has found the tracer of its meta messages gone; of on_load, where `mfa` is None, whether that
-    /// pattern has lost it.
+    /// Whether a call of a function has found the tracer of its meta messages gone; for on_load (`mfa` is None),
+    /// whether that pattern has lost it.
     fn has_lost_meta(&self, py: Python<'_>, mfa: Option<Mfa>) -> PyResult<bool> {
         let host = self.host(py)?;
         let Some(mfa) = mfa else { return Ok(self.core.on_load().is_some_and(|entry| entry.has_lost_meta())) };
         Ok(self.entries(py, host, mfa)?.is_some_and(|all| all.iter().any(|(_, entry)| entry.has_lost_meta())))
     }
 
-    /// The match spec that decides about a function's messages, or its meta messages; of on_load where `mfa` is None. None if
-    /// there is none.
+    /// The match spec of a function's messages, or of its meta messages; of on_load if `mfa` is None. None without a
+    /// match spec.
     fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
         let host = self.host(py)?;
         let entries: Vec<Entry> = match mfa {
@@ -637,7 +640,7 @@ impl Session {
         spec.map(|program| match_spec::object_of(py, program.spec())).transpose()
     }
 
-    /// call_count of a function: None if there is no such function, False if it is not counted.
+    /// call_count of a function: None without such a function, False if it is not counted.
     fn count_of<'py>(&self, py: Python<'py>, mfa: Mfa) -> PyResult<Option<Option<u64>>> {
         let host = self.host(py)?;
         let Some(entries) = self.entries(py, host, mfa)? else { return Ok(None) };
@@ -689,7 +692,7 @@ impl Session {
         counters::all(py, self.host(py)?, &self.core, kind)
     }
 
-    /// Counters of time and memory are kept by chains of callers from now on. Before a pattern is set.
+    /// Keeps counters of time and memory by chains of callers from now on. Called before a pattern is set.
     fn keep_tree(&self) {
         self.core.tree.get_or_init(Tree::default);
     }
@@ -699,19 +702,20 @@ impl Session {
         counters::tree(py, self.host(py)?, &self.core, kind)
     }
 
-    /// Writes what the rings hold to a file; messages written, and lost before.
+    /// Writes the contents of the rings to a file; returns the messages written, and those lost before.
     fn dump_to_file(&self, py: Python<'_>, path: std::path::PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
         self.host(py)?;
         trace_port::dump_file(py, &self.core, path, blocks)
     }
 
-    /// The monotonic time stamp that a message would have now, in nanoseconds. The system's clock may differ from it by some microseconds.
+    /// The monotonic time stamp that a message would have now, in nanoseconds. The system's clock may differ from it by
+    /// some microseconds.
     fn now(&self, py: Python<'_>) -> PyResult<u64> {
         let clock = &self.host(py)?.node.clock;
         Ok(clock.monotonic(clock.ticks()))
     }
 
-    /// What is added to a monotonic time stamp for the time of day, in nanoseconds.
+    /// The nanoseconds that, added to a monotonic time stamp, give the time of day.
     fn wall_offset(&self, py: Python<'_>) -> PyResult<i64> {
         let clock = &self.host(py)?.node.clock;
         clock.follow();
@@ -719,20 +723,20 @@ impl Session {
         Ok(clock.wall(now) as i64 - clock.monotonic(now) as i64)
     }
 
-    /// The same, to a trace port.
+    /// Writes the contents of the rings to a trace port.
     fn dump_to_port(&self, py: Python<'_>, port: &LogPort) -> PyResult<(u64, u64)> {
         self.host(py)?;
         trace_port::dump_port(py, &self.core, port)
     }
 
-    /// Has dumps written when they are asked for, to files whose names have a number for `{n}`, with so many seconds between two;
-    /// also when a signal comes (0 for none).
+    /// Has dumps written on request, to files whose names have a number in place of `{n}`, at most one in `every`
+    /// seconds; also when a signal comes (0 for none).
     fn record(&self, py: Python<'_>, template: std::ffi::OsString, every: f64, signal: i32) -> PyResult<()> {
         self.host(py)?;
         trace_port::record(py, &self.core, template, every, signal)
     }
 
-    /// How many dumps were written so, where the last one is, what went wrong with one.
+    /// The number of dumps written so, the path of the last one, and the error of one.
     fn dumps(&self, py: Python<'_>) -> (u64, Option<std::path::PathBuf>, Option<String>) {
         py.detach(|| inviso_port::recorder::state(&self.core))
     }
@@ -751,13 +755,13 @@ impl Session {
         Ok(letter.map(|letter| letter.message))
     }
 
-    /// Everything that is there now.
+    /// Takes all messages that are there now.
     fn drain(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         self.outlet.pump_to_mark(py)?;
         Ok(self.outlet.mailbox.take_all())
     }
 
-    /// Brings every message written so far to the tracer's mailbox.
+    /// Brings every message that was written so far to the tracer's mailbox.
     fn pump(&self, py: Python<'_>) -> PyResult<()> {
         self.outlet.pump_to_mark(py)
     }
@@ -777,10 +781,10 @@ impl Session {
 }
 
 impl Host {
-    /// Ends a session and lets go of what it held.
+    /// Ends a session and releases what it held.
     ///
     /// # Errors
-    /// What `sys.monitoring` raises.
+    /// The error of `sys.monitoring`.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
         if calling::is_ending(py) {
             return Ok(false); // it ends with the interpreter
@@ -813,10 +817,10 @@ impl Host {
         }
     }
 
-    /// Switches off what no session needs any more, and lets go of objects.
+    /// Switches off the instruments that no session needs any more, and drops objects.
     ///
     /// # Errors
-    /// What `sys.monitoring` raises.
+    /// The error of `sys.monitoring`.
     pub fn after_change(&'static self, py: Python<'_>) -> PyResult<()> {
         if calling::is_ending(py) {
             return Ok(());
@@ -840,7 +844,7 @@ impl Host {
         Ok(())
     }
 
-    /// Counts what Python's allocators are asked for, from now on.
+    /// Counts the bytes requested from Python's allocators from now on.
     fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
         crate::ffi::alloc::install(py).map_err(|_| {
             pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
