@@ -1,4 +1,4 @@
-//! Small tables that Python has made, column by column, as streams of Arrow.
+//! Small tables that Python has made, column by column, as Arrow streams.
 
 use crate::arrow::{self, Batches};
 use inviso_export::table::{Batch, Column, Data, Strings, Type};

@@ -1,4 +1,4 @@
-//! The package's own classes for terms: how the decoder makes them, and how the encoder knows them.
+//! The package's own classes for terms: the decoder makes them, and the encoder recognises them.
 
 use crate::{
     capture,
@@ -35,10 +35,10 @@ pub struct Classes {
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
-/// The classes; imported, and made known to the encoder, at first use.
+/// The classes. They are imported, and registered with the encoder, at first use.
 ///
 /// # Errors
-/// What importing the package's own module raises.
+/// The error of importing the package's own module.
 pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
     CLASSES.get_or_try_init(py, || {
         let module = py.import("inviso.terms")?;
@@ -56,7 +56,8 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             fun: class("Fun")?,
             local_fun: class("LocalFun")?,
         };
-        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` and `away` only read the fields of a frozen object.
+        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` and `away` only read the fields of a
+        // frozen object.
         unsafe {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
@@ -70,7 +71,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
 /// # Safety
 /// `pid` is a Pid, and the calling thread is attached.
 unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `pid` is a Pid, and the calling thread is attached.
     let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
     pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id)
 }
@@ -78,7 +79,7 @@ unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
 /// # Safety
 /// As [`number`].
 unsafe fn away(pid: *mut ffi::PyObject) -> Option<Identifier> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `pid` is a Pid, and the calling thread is attached.
     let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
     pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| !pid.is_local()).map(Pid::identifier)
 }
@@ -86,7 +87,7 @@ unsafe fn away(pid: *mut ffi::PyObject) -> Option<Identifier> {
 /// The object of a term.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn object(py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
     Ok(decode::decode(py, bytes, classes(py)?)?.unbind())
 }
@@ -94,7 +95,7 @@ pub fn object(py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
 /// An atom.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn atom(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
     Ok(call(classes(py)?.atom.bind(py), (text,))?.unbind())
 }
@@ -102,7 +103,7 @@ pub fn atom(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
 /// The pid or port of a number.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
     if Kind::of(id) == Kind::Port {
         return Ok(calling::method(classes(py)?.port.bind(py), "_of", (id >> 2,))?.unbind());
@@ -110,14 +111,14 @@ pub fn identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
     Ok(Py::new(py, Pid::new(id))?.into_any())
 }
 
-/// An atom as [`atom`] makes it, but not the one that is known by that name: made without running any of Python.
+/// An atom as [`atom`] makes it, but not the registered one of that name. Making it runs no Python code.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn plain_atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let args = PyTuple::new(py, [text])?;
     let class = classes(py)?.atom.as_ptr().cast::<ffi::PyTypeObject>();
-    // SAFETY: the class is a subclass of str, which makes an instance of it out of a str; a new reference or null.
+    // SAFETY: the class is a subclass of str, and makes an instance out of a str; a new reference or null.
     unsafe {
         let make =
             ffi::PyUnicode_Type.tp_new.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
@@ -125,16 +126,16 @@ pub fn plain_atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny
     }
 }
 
-/// What [`identity`] makes, without running any of Python.
+/// The same as [`identity`], without running Python code.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn plain_identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
     if Kind::of(id) != Kind::Port {
         return identity(py, id);
     }
     let class = classes(py)?.port.as_ptr().cast::<ffi::PyTypeObject>();
-    // SAFETY: a class whose instances have nothing but two slots, which the plain way of making objects leaves empty; a new
+    // SAFETY: instances of the class have only two slots, which the generic way of making objects leaves empty; a new
     // reference or null.
     let port =
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericNew(class, ptr::null_mut(), ptr::null_mut())) }?;
@@ -148,17 +149,17 @@ pub fn local_number(object: &Bound<'_, PyAny>) -> Option<u64> {
     if let Ok(pid) = object.cast::<Pid>() {
         return Some(pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id);
     }
-    // SAFETY: the object is held, and the token says that the thread is attached.
+    // SAFETY: the object is held, and the token `object.py()` says that the thread is attached.
     match unsafe { capture::odd(object.as_ptr(), ffi::Py_TYPE(object.as_ptr())) } {
         Some(capture::Odd::Port(number)) => Some(number << 2 | Kind::Port as u64),
         _ => None,
     }
 }
 
-/// Where a limit cut something off.
+/// The mark of a place where a limit cut something off.
 ///
 /// # Errors
-/// What making it raises.
+/// The error of making it.
 pub fn cut<'py>(py: Python<'py>, what: &str) -> Made<'py> {
     classes(py)?.cut(py, what)
 }
@@ -222,7 +223,7 @@ impl Classes {
                 name.ok_or_else(|| PyTypeError::new_err("names of a Record are str of at most 255 characters"))
             };
             let fields = field(object, "fields")?.cast_into::<PyDict>()?;
-            // a list first: what makes terms of the values may change the dict
+            // a list first: making terms of the values may change the dict
             let fields = fields.items().iter().map(|pair| match pair.cast::<PyTuple>()?.as_slice() {
                 [field, value] => Ok((name(field.clone())?, term(value)?)),
                 _ => Err(PyTypeError::new_err("the fields of a Record are a dict")),
@@ -248,14 +249,14 @@ impl Classes {
             });
         }
         let mut buffer = [0; 256];
-        // SAFETY: the class of an object that stands; attached.
+        // SAFETY: the object stands and holds its class; the thread is attached.
         let class = unsafe { capture::type_name(object.get_type_ptr(), &mut buffer) };
         Err(PyTypeError::new_err(format!("an object of class {class} is no term")))
     }
 }
 
 impl Classes {
-    /// The term of what a snapshot left of an object, or of what a limit cut off; `None` for any other object.
+    /// The term of an object that a snapshot, or a limit, left in place of another; `None` for any other object.
     pub fn left_over(&self, object: &Bound<'_, PyAny>) -> Option<Term> {
         let class = object.get_type();
         let text = |name: &str| field(object, name).ok()?.cast_into::<PyString>().ok()?.extract::<String>().ok();
@@ -272,17 +273,18 @@ impl Classes {
         None
     }
 
-    /// Whether there is an atom of this name; nobody can have made one that has a surrogate.
+    /// Whether there is an atom of this name. An atom's name has no surrogates.
     pub fn has_atom(&self, py: Python<'_>, name: &str) -> bool {
         self.atom.bind(py).getattr("_all").and_then(|all| all.contains(name)).unwrap_or(false)
     }
 }
 
 impl Classes {
-    /// The name of a module or function: an atom, which `atom` makes, but for those that Python has other objects for.
+    /// The name of a module or function: an atom, which `atom` makes, or a str for a name that is another object in
+    /// Python.
     ///
     /// # Errors
-    /// What making it raises.
+    /// The error of making it.
     pub fn name<'py>(&self, py: Python<'py>, name: &str, atom: impl FnOnce() -> Made<'py>) -> Made<'py> {
         match name {
             "true" | "false" | "undefined" => Ok(PyString::new(py, name).into_any()),
@@ -293,7 +295,7 @@ impl Classes {
     /// A native record; `named` makes the atoms of its names.
     ///
     /// # Errors
-    /// What making it raises.
+    /// The error of making it.
     pub fn record_of<'py>(
         &self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>, named: impl Fn(&str) -> Made<'py>,
     ) -> Made<'py> {
@@ -304,18 +306,18 @@ impl Classes {
         call(self.record.bind(py), (named(of.module)?, named(of.name)?, fields, of.exported))
     }
 
-    /// A function by its name, of atoms that were made.
+    /// A function by its name; its atoms exist.
     ///
     /// # Errors
-    /// What making it raises.
+    /// The error of making it.
     pub fn fun_of<'py>(&self, module: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>, arity: u64) -> Made<'py> {
         call(self.fun.bind(module.py()), (module, name, arity))
     }
 
-    /// A function that Erlang made at run time, in a module whose atom was made.
+    /// A function that Erlang made at run time, in a module whose atom exists.
     ///
     /// # Errors
-    /// What making it raises.
+    /// The error of making it.
     pub fn closure_of<'py>(&self, module: &Bound<'py, PyAny>, of: ClosureRef<'_>) -> Made<'py> {
         let py = module.py();
         let make = self.local_fun.bind(py).getattr("_of")?;
@@ -323,11 +325,11 @@ impl Classes {
     }
 }
 
-/// A slot of an object of one of the classes, without asking that.
+/// A slot of an object of one of the classes, without running its code.
 fn field<'py>(object: &Bound<'py, PyAny>, name: &str) -> Made<'py> {
     looked_at(object, |view| {
         let found = view.attribute(name).ok_or_else(|| PyTypeError::new_err(format!("it has no {name}")))?;
-        // SAFETY: what is looked at stands, and is held from then on.
+        // SAFETY: the viewed object stands, and is held from then on.
         Ok(unsafe { Bound::from_borrowed_ptr(object.py(), found.as_ptr()) })
     })
 }

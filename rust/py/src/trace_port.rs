@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long records wait at most to be compressed together: small blocks are long.
+/// The longest time that records wait to be compressed together: small blocks are long.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A trace port.
@@ -46,7 +46,7 @@ fn opened<S: Sink + Send + 'static>(
     made.map(LogPort).map_err(|error: io::Error| of_system(&error, path.map(PathBuf::as_path)))
 }
 
-/// Threads are known by name to the log that is begun now.
+/// Lets the log that begins now find threads by name.
 fn begin_log(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     about::set_threads(|pid| {
@@ -56,13 +56,13 @@ fn begin_log(py: Python<'_>) -> PyResult<()> {
     host.directory.name_threads(py, host)
 }
 
-/// Logs that are begun from now on say that the program is called so.
+/// Sets the program's name in logs that begin from now on.
 #[pyfunction]
 pub fn set_program(name: &str) {
     about::set_program(name);
 }
 
-/// The operating system's numbers of threads of this process, those that ended lately too.
+/// The operating system's numbers of threads of this process, including those that ended lately.
 #[pyfunction]
 pub fn thread_numbers() -> Vec<(Pid, u64)> {
     let numbers = host::try_host().map_or_else(Vec::new, |host| host.directory.numbers());
@@ -77,7 +77,7 @@ pub fn port_to_file(py: Python<'_>, path: PathBuf, blocks: bool) -> PyResult<Log
     opened(py, Kind::File, Some(&path), patience, || Ok((FileLog::create(&path, options)?, None)))
 }
 
-/// Opens a wrap set; its files are closed when they have so many bytes, or after so many milliseconds.
+/// Opens a wrap set. A file is closed when it has `bytes` bytes, or after `milliseconds`.
 #[pyfunction]
 pub fn port_to_set(
     py: Python<'_>, path: PathBuf, suffix: &str, bytes: Option<u64>, milliseconds: Option<u64>, files: u32,
@@ -92,7 +92,7 @@ pub fn port_to_set(
     })
 }
 
-/// Listens on a port of an interface; one client is served at a time, for which so many messages wait.
+/// Listens on a port of an interface. One client is served at a time; at most `queue` messages wait for it.
 #[pyfunction]
 pub fn port_to_socket(py: Python<'_>, host: &str, port: u16, queue: usize) -> PyResult<LogPort> {
     opened(py, Kind::Ip, None, Duration::ZERO, || {
@@ -118,7 +118,7 @@ impl LogPort {
         self.0.number
     }
 
-    /// What it was opened as.
+    /// The kind that it was opened as.
     #[getter]
     fn kind(&self) -> &'static str {
         match self.0.kind {
@@ -128,13 +128,13 @@ impl LogPort {
         }
     }
 
-    /// The file, or what the names of the files begin with.
+    /// The file, or the beginning of the files' names.
     #[getter]
     fn path(&self) -> Option<&std::path::Path> {
         self.0.path.as_deref()
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     #[getter]
     fn address(&self) -> Option<(String, u16)> {
         self.0.address.map(|address| (address.ip().to_string(), address.port()))
@@ -145,8 +145,8 @@ impl LogPort {
         self.0.is_open()
     }
 
-    /// It closes by itself after so many messages, when there are more than so many in so many milliseconds, or when more
-    /// than so many were lost; what is None stays as it is.
+    /// Sets limits at which it closes by itself: a number of messages, a number of messages in some milliseconds, a
+    /// number of lost messages. None leaves a limit as it is.
     #[pyo3(signature = (limit, rate, lost))]
     fn limit(&self, py: Python<'_>, limit: Option<u64>, rate: Option<(u64, u64)>, lost: Option<u64>) {
         py.detach(|| self.0.limit(limit, rate, lost));
@@ -157,7 +157,7 @@ impl LogPort {
         py.detach(|| self.0.is_limited())
     }
 
-    /// Why it closed by itself: what was passed, and its numbers.
+    /// The reason why it closed by itself: the limit that was passed, and its numbers.
     fn ended(&self, py: Python<'_>) -> Option<(&'static str, u64, u64)> {
         py.detach(|| self.0.ended()).map(|why| match why {
             Why::Limit(limit) => ("limit", limit, 0),
@@ -172,24 +172,24 @@ impl LogPort {
         (counts.written, counts.dropped, counts.bytes, counts.errors)
     }
 
-    /// What the system said last that could not be written.
+    /// The system's error of the last failed write.
     #[getter]
     fn error(&self) -> Option<String> {
         self.0.error()
     }
 
-    /// Writes all that was told before.
+    /// Writes all messages that were sent before.
     fn flush(&self, py: Python<'_>) {
         py.detach(|| self.0.flush());
     }
 
-    /// Writes what there is, and takes nothing more.
+    /// Writes the waiting messages and closes.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
     }
 }
 
-/// Writes what a session's rings hold to a file; messages written and lost.
+/// Writes the contents of a session's rings to a file; returns the messages written and lost.
 pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
     begin_log(py)?;
     let node = host::host(py)?.node.clone();
@@ -198,13 +198,13 @@ pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: 
     done.map_err(|error| of_system(&error, Some(&path)))
 }
 
-/// The same, to a trace port.
+/// Writes them to a trace port.
 pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyResult<(u64, u64)> {
     let done = py.detach(|| port.0.dump(session));
     done.map(|done| (done.written, done.lost)).map_err(|error| of_system(&error, None))
 }
 
-/// Has a session's dumps written when they are asked for.
+/// Has a session's dumps written on request.
 pub fn record(py: Python<'_>, session: &Arc<Session>, template: OsString, every: f64, signal: i32) -> PyResult<()> {
     begin_log(py)?;
     let node = host::host(py)?.node.clone();
@@ -219,7 +219,7 @@ pub fn ports_pause(py: Python<'_>) {
     py.detach(ports::pause);
 }
 
-/// Whether some port is at rest for a fork.
+/// Whether some port is paused for a fork.
 #[pyfunction]
 pub fn ports_rest() -> bool {
     ports::rest()

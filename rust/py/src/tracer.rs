@@ -1,5 +1,17 @@
-//! Tracer modules: Python objects whose callbacks are called where an event happens. What is called runs in the tracee's thread,
-//! with nothing locked; what it raises is counted, and the first of it reported.
+//! Tracer modules: Python objects whose callbacks are called where an event happens. A callback runs in the tracee's
+//! thread, with nothing locked. Its exceptions are counted, and the first one is reported.
+//!
+//! # Roles
+//! Traced threads call the callbacks, attached. The session's holder installs and releases them.
+//!
+//! # States
+//! A module is installed, then released, for ever. `session` is empty until the session exists.
+//!
+//! # Orderings
+//! The locks order everything. A callback keeps the module by a reference of its own and runs after the lock is free.
+//!
+//! # Checked by
+//! `tests/python/test_tracer_modules.py`.
 
 use crate::{
     ffi::{
@@ -26,37 +38,37 @@ use pyo3::{
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-/// A module, its state, and its callbacks: one that asks and one that is told, for each of [`Group::NAMES`], None for those that it
-/// has not. Of a shared library in place of all these the library.
+/// A module, its state, and its callbacks: for each of [`Group::NAMES`] one `enabled` and one `trace`, None if the
+/// module lacks it. For a shared library the first is the library itself.
 pub type Given<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
 
-/// What a tracer module is to its session.
+/// A session's tracer module.
 pub struct Installed {
     module: RwLock<Option<Arc<Callbacks>>>,
     session: OnceLock<Weak<Session>>,
 }
 
-/// What asks, and what is told.
+/// `enabled` and `trace`.
 type Pair = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
 struct Callbacks {
     module: Py<PyAny>,
     state: Py<PyAny>,
-    /// By group: asks, is told. The general pair, which is the first, has both.
+    /// By group: `enabled`, `trace`. The general pair, which is the first, has both.
     pairs: Vec<Pair>,
 }
 
-/// What a session is made with, and what it leaves for the session once that is there.
+/// The options for a new session, and the module that it will have.
 pub struct Made {
     /// For the session's options.
     pub module: Module,
     installed: Arc<Installed>,
 }
 
-/// A tracer module as a session takes it.
+/// Makes a tracer module for a session.
 ///
 /// # Errors
-/// TypeError where the state can't be given to a shared library.
+/// TypeError if the state can't be given to a shared library.
 pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
     let (module, state, callbacks) = given;
     let library = callbacks.first().and_then(|first| first.as_ref()?.bind(py).cast::<Library>().ok().cloned());
@@ -74,7 +86,7 @@ pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
 }
 
 impl Made {
-    /// The session is there.
+    /// Connects the module with its session.
     pub fn installed(self, session: &Arc<Session>) -> Arc<Installed> {
         let _first = self.installed.session.set(Arc::downgrade(session));
         self.installed
@@ -86,25 +98,25 @@ impl Installed {
         self.module.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// The module and its state, until they are let go of.
+    /// The module and its state, until they are released.
     pub fn pair(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
         self.callbacks().map(|known| (known.module.clone_ref(py), known.state.clone_ref(py)))
     }
 
-    /// Lets go of the Python objects: attached, at the session's end.
+    /// Drops the Python objects: attached, at the session's end.
     pub fn release(&self, _py: Python<'_>) {
         let known = self.module.write().unwrap_or_else(|e| e.into_inner()).take();
         drop(known);
     }
 
-    /// Shows the collector what is held here, as if the caller held it.
+    /// Shows the collector the objects that are held here, as if the caller held them.
     ///
     /// # Errors
     /// The collector's.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // held and let go of attached, with no Python in between: nobody has the lock while a collector looks
+        // threads hold the lock only attached, without running Python: it is free while the collector runs
         let Ok(known) = self.module.try_read() else { return Ok(()) };
-        // one that is being called stays
+        // a module that is being called stays
         let Some(known) = known.as_ref().filter(|known| Arc::strong_count(known) == 1) else { return Ok(()) };
         visit.call(&known.module)?;
         visit.call(&known.state)?;
@@ -119,14 +131,15 @@ impl Installed {
         self.session.get().and_then(Weak::upgrade)
     }
 
-    /// A callback has answered nonsense, and nobody can be shown what.
+    /// A callback has returned an invalid answer, which can't be shown.
     pub fn note_failure(&self) {
         if let Some(session) = self.session() {
             session.note_tracer_error();
         }
     }
 
-    /// A callback has raised, or answered nonsense. What a handler of a signal has raised is the program's, and comes again.
+    /// A callback has raised, or returned an invalid answer. An exception of a signal's handler is the program's, and
+    /// is raised again.
     fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
         let whose = again::whose(py, &error);
         if whose == Whose::Handler && again::raise(py, &error) {
@@ -136,7 +149,7 @@ impl Installed {
         if before == 0 {
             error.clone_ref(py).write_unraisable(py, Some(callback));
         }
-        // last: the report may be Python code, which it would end
+        // last: the report may be Python code, which this exception would end
         if whose == Whose::Either {
             again::raise(py, &error);
         }
@@ -165,8 +178,8 @@ impl Words {
     }
 }
 
-/// Runs `with` attached, as if it had not been: an exception that is under way stays so, and what is allocated is not the program's.
-/// `None` while the interpreter ends.
+/// Runs `with` attached and leaves no trace of that: an exception that is set stays set, and allocations don't count as
+/// the program's. `None` while the interpreter ends.
 pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     Python::try_attach(|py| {
         let allocated = tls::bytes();
@@ -180,7 +193,7 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     })
 }
 
-/// What a callback has answered.
+/// The answer of a callback.
 fn answer(said: &Bound<'_, PyAny>) -> PyResult<Answer> {
     let word = said.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
     match word {
@@ -236,7 +249,7 @@ impl Tracer for PyTracer {
 }
 
 impl Callbacks {
-    /// The pair of a group, each with the general one in its place where it is missing.
+    /// The pair of a group; the general one replaces a callback that is missing.
     fn of(&self, group: Group) -> (Option<&Py<PyAny>>, Option<&Py<PyAny>>) {
         let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
         let own = self.pairs.get(at);
@@ -246,7 +259,7 @@ impl Callbacks {
     }
 }
 
-/// Who an event is about, or its label; its term; its options.
+/// The tracee of an event, or its label; its term; its options.
 fn arguments<'py>(
     py: Python<'py>, event: &Event<'_>, outlet: &Outlet, stale: &mut Vec<host::objects::Arguments>,
 ) -> PyResult<(Py<PyAny>, Py<PyAny>, Bound<'py, PyDict>)> {
@@ -272,7 +285,7 @@ fn arguments<'py>(
     Ok((or_none(who), or_none(term), opts))
 }
 
-/// The function of a callable tracer: its session has it, and the process that calls it knows of it.
+/// The function of a callable tracer. The session owns it, and the process that calls it refers to it.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct TracerFunction {
     function: Arc<Mutex<Option<Py<PyAny>>>>,
@@ -286,12 +299,12 @@ impl TracerFunction {
         TracerFunction { function: Arc::new(Mutex::new(Some(function))), is_owner: true }
     }
 
-    /// One that keeps nothing alive.
+    /// A handle that keeps nothing alive.
     fn weak(&self) -> Self {
         TracerFunction { function: self.function.clone(), is_owner: false }
     }
 
-    /// The function, None if who had it is gone.
+    /// The function; None if its owner is gone.
     fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.function.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|function| function.clone_ref(py))
     }
@@ -317,7 +330,7 @@ impl Drop for TracerFunction {
     }
 }
 
-/// The ends of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.
+/// The suffixes of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.
 #[pyfunction]
 pub fn tracer_pairs() -> Vec<&'static str> {
     Group::NAMES.iter().map(|(_, name)| *name).collect()

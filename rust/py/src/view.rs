@@ -1,5 +1,5 @@
-//! Live Python objects as a match spec looks at them: by the layouts of the built-in types alone, so that none of the program's
-//! code runs.
+//! Live Python objects as a match spec sees them: read by the layouts of the built-in types alone, so that no code of
+//! the program runs.
 //!
 //! An instance of a class that derives from int, float, str, bytes, tuple, list, dict or set counts as its base.
 
@@ -28,7 +28,8 @@ extern "C" {
     ) -> std::ffi::c_int;
 }
 
-/// What is held while one program runs. With a GIL nothing has to be: nobody can take away what is looked at.
+/// The objects that are held while one program runs. With a GIL there are none: no thread can take a viewed object
+/// away.
 #[derive(Default)]
 pub struct Kept {
     #[cfg(Py_GIL_DISABLED)]
@@ -73,7 +74,7 @@ impl<'a> PyView<'a> {
     /// An object.
     ///
     /// # Safety
-    /// It stands as long as `'a`, or `held` owns it; the calling thread is attached all that time.
+    /// The object stands as long as `'a`, or `held` owns it; the calling thread is attached all that time.
     #[inline(always)]
     pub unsafe fn new(held: Held, kept: &'a Kept) -> Option<PyView<'a>> {
         let object = kept.keep(held);
@@ -87,7 +88,7 @@ impl<'a> PyView<'a> {
 
     #[inline(always)]
     fn of(self, held: Held) -> Option<PyView<'a>> {
-        // SAFETY: what is borrowed stands as long as its container, which is what `self` or a part of it is.
+        // SAFETY: a borrowed object stands as long as its container, which is `self` or a part of it.
         unsafe { PyView::new(held, self.kept) }
     }
 
@@ -98,13 +99,13 @@ impl<'a> PyView<'a> {
     }
 
     fn odd(self) -> Option<Odd> {
-        // SAFETY: the object stands; attached.
+        // SAFETY: the object stands; the thread is attached.
         unsafe { capture::odd(self.object, self.class()) }
     }
 
     #[inline]
     fn int(self) -> Look<'a> {
-        // SAFETY: an int (the callers'); of one this can't fail, but overflow.
+        // SAFETY: the callers have checked that it is an int, which can only fail by overflow.
         unsafe {
             if let Some(n) = layout::small_int(self.object) {
                 return Look::Int(n);
@@ -121,7 +122,7 @@ impl<'a> PyView<'a> {
 
     #[inline]
     fn text(self) -> Look<'a> {
-        // SAFETY: a str (the callers'), which never changes.
+        // SAFETY: the callers have checked that it is a str, which never changes.
         match unsafe { capture::units(self.object) } {
             Some(Units::One(units)) if units.is_ascii() => Look::Binary(Binary::Bytes(units)),
             Some(Units::One(units)) => Look::Binary(Binary::Latin1(units)),
@@ -133,7 +134,7 @@ impl<'a> PyView<'a> {
 
     fn atom(self) -> Look<'a> {
         let mut size = 0;
-        // SAFETY: a str (the caller's); what comes back lies in it, UTF-8 and that long.
+        // SAFETY: the caller has checked that it is a str; the result lies in it, is UTF-8, and has this length.
         unsafe {
             if let Some(Units::One(units)) = capture::units(self.object) {
                 if units.is_ascii() {
@@ -153,7 +154,7 @@ impl<'a> PyView<'a> {
     #[inline(never)]
     fn other(self) -> Look<'a> {
         let (object, class) = (self.object, self.class());
-        // SAFETY: the object stands; each read is of the layout that the type just checked has.
+        // SAFETY: the object stands; each read follows the layout of the type that was just checked.
         unsafe {
             if ffi::PyTuple_Check(object) != 0 {
                 return Look::Tuple(ffi::PyTuple_GET_SIZE(object) as usize);
@@ -203,7 +204,7 @@ impl<'a> PyView<'a> {
 /// # Safety
 /// `object` is a bytes and stands as long as `'a`.
 unsafe fn bytes<'a>(object: *mut PyObject) -> &'a [u8] {
-    // SAFETY: its data is as long as it says and never changes.
+    // SAFETY: the caller promises a bytes object, whose data has this size and never changes.
     unsafe { std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::Py_SIZE(object) as usize) }
 }
 
@@ -233,7 +234,7 @@ impl<'a> View<'a> for PyView<'a> {
     }
 
     fn big(self) -> BigInt {
-        // SAFETY: asked of an int only; as many bytes as it has.
+        // SAFETY: called for an int only; it has that many bytes.
         unsafe {
             let mut overflow = 0;
             let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
@@ -247,7 +248,7 @@ impl<'a> View<'a> for PyView<'a> {
 
     #[inline]
     fn element(self, n: usize) -> Option<Self> {
-        // SAFETY: the type is checked; an index is looked at before it is used.
+        // SAFETY: the type is checked; an index is checked before it is used.
         unsafe {
             if ffi::PyTuple_Check(self.object) != 0 {
                 if n >= ffi::PyTuple_GET_SIZE(self.object) as usize {
@@ -296,13 +297,13 @@ impl<'a> View<'a> for PyView<'a> {
     }
 
     fn attribute(self, name: &str) -> Option<Self> {
-        // SAFETY: the object stands; attached.
+        // SAFETY: the object stands; the thread is attached.
         unsafe { self.own_field(name).or_else(|| self.slot(name)) }
     }
 
     fn is_instance(self, name: &str) -> bool {
         let mut buffer = [0; 256];
-        // SAFETY: the order of a ready type is a tuple of types.
+        // SAFETY: the mro of a ready type is a tuple of types.
         unsafe {
             let order = (*self.class()).tp_mro;
             if order.is_null() {
@@ -321,7 +322,7 @@ impl<'a> View<'a> for PyView<'a> {
         loop {
             let mut buffer = vec![0; room];
             let mut out = Encoder::new(&mut buffer);
-            // SAFETY: the object stands; attached.
+            // SAFETY: the object stands; the thread is attached.
             let written = unsafe { capture::encode(self.object, &mut out, &Limits::DEFAULT) };
             if written.is_ok() && out.room() > 64 || room >= MOST {
                 return etf::decode(out.written()).unwrap_or_else(|_| Term::Cut("bytes".into()));
@@ -340,7 +341,7 @@ impl PyView<'_> {
     unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
         let mut position = *at as ffi::Py_ssize_t;
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: a dict (the caller's); walks the table and calls nothing.
+        // SAFETY: the caller promises a dict; this walks the table and calls nothing.
         if unsafe { ffi::PyDict_Next(self.object, &raw mut position, &raw mut key, &raw mut value) } == 0 {
             return None;
         }
@@ -355,7 +356,7 @@ impl PyView<'_> {
     unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
         let mut position = *at as ffi::Py_ssize_t;
         let (mut key, mut hash) = (std::ptr::null_mut(), 0);
-        // SAFETY: a set (the caller's); walks the table and calls nothing.
+        // SAFETY: the caller promises a set; this walks the table and calls nothing.
         if unsafe { _PySet_NextEntry(self.object, &raw mut position, &raw mut key, &raw mut hash) } == 0 {
             return None;
         }
@@ -364,7 +365,8 @@ impl PyView<'_> {
     }
 }
 
-/// Others may change a dict or set while it is walked: what it holds is taken, under its lock, at the first step.
+/// Other threads may change a dict or set while it is walked. So all its items are taken under its lock at the first
+/// step.
 #[cfg(Py_GIL_DISABLED)]
 impl PyView<'_> {
     /// The next key and value of a dict.
@@ -372,7 +374,7 @@ impl PyView<'_> {
     /// # Safety
     /// The object is a dict.
     unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
-        // SAFETY: a dict (the caller's).
+        // SAFETY: the caller promises a dict.
         let n = unsafe { self.taken(at, 2) }?;
         let get = |n| self.of(Held::borrowed(self.kept.at(n)));
         Some((get(n)?, get(n + 1)?))
@@ -383,12 +385,12 @@ impl PyView<'_> {
     /// # Safety
     /// The object is a set or a frozenset.
     unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
-        // SAFETY: a set (the caller's).
+        // SAFETY: the caller promises a set.
         let n = unsafe { self.taken(at, 1) }?;
         self.of(Held::borrowed(self.kept.at(n)))
     }
 
-    /// Where the next `step` objects are among those that are kept. `at` is 0, or has the end and the next one.
+    /// The place of the next `step` objects among those that are kept. `at` is 0, or has the end and the next place.
     ///
     /// # Safety
     /// The object is a dict if `step` is 2, a set or a frozenset if it is 1.
@@ -400,13 +402,13 @@ impl PyView<'_> {
             let first = self.kept.len();
             let take = |key: *mut PyObject, value: *mut PyObject| {
                 for object in [key, value].into_iter().take(step) {
-                    // SAFETY: alive while the container is locked; the reference is ours then.
+                    // SAFETY: the object is alive while the container is locked; the new reference is ours.
                     unsafe { ffi::Py_XINCREF(object) };
                     self.kept.keep(Held::owned(object));
                 }
             };
             let most = (MASK - first) / step;
-            // SAFETY: a dict or set (the caller's), locked; nothing in here runs Python code.
+            // SAFETY: the caller promises a dict or set, which is locked; no Python code runs in here.
             unsafe {
                 crate::ffi::held::locked(self.object, || {
                     let (mut position, mut key, mut value, mut hash) =
@@ -435,12 +437,12 @@ impl PyView<'_> {
 }
 
 impl PyView<'_> {
-    /// A field out of the instance's own dict.
+    /// A field in the instance's own dict.
     ///
     /// # Safety
     /// The calling thread has no exception set.
     unsafe fn own_field(self, name: &str) -> Option<Self> {
-        // SAFETY: the object stands; attached. The dict of a type object is no instance dict.
+        // SAFETY: the object stands; the thread is attached. The dict of a type object is not an instance dict.
         unsafe {
             if ffi::PyType_Check(self.object) != 0 {
                 return None;
@@ -449,7 +451,7 @@ impl PyView<'_> {
             if dict.is_null() || ffi::PyDict_Check(dict.as_ptr()) == 0 {
                 return None;
             }
-            // walked, and not asked: a key that is no str may have a hash and an equality of its own
+            // walked without a look-up: a key that is not a str may have its own hash and equality
             let dict = self.of(dict)?;
             let mut at = 0;
             while let Some((key, value)) = dict.dict_pair(&mut at) {
@@ -464,9 +466,9 @@ impl PyView<'_> {
     /// A slot of the object's class.
     ///
     /// # Safety
-    /// Nothing is asked beyond what [`PyView::new`] was promised.
+    /// Only the promises of [`PyView::new`].
     unsafe fn slot(self, name: &str) -> Option<Self> {
-        // SAFETY: the object stands, and the offset is that of a slot of its class; attached.
+        // SAFETY: the object stands, and its class has a slot at this offset; the thread is attached.
         unsafe {
             let offset = capture::offset_of(self.class(), name)?;
             let place: *mut *mut PyObject = self.object.cast::<u8>().add(offset).cast();

@@ -1,7 +1,20 @@
 //! Terms and tokens that go to other nodes, or come from there.
 //!
-//! Within a node a process is a number. Outside, that number has its node's name and creation beside it, in terms as in Erlang's
-//! own; what comes back gets its number again. Bytes from elsewhere are read with limits and believed in nothing.
+//! Within a node a process is a number. Outside, the number has its node's name and creation beside it, in terms as in
+//! Erlang's own. A returning identifier gets its number again. Bytes from outside are read with limits, and nothing in
+//! them is trusted.
+//!
+//! # Roles
+//! Attached threads send and receive.
+//!
+//! # States
+//! A sending is open until it is sent or taken back, once.
+//!
+//! # Orderings
+//! The mutex lets one caller take the sending.
+//!
+//! # Checked by
+//! `tests/python/test_seq_nodes.py`, `tests/python/test_etf.py`.
 
 use crate::{host::here::Here, match_spec, seq, terms};
 use inviso_core::{
@@ -19,10 +32,10 @@ use num_bigint::BigInt;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use std::sync::{Arc, Mutex};
 
-/// What the message is, that headers are for the system tracer: `{headers, Carrier}`.
+/// The tag of the message that the system tracer gets for headers: `{headers, Carrier}`.
 const MESSAGE: &str = "headers";
 
-/// Terms in terms, in a token from outside.
+/// The deepest nesting in a token from outside.
 const DEPTH: usize = 64;
 
 /// Maps the parts of a term that aren't made of terms.
@@ -55,14 +68,14 @@ fn identified(term: Term, with: impl FnOnce(Identifier) -> Option<Identifier>) -
     })
 }
 
-/// The term as other nodes read it: what is of this node says so.
+/// The term as other nodes read it: identifiers of this node get its name.
 pub fn outward(term: Term) -> Term {
     let (name, creation) = (Arc::<str>::from(inviso_port::node::name()), Origin::here().creation() as u32);
     let named = |of: Identifier| Some(if of.is_own() { Identifier { node: name.clone(), creation, ..of } } else { of });
     mapped(term, &mut |leaf| identified(leaf, named)).unwrap_or_else(|| Term::atom("undefined"))
 }
 
-/// The term as this node has it; `None` if something in it is of no node.
+/// The term as this node keeps it; `None` if an identifier in it has no node.
 fn inward(term: Term, atom: impl Fn(Arc<str>) -> Term) -> Option<Term> {
     let own = |of: Identifier| match of.creation {
         0 => None,
@@ -92,7 +105,7 @@ pub fn term_to_binary<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResul
     Ok(PyBytes::new(py, &etf::encode_versioned(&outward(match_spec::snapshot_of(term)?))))
 }
 
-/// The term that bytes in the external term format are; ValueError if they are none, are too many, or nested too deep.
+/// The term of bytes in the external term format; ValueError if they are not a term, too many, or nested too deep.
 #[pyfunction]
 pub fn binary_to_term(py: Python<'_>, binary: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
     let term = read(binary, Limits { depth, bytes: size, inflated: size }).map_err(PyValueError::new_err)?;
@@ -121,7 +134,7 @@ impl SeqSending {
         self.sending.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    /// The running process begins to send; `None` if it has no token. `packed` makes of that what goes along.
+    /// The running process begins to send; `None` if it has no token. `packed` makes the bytes that go along.
     pub fn begin(
         py: Python<'_>, here: &Here, to: u64, message: Vec<u8>, packed: impl FnOnce(&Carried) -> Option<Vec<u8>>,
     ) -> Option<Self> {
@@ -134,7 +147,7 @@ impl SeqSending {
 
 #[pymethods]
 impl SeqSending {
-    /// It is sent.
+    /// The message is sent.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
         seq::with(py, |_, here| {
@@ -144,7 +157,7 @@ impl SeqSending {
         })
     }
 
-    /// It is not.
+    /// The message is not sent.
     fn take_back(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
         seq::with(py, |_, here| {
@@ -154,7 +167,7 @@ impl SeqSending {
     }
 }
 
-/// The running process sends headers to a carrier that nobody knows yet, with its token; None if it has none.
+/// The running process sends headers, with its token, to a carrier that is not known yet; None if it has no token.
 #[pyfunction]
 pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
     seq::with(py, |py, here| {
@@ -168,8 +181,8 @@ pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
     })
 }
 
-/// The token that goes to another node by this carrier, a queue or what stands for one; `None` of a message without one. With its era
-/// where it may come back to this one.
+/// The token that goes to another node by this carrier, a queue or its substitute; `None` for a message without a
+/// token. It has its era if it may come back to this node.
 pub fn packed(carried: &Carried, carrier: u64, with_era: bool) -> Option<Vec<u8>> {
     let Carried::Token(token, era) = carried else { return None };
     let mut parts = match token.term() {
@@ -183,21 +196,21 @@ pub fn packed(carried: &Carried, carrier: u64, with_era: bool) -> Option<Vec<u8>
     Some(etf::encode(&outward(Term::Tuple(parts))))
 }
 
-/// The message by which a child process is asked to start, and which it receives: `{spawn_request, Carrier}`.
+/// The message that asks a child process to start, and that the child receives: `{spawn_request, Carrier}`.
 pub fn spawn_request(carrier: u64) -> Vec<u8> {
     spawn_request_of(Term::Pid(Identifier::own(carrier)))
 }
 
-/// The same, as it has come from the parent.
+/// The same message with the carrier that has come from the parent.
 pub fn spawn_request_of(carrier: Term) -> Vec<u8> {
     etf::encode(&Term::Tuple(vec![Term::atom("spawn_request"), carrier]))
 }
 
-/// A token that was put aside; of a reset since then nothing is left of it.
+/// A token that was put aside. A reset empties it.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct SeqAside(Carried);
 
-/// Puts a token that was put aside back into its place, with None an empty one; puts aside what was there. Counters stay.
+/// Puts a token that was put aside back, or with None an empty one; returns the old token. Counters stay.
 #[pyfunction]
 pub fn seq_exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
     let carried = aside.map_or(Carried::Empty, |aside| aside.0.clone());
@@ -211,8 +224,8 @@ fn message(carrier: Term) -> Term {
     Term::Tuple(vec![Term::atom(MESSAGE), carrier])
 }
 
-/// The running process takes headers with what [`seq_inject`] gave elsewhere, or with None, no token. False, and nothing happens,
-/// if it is no token.
+/// The running process receives headers with the token of [`seq_inject`] in another node, or with None, without a
+/// token. False, without an effect, if the bytes are not a token.
 #[pyfunction]
 pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
     let Some(bytes) = token else {
@@ -232,14 +245,14 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
 /// A token from outside.
 pub struct Arrived {
     token: Token,
-    /// What it came in.
+    /// The carrier that it came in.
     pub carrier: Term,
-    /// The era that it is of, if that is one of this node.
+    /// Its era, if that is one of this node.
     era: Option<u64>,
 }
 
 impl Arrived {
-    /// What the message carries. A token that was under way in this node while it was reset is none.
+    /// What the message carries. A token that was on its way in this node during a reset is empty.
     pub fn carried(self, node: &Node) -> Carried {
         match self.era {
             Some(era) => node.seq_returned(self.token, era),
@@ -248,10 +261,10 @@ impl Arrived {
     }
 }
 
-/// A token from outside; `None` if it is none.
+/// A token from outside; `None` if the bytes are not one.
 pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
     let classes = terms::classes(py)?;
-    // Atoms stay for ever: nobody outside can make one.
+    // Atoms stay for ever, so bytes from outside can't make one.
     let atom = |name: Arc<str>| match &*name {
         "true" | "false" | "undefined" => Term::Atom(name),
         known if classes.has_atom(py, known) => Term::Atom(name),
