@@ -8,9 +8,9 @@ use pyo3::ffi::{self, PyObject};
 /// The magnitude, lowest byte first; `None` if it needs more than `most` bytes.
 ///
 /// # Safety
-/// `object` is an int, negative or not as said, and the calling thread is attached.
+/// `object` is an int of the sign `negative`, and the calling thread is attached.
 pub unsafe fn magnitude(object: *mut PyObject, negative: bool, most: usize) -> Option<Vec<u8>> {
-    // SAFETY: an int; the buffer is as long as it was measured.
+    // SAFETY: the caller promises an int; the buffer has the measured size.
     let mut bytes = unsafe {
         let size = big_size(object);
         if size > most {
@@ -30,20 +30,20 @@ pub unsafe fn magnitude(object: *mut PyObject, negative: bool, most: usize) -> O
     Some(bytes)
 }
 
-/// Bytes that the two's complement of an int takes, with its sign.
+/// The bytes of an int's two's complement, with its sign.
 ///
 /// # Safety
 /// `object` is an int, and the calling thread is attached.
 unsafe fn big_size(object: *mut PyObject) -> usize {
     #[cfg(Py_3_13)]
-    // SAFETY: an int, and no buffer: it says how long one must be.
+    // SAFETY: the caller promises an int; without a buffer the call returns the size that one must have.
     return unsafe { ffi::PyLong_AsNativeBytes(object, ptr::null_mut(), 0, LITTLE_ENDIAN) }.max(0) as usize;
     #[cfg(not(Py_3_13))]
     {
         extern "C" {
             fn _PyLong_NumBits(object: *mut PyObject) -> usize;
         }
-        // SAFETY: an int.
+        // SAFETY: the caller promises an int.
         unsafe { _PyLong_NumBits(object) / 8 + 1 }
     }
 }
@@ -51,15 +51,15 @@ unsafe fn big_size(object: *mut PyObject) -> usize {
 /// Fills `buffer`, which [`big_size`] measured, with the two's complement of an int.
 ///
 /// # Safety
-/// As [`big_size`], and `buffer` is as long as that said.
+/// As [`big_size`], and `buffer` has the size that it returned.
 unsafe fn big_bytes(object: *mut PyObject, buffer: &mut [u8]) {
     #[cfg(Py_3_13)]
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: the caller promises an int and a buffer of its size.
     unsafe {
         ffi::PyLong_AsNativeBytes(object, buffer.as_mut_ptr().cast(), buffer.len() as ffi::Py_ssize_t, LITTLE_ENDIAN);
     }
     #[cfg(not(Py_3_13))]
-    // SAFETY: the buffer is as long as said, little end first, signed.
+    // SAFETY: the caller promises an int and a buffer of its size, little end first, signed.
     unsafe {
         ffi::_PyLong_AsByteArray(object.cast(), buffer.as_mut_ptr(), buffer.len(), 1, 1);
     }

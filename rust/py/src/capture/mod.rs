@@ -1,24 +1,36 @@
 //! Snapshots of live Python objects, as terms.
 //!
-//! At a trace point `None`, bools, ints, floats, str, bytes and tuples, lists, dicts and sets of these are copied; anything
-//! else becomes an opaque term: its type's name and its id. Instances of subclasses count as their base. The objects are read
-//! by the layouts of the built-in types alone: no code of the program runs, nothing is allocated by Python, no exception
-//! is left or lost.
+//! At a trace point `None`, bools, ints, floats, str, bytes and tuples, lists, dicts and sets of these are copied. Any
+//! other object becomes an opaque term: its type's name and its id. Instances of subclasses count as their base. The
+//! objects are read by the layouts of the built-in types alone: no code of the program runs, Python allocates nothing,
+//! and no exception is left or lost.
 //!
-//! What doesn't fit the [`Limits`] is cut, and a cut term says why:
+//! A part that doesn't fit the [`Limits`] is cut, and a cut term gives the reason:
 //!
 //! | reason | where |
 //! | --- | --- |
-//! | `depth` | in place of a container that lies too deep |
+//! | `depth` | in place of a container that is nested too deep |
 //! | `items` | after the last of a container's items that were taken; in a map as a key, with the number left as its value |
-//! | `bytes` | after the taken part of a str or bytes, in a list with it; in place of an int, or of a whole value that the buffer has no room for |
-//! | `changed` | in place of an item that another thread took away meanwhile |
+//! | `bytes` | after the taken part of a str or bytes, in a list with it; in place of an int, or of a whole value that the buffer has no space for |
+//! | `changed` | in place of an item that another thread removed meanwhile |
 //! | `unbound` | in place of a variable's value that isn't there |
-//! | `arguments` | in place of all arguments, when there is no room for them; after the first one of a function written in C |
+//! | `arguments` | in place of all arguments, when there is no space for them; after the first one of a function written in C |
 //! | `objects` | in place of all arguments, when too many objects wait for a tracer already (`capture="ref"`) |
 //!
-//! On a free-threaded build items are held while they are looked at, dicts and sets are copied under their lock first. A
-//! held item whose last other owner lets go in that moment dies here.
+//! On a free-threaded build items are held while they are read, and dicts and sets are first copied under their lock. A
+//! held item dies here if its last other owner releases it at that moment.
+//!
+//! # Roles
+//! The package registers its classes once, attached. Any attached thread takes snapshots.
+//!
+//! # States
+//! A class is null until it is registered, and then stays.
+//!
+//! # Orderings
+//! The functions of a class are stored before the class, all `Release`; a reader loads the class first, with `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_trace_options.py`, `tests/python/test_differential.py`.
 
 mod big;
 mod names;
@@ -48,22 +60,22 @@ pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
 pub use text::{atom_of_str, is_text, is_text_of, text_is, text_of, units, Units};
 
-/// How much of a value is taken.
+/// The most of a value that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Containers inside each other.
+    /// The deepest nesting of containers.
     pub depth: u32,
-    /// Items of one container.
+    /// The most items of one container.
     pub items: usize,
-    /// Bytes of one str, bytes or int.
+    /// The most bytes of one str, bytes or int.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// What a session takes that doesn't say otherwise.
+    /// The limits of a session that gives none.
     pub const DEFAULT: Limits = Limits { depth: 8, items: 100, bytes: 1024 };
 
-    /// No container deeper than this is looked into, whatever is asked for: the walk is recursive.
+    /// The deepest nesting, whatever is asked for: the walk is recursive.
     pub const MAX_DEPTH: u32 = 64;
 }
 
@@ -92,11 +104,12 @@ pub unsafe fn register_atom(class: *mut PyTypeObject) {
     ATOM.store(class, Ordering::Release);
 }
 
-/// From now on instances of `class` are pids, with the number that `number` reads, or the process that `away` does.
+/// From now on instances of `class` are pids. `number` reads the number of one, `away` the process of one of another
+/// node.
 ///
 /// # Safety
-/// `class` lives as long as the process; `number` and `away` may be called with any exact instance by any attached thread, run no
-/// Python code and don't panic.
+/// `class` lives as long as the process; `number` and `away` may be called with any exact instance by any attached
+/// thread, run no Python code and don't panic.
 pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf, away: AwayOf) {
     AWAY_OF.store(away as usize, Ordering::Release);
     PID_OF.store(number as usize, Ordering::Release);
@@ -113,13 +126,13 @@ pub fn is_atom(class: *mut PyTypeObject) -> bool {
 /// # Safety
 /// `object` stands, and the calling thread is attached.
 pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` stands, and the calling thread is attached.
     unsafe {
         if ffi::Py_TYPE(object) != PID.load(Ordering::Acquire) {
             return None;
         }
         let number = PID_OF.load(Ordering::Acquire);
-        // Stored before the type was, and never changed to anything but such a function.
+        // Stored before the type, and always such a function.
         std::mem::transmute::<usize, PidOf>(number)(object)
     }
 }
@@ -129,7 +142,7 @@ pub fn is_pid(class: *mut PyTypeObject) -> bool {
     !class.is_null() && class == PID.load(Ordering::Acquire)
 }
 
-/// The process of another node that a pid is of; `None` for any other object.
+/// The process of a pid of another node; `None` for any other object.
 ///
 /// # Safety
 /// As [`own_pid`].
@@ -138,21 +151,23 @@ unsafe fn away_pid(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Id
         return None;
     }
     let away = AWAY_OF.load(Ordering::Acquire);
-    // SAFETY: the caller's promise; stored before the type was, and never changed to anything but such a function.
+    // SAFETY: the caller promises that `object` stands, and the calling thread is attached; `away` was stored before
+    // the type, and is always such a function.
     unsafe { std::mem::transmute::<usize, AwayOf>(away)(object) }
 }
 
-/// Writes a snapshot of `object`; null is an unbound variable. A value that the buffer has no room for is cut as a whole.
+/// Writes a snapshot of `object`; null is an unbound variable. A value that the buffer has no space for is cut as a
+/// whole.
 ///
 /// # Safety
 /// `object` is null or stands during the call, and the calling thread is attached.
 ///
 /// # Errors
-/// [`Full`] if there isn't even room to say so; what was written of it is taken back.
+/// [`Full`] if there isn't even space for the cut; the written part is taken back.
 #[inline]
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     // the commonest values, without a call
-    // SAFETY: the type is looked at first.
+    // SAFETY: the type is checked first.
     unsafe {
         if !object.is_null() && ffi::Py_TYPE(object) == &raw mut ffi::PyLong_Type {
             if let Some(n) = layout::small_int(object).and_then(|n| i32::try_from(n).ok()) {
@@ -163,7 +178,7 @@ pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limi
         }
     }
     let mark = out.mark();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` is null or stands during the call, and the calling thread is attached.
     let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
     match written {
         Ok(()) => Ok(()),
@@ -171,7 +186,7 @@ pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limi
     }
 }
 
-/// As [`encode`]; the objects that are not copied are noted, for [`Noted::fill`].
+/// As [`encode`]; records the objects that are not copied, for [`Noted::fill`].
 ///
 /// # Safety
 /// As [`encode`], and `noted` is dropped attached.
@@ -183,7 +198,8 @@ pub unsafe fn encode_noting(
 ) -> Result<(), Full> {
     let mark = out.mark();
     let mut walk = Walk { out, limits, noted: Some(&mut *noted) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` is null or stands during the call, and the calling thread is attached,
+    // and `noted` is dropped attached.
     let written = unsafe { walk.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
     match written {
         Ok(()) => Ok(()),
@@ -194,18 +210,19 @@ pub unsafe fn encode_noting(
     }
 }
 
-/// Writes the items of a tuple or list as a list; of anything else, an empty one.
+/// Writes the items of a tuple or list as a list; an empty list for any other object.
 ///
 /// # Safety
 /// As [`encode`], and `sequence` is not null.
 ///
 /// # Errors
-/// [`Full`]; what was written is taken back.
+/// [`Full`]; the written part is taken back.
 pub unsafe fn list_of(sequence: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     let mark = out.mark();
     let limits = &Limits::DEFAULT;
     let mut walk = Walk { out, limits, noted: None };
-    // SAFETY: the caller's promise; the types are checked.
+    // SAFETY: the caller promises that `object` is null or stands during the call, and the calling thread is attached,
+    // and `sequence` is not null; the types are checked.
     let written = unsafe {
         if ffi::PyTuple_Check(sequence) != 0 {
             walk.items(sequence, Shape::TupleAsList, limits.depth)
@@ -231,7 +248,7 @@ fn too_large(out: &mut Encoder<'_>, mark: usize, full: Full) -> Result<(), Full>
     Err(full)
 }
 
-/// What a sequence is written as.
+/// The form in which a sequence is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Tuple,
@@ -252,7 +269,7 @@ impl Walk<'_, '_> {
         if object.is_null() {
             return self.out.cut("unbound");
         }
-        // SAFETY: the object stands; each read is of the layout that the type just checked has.
+        // SAFETY: the object stands; each read follows the layout of the type that was just checked.
         unsafe {
             let class = ffi::Py_TYPE(object);
             if class == &raw mut ffi::PyLong_Type {
@@ -307,9 +324,9 @@ impl Walk<'_, '_> {
     }
 
     /// # Safety
-    /// `odd` was read from an object that stands, just now.
+    /// `odd` was read just now from an object that stands.
     unsafe fn odd(&mut self, odd: Odd, depth: u32) -> Result<(), Full> {
-        // SAFETY: what it holds stands with it, and is of the types that were looked at.
+        // SAFETY: the object holds its parts, whose types were checked.
         unsafe {
             match odd {
                 Odd::Reference(number) => self.out.reference(number),
@@ -342,7 +359,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `pairs` is a list.
     unsafe fn pairs(&mut self, pairs: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: items of a list are held or can't be taken away; those of a tuple are its own.
+        // SAFETY: items of a list are held or can't be removed meanwhile; a tuple holds its items.
         unsafe {
             let size = (ffi::PyList_GET_SIZE(pairs) as usize).min(self.limits.items);
             self.out.map(size)?;
@@ -390,12 +407,12 @@ impl Walk<'_, '_> {
     /// `object` is an int.
     #[inline]
     unsafe fn int(&mut self, object: *mut PyObject) -> Result<(), Full> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an int.
         if let Some(n) = unsafe { layout::small_int(object) } {
             return self.out.int(n);
         }
         let mut overflow: c_int = 0;
-        // SAFETY: of an int this can't fail, but overflow.
+        // SAFETY: an int can only fail by overflow.
         let n = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
         if overflow == 0 {
             return self.out.int(n);
@@ -410,7 +427,7 @@ impl Walk<'_, '_> {
     /// As [`magnitude`].
     #[cold]
     unsafe fn big(&mut self, object: *mut PyObject, negative: bool) -> Result<(), Full> {
-        // SAFETY: an int (the caller's).
+        // SAFETY: the caller promises an int.
         match unsafe { big::magnitude(object, negative, self.limits.bytes) } {
             Some(magnitude) => self.out.big(negative, &magnitude),
             None => self.out.cut("bytes"),
@@ -421,7 +438,7 @@ impl Walk<'_, '_> {
     /// `object` is a str.
     #[inline]
     unsafe fn text(&mut self, object: *mut PyObject) -> Result<(), Full> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a str.
         unsafe {
             if let Some(text) = text::short_ascii(object, self.limits.bytes) {
                 return self.out.str(text);
@@ -436,7 +453,7 @@ impl Walk<'_, '_> {
     /// `object` is a str.
     #[inline(never)]
     unsafe fn long_text(&mut self, object: *mut PyObject) -> Result<(), Full> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a str.
         let (taken, cut) = unsafe { text::utf8(object, self.limits.bytes) };
         if cut {
             self.out.list(2)?;
@@ -455,7 +472,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a bytes.
     unsafe fn bytes(&mut self, object: *mut PyObject) -> Result<(), Full> {
-        // SAFETY: its data is as long as it says and never changes.
+        // SAFETY: the caller promises a bytes object, whose data has this size and never changes.
         let bytes = unsafe {
             std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::Py_SIZE(object) as usize)
         };
@@ -469,7 +486,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The second item and the end of the list that a cut str or bytes is written as.
+    /// The second item and the end of the list in which a cut str or bytes is written.
     fn cut_tail(&mut self) -> Result<(), Full> {
         self.out.cut("bytes")?;
         self.out.nil()
@@ -478,7 +495,8 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a tuple or a list, as `shape` says.
     unsafe fn items(&mut self, object: *mut PyObject, shape: Shape, depth: u32) -> Result<(), Full> {
-        // SAFETY: the caller's promise. A tuple's items are its own; a list's are held or can't be taken away.
+        // SAFETY: the caller promises the type of `shape`. A tuple holds its items; a list's are held or can't be
+        // removed meanwhile.
         unsafe {
             let size = match shape {
                 Shape::List => ffi::PyList_GET_SIZE(object),
@@ -514,7 +532,7 @@ impl Walk<'_, '_> {
     #[cfg(not(Py_GIL_DISABLED))]
     #[inline]
     unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
-        // SAFETY: nothing runs that could change the list while we hold the GIL, so `i` is below its size.
+        // SAFETY: no code runs that could change the list while this thread holds the GIL, so `i` is below its size.
         unsafe { self.value(ffi::PyList_GET_ITEM(list, i), depth) }
     }
 
@@ -525,7 +543,7 @@ impl Walk<'_, '_> {
     #[cfg(Py_GIL_DISABLED)]
     #[inline]
     unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
-        // SAFETY: the item is held while it is looked at.
+        // SAFETY: the item is held while it is read.
         unsafe {
             let item = ffi::PyList_GetItemRef(list, i);
             if item.is_null() {
@@ -541,7 +559,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a dict.
     unsafe fn map(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: the caller's promise; pairs are held or can't be taken away.
+        // SAFETY: the caller promises a dict; pairs are held or can't be removed meanwhile.
         unsafe {
             let pairs = Taken::pairs(object, self.limits.items);
             self.out.map(pairs.len() + (pairs.left > 0) as usize)?;

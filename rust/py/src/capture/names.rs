@@ -1,4 +1,4 @@
-//! What types, exceptions and callables are called, read without running any of the program's code.
+//! The names of types, exceptions and callables, read without running code of the program.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -23,8 +23,8 @@ extern "C" {
     fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
 
-/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. What is
-/// built in has no module, also where it is made at run time (`"ExceptionGroup"`).
+/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. A
+/// built-in type has no module, even if it is made at run time (`"ExceptionGroup"`).
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached.
@@ -51,7 +51,8 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
     name.finish()
 }
 
-/// An exception, which may be set but not made yet (3.11): its class, and itself or what it will be made of. Borrowed.
+/// An exception, which may be set but not made yet (3.11): its class, and the instance or its future arguments.
+/// Borrowed.
 #[derive(Clone, Copy)]
 pub struct Raised {
     kind: *mut PyObject,
@@ -59,16 +60,16 @@ pub struct Raised {
 }
 
 impl Raised {
-    /// One that has been made.
+    /// An exception that has been made.
     ///
     /// # Safety
     /// `error` stands.
     pub unsafe fn made(error: *mut PyObject) -> Raised {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `error` stands.
         Raised { kind: unsafe { ffi::Py_TYPE(error).cast() }, value: error }
     }
 
-    /// One that is set: `kind` a class, `value` an instance, what one is to be made of, or null.
+    /// An exception that is set: `kind` is a class, `value` an instance, the future arguments, or null.
     #[cfg(not(Py_3_12))]
     pub fn set(kind: *mut PyObject, value: *mut PyObject) -> Raised {
         Raised { kind, value }
@@ -79,9 +80,9 @@ impl Raised {
     /// The exception, or its class if it has not been made yet.
     ///
     /// # Safety
-    /// What it holds stands.
+    /// The parts stand.
     pub unsafe fn object(self) -> *mut PyObject {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the parts stand.
         let made = !self.value.is_null() && unsafe { ffi::PyExceptionInstance_Check(self.value) } != 0;
         if made {
             self.value
@@ -93,9 +94,9 @@ impl Raised {
     /// Whether it is an instance of an exception class.
     ///
     /// # Safety
-    /// What it holds and `class` stand, and the calling thread is attached.
+    /// The parts and `class` stand, and the calling thread is attached.
     pub unsafe fn is_a(self, class: *mut PyObject) -> bool {
-        // SAFETY: the caller's promise; both are types.
+        // SAFETY: the caller promises that the parts and `class` stand; both are types.
         unsafe { ffi::PyType_Check(self.kind) != 0 && ffi::PyType_IsSubtype(self.kind.cast(), class.cast()) != 0 }
     }
 }
@@ -106,7 +107,7 @@ impl Raised {
     /// # Safety
     /// As [`Raised::is_a`].
     pub unsafe fn type_name(self, buffer: &mut [u8; 256]) -> &str {
-        // SAFETY: the caller's promise; the type is checked.
+        // SAFETY: the caller promises that the parts stand; the type is checked.
         unsafe {
             if ffi::PyType_Check(self.kind) == 0 {
                 return "";
@@ -116,13 +117,13 @@ impl Raised {
     }
 }
 
-/// Erlang's class of an exception: `error` of an `Exception`, `exit` of what ends a program, a thread or a task, `throw` of any
-/// other.
+/// Erlang's class of an exception: `error` for an `Exception`, `exit` for one that ends a program, a thread or a task,
+/// `throw` for any other.
 ///
 /// # Safety
 /// As [`Raised::is_a`].
 pub unsafe fn exception_class(error: Raised) -> &'static str {
-    // SAFETY: the caller's promise; the order of a ready type is a tuple of types.
+    // SAFETY: the caller promises that the parts stand; the mro of a ready type is a tuple of types.
     unsafe {
         if error.is_a(ffi::PyExc_Exception) {
             return "error";
@@ -152,9 +153,10 @@ pub unsafe fn exception_class(error: Raised) -> &'static str {
 /// # Safety
 /// `object` stands, and the calling thread is attached and has no exception set.
 pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
-    // SAFETY: the caller's promise. The object keeps its dict, which nobody can replace while there is a GIL.
+    // SAFETY: the caller promises that the object stands and no exception is set. The object keeps its dict, which no
+    // thread can replace while there is a GIL.
     unsafe {
-        // it may be made only now
+        // the call may make the dict
         let _uncollected = Uncollected::new();
         let dict = ffi::PyObject_GenericGetDict(object, ptr::null_mut());
         if dict.is_null() {
@@ -175,11 +177,11 @@ pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
 /// # Safety
 /// `object` stands.
 pub unsafe fn is_method(object: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` stands.
     unsafe { ffi::Py_TYPE(object) == &raw mut PyMethod_Type }
 }
 
-/// What a bound method is bound to, and its function; both borrowed from it.
+/// The object that a bound method is bound to, and its function; both borrowed from the method.
 ///
 /// # Safety
 /// `object` stands.
@@ -188,18 +190,18 @@ pub unsafe fn parts_of_method(object: *mut PyObject) -> Option<(*mut PyObject, *
     unsafe { is_method(object).then(|| (PyMethod_Self(object), PyMethod_Function(object))) }
 }
 
-/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are what it was made
-/// of, also if it hasn't been yet; the class is not called.
+/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are the arguments
+/// with which it was, or will be, made; the class is not called.
 ///
 /// # Safety
-/// What `error` holds stands, and the calling thread is attached and has no exception set.
+/// The parts of `error` stand, and the calling thread is attached and has no exception set.
 ///
 /// # Errors
 /// [`Full`].
 pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     let mut name = [0; 256];
     let Raised { kind, value } = error;
-    // SAFETY: the types are checked; an exception's arguments are a tuple, or null if its making went wrong.
+    // SAFETY: the types are checked; an exception's arguments are a tuple, or null if making it failed.
     unsafe {
         out.tuple(2)?;
         if !value.is_null() && ffi::PyExceptionInstance_Check(value) != 0 {
@@ -221,9 +223,10 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -
     }
 }
 
-/// Writes the module and the qualified name of what a call of `callable` runs, as two atoms: those of its code, as in messages of calls.
-/// Methods, partials, static methods and `__call__` methods are looked through; a class stands for itself, a method written in C for
-/// that of the class that has it, a function of Cython's for what it says, any other object for its type's `__call__`.
+/// Writes the module and the qualified name of the code that a call of `callable` runs, as two atoms, as in messages of
+/// calls. Methods, partials, static methods and `__call__` methods are looked through. A class is named itself; a
+/// method written in C by the class that has it; a function of Cython's by its own attributes; any other object by its
+/// type's `__call__`.
 ///
 /// # Safety
 /// `callable` stands, and the calling thread is attached and has no exception set.
@@ -281,13 +284,14 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
     }
 }
 
-/// The class that has a method written in C, which is bound: the nearest with this very definition under the name. `None` for a
-/// module's function.
+/// The class of a bound method that is written in C: the nearest one with this very definition under the name. `None`
+/// for a module's function.
 ///
 /// # Safety
 /// The function stands, and the calling thread is attached.
 unsafe fn class_of_method(function: *mut ffi::PyCFunctionObject, name: &str) -> Option<*mut PyTypeObject> {
-    // SAFETY: the caller's promise; types are checked, and the order of a ready type is a tuple of types.
+    // SAFETY: the caller promises that the function stands; types are checked, and the mro of a ready type is a tuple
+    // of types.
     unsafe {
         let (this, method) = ((*function).m_self, (*function).m_ml);
         if this.is_null() || ffi::PyModule_Check(this) != 0 {
@@ -317,13 +321,13 @@ unsafe fn class_of_method(function: *mut ffi::PyCFunctionObject, name: &str) -> 
     }
 }
 
-/// Whether it is a method of a type written in C as that type has it, or a special one of those bound (`[].__len__`), whose type
-/// is nowhere to be had.
+/// Whether it is a method of a type written in C, unbound, or a special method of such a type, bound (`[].__len__`),
+/// whose type has no public name.
 ///
 /// # Safety
 /// The object stands.
 unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise; a type that is ready has a name.
+    // SAFETY: the caller promises that the object stands; a ready type has a name.
     unsafe {
         let class = ffi::Py_TYPE(object);
         class == &raw mut ffi::PyMethodDescr_Type
@@ -334,8 +338,8 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
     }
 }
 
-/// Writes the module and the qualified name of what stands for a coroutine and has no Python frame, as two atoms: its own where it has
-/// some, else those of its class.
+/// Writes the module and the qualified name of an object that acts as a coroutine and has no Python frame, as two
+/// atoms: its own if it has them, else those of its class.
 ///
 /// # Safety
 /// `object` stands, and the calling thread is attached and has no exception set.
@@ -343,7 +347,7 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
 /// # Errors
 /// [`Full`].
 pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` stands, and the calling thread is attached and has no exception set.
     unsafe {
         match own_names(object) {
             Some(names) => names.iter().try_for_each(|name| atom_or(name, "undefined", out)),
@@ -352,12 +356,14 @@ pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) ->
     }
 }
 
-/// The module and the qualified name that a type written in C keeps with each object, as Cython's coroutines and functions do.
+/// The module and the qualified name that a type written in C keeps with each object, as Cython's coroutines and
+/// functions do.
 ///
 /// # Safety
 /// As [`name_of_coroutine`].
 unsafe fn own_names(object: *mut PyObject) -> Option<[Held; 2]> {
-    // SAFETY: the caller's promise; what the class has is held while its type is looked at. Classes written in Python have strings there.
+    // SAFETY: the caller promises that the object stands; the class's attribute is held while its type is checked.
+    // Classes written in Python have strings there.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let is = |name, kinds: &[*mut PyTypeObject]| {
@@ -370,9 +376,10 @@ unsafe fn own_names(object: *mut PyObject) -> Option<[Held; 2]> {
     }
 }
 
-/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments, and perhaps some by name, runs, named as by
-/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments: those of partials
-/// count, and all those by name as one, as they are one in the list of a call's arguments.
+/// Writes `(module, function, arity)` of the code that a call of `callable` runs, named as by [`name_of_callable`]. The
+/// call has `arguments` positional arguments; `named` says that it has keyword arguments, too. If no code shows the
+/// number of parameters, the arity is the number of arguments. Those of partials count, and all keyword arguments count
+/// as one, as in the list of a call's arguments.
 ///
 /// # Safety
 /// As [`name_of_callable`].
@@ -382,7 +389,8 @@ unsafe fn own_names(object: *mut PyObject) -> Option<[Held; 2]> {
 pub unsafe fn place_of_callable(
     callable: *mut PyObject, mut arguments: usize, mut named: bool, out: &mut Encoder<'_>,
 ) -> Result<(), Full> {
-    // SAFETY: the caller's promise; a function has its code as long as it stands, a partial its arguments, whose types are checked.
+    // SAFETY: the caller promises that the callable stands; a function holds its code, a partial its arguments, whose
+    // types are checked.
     unsafe {
         out.tuple(3)?;
         name_of_callable(callable, out)?;
@@ -420,11 +428,11 @@ pub unsafe fn place_of_callable(
 /// # Safety
 /// The object stands, and the calling thread is attached.
 pub unsafe fn is_partial(object: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands, and the calling thread is attached.
     unsafe { type_name(ffi::Py_TYPE(object), &mut [0; 256]) == "functools.partial" }
 }
 
-/// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
+/// Writes module and qualified name of the `run` method of a thread object, as two atoms.
 ///
 /// # Safety
 /// As [`name_of_callable`].
@@ -432,7 +440,7 @@ pub unsafe fn is_partial(object: *mut PyObject) -> bool {
 /// # Errors
 /// [`Full`].
 pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the type stands while its instance does; what is found is held.
+    // SAFETY: an instance holds its type; the method is held.
     unsafe {
         let run = lookup(ffi::Py_TYPE(thread), c"run");
         if run.is_null() {
@@ -442,7 +450,7 @@ pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resul
     }
 }
 
-/// Writes `(module, function, arity)` of the `run` method that a thread object's start runs.
+/// Writes `(module, function, arity)` of the `run` method of a thread object.
 ///
 /// # Safety
 /// As [`name_of_callable`].
@@ -479,7 +487,7 @@ impl<'a> Name<'a> {
     /// `text` is a str.
     unsafe fn push_text(&mut self, text: *mut PyObject) {
         let room = self.buffer.len() - self.length;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a str.
         unsafe {
             match short_ascii(text, room) {
                 Some(text) => self.push(text.as_bytes()),
@@ -488,7 +496,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// What is valid of it: the last character may have been cut, a lone surrogate ends it.
+    /// The valid part: the last character may have been cut, and a lone surrogate ends it.
     fn finish(self) -> &'a str {
         let bytes = &self.buffer[..self.length];
         match std::str::from_utf8(bytes) {
@@ -498,13 +506,13 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Writes the module and the qualified name of a class, with `method` behind it, as two atoms.
+/// Writes the module and the qualified name of a class, followed by `method`, as two atoms.
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached and has no exception set.
 unsafe fn class_atoms(class: *mut PyTypeObject, method: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
     let mut buffer = [0; 256];
-    // SAFETY: the callers' class stands.
+    // SAFETY: the caller promises that the class stands.
     unsafe {
         if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
             let full = type_name(class, &mut buffer);
@@ -526,10 +534,10 @@ unsafe fn class_atoms(class: *mut PyTypeObject, method: &str, out: &mut Encoder<
     }
 }
 
-/// Writes a str as an atom; `other` if it is none.
+/// Writes a str as an atom; `other` for any other object.
 ///
 /// # Safety
-/// What `text` holds stands or is null, and the calling thread is attached.
+/// `text` is null or holds an object; the calling thread is attached.
 unsafe fn atom_or(text: &Held, other: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: a `Held` object stands while it is held.
     unsafe {
@@ -544,7 +552,7 @@ unsafe fn atom_or(text: &Held, other: &str, out: &mut Encoder<'_>) -> Result<(),
 /// `class.__dict__["__module__"]`, if it is an exact str.
 ///
 /// # Safety
-/// `class` lives throughout, and the calling thread is attached to the interpreter.
+/// `class` stands throughout, and the calling thread is attached.
 unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
     // SAFETY: a ready type has an exact dict; the key is a str.
     unsafe {
@@ -561,14 +569,14 @@ unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
     }
 }
 
-/// What a call of an object calls in its turn, and the first argument that it adds, or null: a bound method's function, a static
-/// method's, a partial's, a cache's, the `__call__` of a class written in Python.
+/// The object that a call of an object calls in turn, and the first argument that it adds, or null: the function of a
+/// bound method, of a static method, of a partial, of a cache; the `__call__` of a class written in Python.
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` stands throughout, and the calling thread is attached.
 pub unsafe fn wrapped(object: *mut PyObject) -> Option<(Held, Held)> {
     let none = || Held::borrowed(ptr::null_mut());
-    // SAFETY: the types are checked; exact ones, whose attributes are the type's own. The method keeps both its parts.
+    // SAFETY: the types are checked; exact ones, whose attributes are the type's own. The method holds both its parts.
     unsafe {
         let held = |object: *mut PyObject| {
             ffi::Py_INCREF(object);
@@ -604,9 +612,9 @@ pub unsafe fn wrapped(object: *mut PyObject) -> Option<(Held, Held)> {
 /// An attribute by the generic rules, a new reference or null; no exception is left.
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` stands throughout, and the calling thread is attached.
 unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
-    // SAFETY: the object stands (the callers').
+    // SAFETY: the caller promises that the object stands.
     unsafe {
         let name = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
         let value = if name.is_null() { ptr::null_mut() } else { ffi::PyObject_GenericGetAttr(object, name.as_ptr()) };
@@ -622,7 +630,7 @@ unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
 /// # Safety
 /// `error` is an instance of an exception class, which stands; and the calling thread is attached.
 pub unsafe fn arguments(error: *mut PyObject) -> Held {
-    // SAFETY: an exception instance (the callers'), so that it has the base class's fields.
+    // SAFETY: the caller promises an instance of an exception class, which has the base class's fields.
     unsafe {
         #[cfg(Py_3_12)]
         return Held::owned(PyException_GetArgs(error));
@@ -631,12 +639,12 @@ pub unsafe fn arguments(error: *mut PyObject) -> Held {
     }
 }
 
-/// What the classes of `class`'s method resolution order have under `name`, unbound; null if nothing.
+/// The first definition of `name` in the classes of `class`'s method resolution order, unbound; null without one.
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached.
 pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
-    // SAFETY: the caller's promise; the text is as long as it says.
+    // SAFETY: the caller promises that the class stands; the text has this length.
     unsafe {
         let key = Held::owned(ffi::PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t));
         lookup_key(class, &key)
@@ -648,16 +656,16 @@ pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
 /// # Safety
 /// As [`attribute_of_class`].
 unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
-    // SAFETY: a C string.
+    // SAFETY: the caller promises that the class stands; a C string.
     unsafe { lookup_key(class, &Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()))) }
 }
 
 /// As [`attribute_of_class`], by a str.
 ///
 /// # Safety
-/// As [`attribute_of_class`]; what `key` holds is an exact str or null.
+/// As [`attribute_of_class`]; `key` is null or holds an exact str.
 unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
-    // SAFETY: the order of a ready type is a tuple of types.
+    // SAFETY: the mro of a ready type is a tuple of types.
     unsafe {
         let order = (*class).tp_mro;
         if key.is_null() || order.is_null() {
@@ -678,15 +686,15 @@ unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
     }
 }
 
-/// Shows what each class of `class`'s method resolution order has under a name of its own, unbound, until that says that it is enough.
-/// Answers whether it was.
+/// Calls `is_enough` with each class of `class`'s method resolution order that defines the name, and the definition,
+/// unbound, until it returns true. Returns whether it did.
 ///
 /// # Safety
 /// `class` stands, `key` is an exact str or null, and the calling thread is attached.
 pub unsafe fn each_definition(
     class: *mut PyTypeObject, key: *mut PyObject, mut is_enough: impl FnMut(*mut PyTypeObject, *mut PyObject) -> bool,
 ) -> bool {
-    // SAFETY: the order of a ready type is a tuple of types.
+    // SAFETY: the mro of a ready type is a tuple of types.
     unsafe {
         let order = (*class).tp_mro;
         !order.is_null()
@@ -703,9 +711,9 @@ pub unsafe fn each_definition(
 /// The class's own dict, exact; or null.
 ///
 /// # Safety
-/// `class` lives throughout, and the calling thread is attached to the interpreter.
+/// `class` stands throughout, and the calling thread is attached.
 unsafe fn dict_of(class: *mut PyTypeObject) -> Held {
-    // SAFETY: a ready type (the callers').
+    // SAFETY: the caller promises that the class stands; it is ready.
     unsafe {
         #[cfg(Py_3_12)]
         return Held::owned(ffi::PyType_GetDict(class));

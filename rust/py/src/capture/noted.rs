@@ -1,8 +1,9 @@
-//! Texts (`repr`) of objects that are not copied: put into a snapshot after it was taken.
+//! Texts (`repr`) of objects that are not copied. They are put into a snapshot after it was taken.
 //!
-//! A snapshot is taken while nothing of the program runs, so that what is read can't change meanwhile; a `__repr__` may change
-//! anything. So the walk notes where such objects stand and holds them, and their texts are made and put in afterwards. In the
-//! external term format nothing but the strings themselves knows how long they are, so that a term may grow in its place.
+//! A snapshot is taken while no code of the program runs, so that its objects can't change meanwhile. A `__repr__` may
+//! change anything. So the walk records the places of such objects and holds them. Their texts are made and inserted
+//! afterwards. In the external term format only the strings themselves contain their lengths, so a term may grow in its
+//! place.
 
 use super::{text, type_name};
 use crate::ffi::{
@@ -17,13 +18,13 @@ use pyo3::{
     prelude::*,
 };
 
-/// Stands at the end of a text that was cut.
+/// The last character of a text that was cut.
 const CUT: char = '…';
 
-/// Bytes that an opaque term has beside its type's name and its text, and some more.
+/// The bytes of an opaque term besides its type's name and its text, and some more.
 const AROUND: usize = 64;
 
-/// Objects whose texts are wanted, in the order of their places.
+/// Objects that need texts, in the order of their places.
 #[derive(Default)]
 pub struct Noted(Vec<Place>);
 
@@ -39,24 +40,25 @@ impl Noted {
     /// # Safety
     /// `object` stands, and the calling thread is attached, also when this is dropped.
     pub(super) unsafe fn add(&mut self, start: usize, end: usize, object: *mut PyObject) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `object` stands, and the calling thread is attached, also when this is
+        // dropped.
         unsafe { ffi::Py_INCREF(object) };
         self.0.push(Place { start, end, object: Held::owned(object) });
     }
 
-    /// What was written from here on is taken back.
+    /// The part that was written from here on is taken back.
     pub(super) fn truncate(&mut self, mark: usize) {
         self.0.retain(|place| place.start < mark);
     }
 
-    /// Makes the texts, of `most` bytes each, and puts them in as long as all does not take more than `total`.
+    /// Makes the texts, of `most` bytes each, and inserts them as long as the snapshot doesn't exceed `total`.
     pub fn fill(self, py: Python<'_>, snapshot: &mut Vec<u8>, most: usize, total: usize) {
         let mut whole = Vec::with_capacity(total);
         let (mut copied, mut room) = (0, total.saturating_sub(snapshot.len()));
         for place in self.0 {
             whole.extend_from_slice(&snapshot[copied..place.start]);
             let old = &snapshot[place.start..place.end];
-            // SAFETY: the object is held, and we are attached.
+            // SAFETY: the object is held; the thread is attached.
             let new = unsafe { with_text(py, place.object.as_ptr(), most, old.len() + room) };
             let new = new.as_deref().unwrap_or(old);
             room -= new.len().saturating_sub(old.len());
@@ -74,7 +76,7 @@ impl Noted {
 /// `object` stands, and the calling thread is attached.
 unsafe fn with_text(py: Python<'_>, object: *mut PyObject, most: usize, room: usize) -> Option<Vec<u8>> {
     let mut buffer = [0; 256];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `object` stands, and the calling thread is attached.
     let (name, text) = unsafe {
         let name = type_name(ffi::Py_TYPE(object), &mut buffer).to_owned();
         let most = most.min(room.checked_sub(name.len() + AROUND)?);
@@ -91,7 +93,8 @@ unsafe fn with_text(py: Python<'_>, object: *mut PyObject, most: usize, room: us
 /// # Safety
 /// As [`with_text`].
 unsafe fn text_of(py: Python<'_>, object: *mut PyObject, most: usize) -> String {
-    // SAFETY: attached; the object stands, and the new str is held. What was raised is put aside and comes back.
+    // SAFETY: the thread is attached; the object stands, and the new str is held. An exception that is set is put aside
+    // and restored.
     unsafe {
         let _aside = Aside::new();
         let text = calling::repr(object);
@@ -107,14 +110,15 @@ unsafe fn text_of(py: Python<'_>, object: *mut PyObject, most: usize) -> String 
     }
 }
 
-/// What stands in place of a text that could not be made. What a handler of a signal has raised is not lost with it: it comes again.
+/// The text in place of one that could not be made. The exception of a signal's handler is not lost with it: it is
+/// raised again.
 fn raised(py: Python<'_>) -> String {
     let Some(error) = PyErr::take(py) else { return String::new() };
     if again::whose(py, &error) != Whose::Callee {
         again::raise(py, &error);
     }
     let mut buffer = [0; 256];
-    // SAFETY: the class of an exception.
+    // SAFETY: an exception holds its class.
     let name = unsafe { type_name(error.get_type(py).as_ptr().cast(), &mut buffer) };
     format!("<repr raised {name}>")
 }

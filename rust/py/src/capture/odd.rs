@@ -1,4 +1,16 @@
-//! Objects of this package's own classes for terms: what they stand for, read from their slots.
+//! Objects of this package's own classes for terms, read from their slots.
+//!
+//! # Roles
+//! The package registers its classes once, attached. Any attached thread reads.
+//!
+//! # States
+//! A class is null until it is registered, and then stays.
+//!
+//! # Orderings
+//! The offsets are stored before the class, all `Release`; a reader loads the class first, with `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_otp_terms.py`, `tests/python/test_etf.py`.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Release};
@@ -9,7 +21,7 @@ use super::names::attribute_of_class;
 use crate::ffi::layout;
 use inviso_port::origin::Origin;
 
-/// A term for which Python has no type. What it holds is borrowed, and of the type that is said (it was looked at).
+/// A term for which Python has no type. Its parts are borrowed; their types were checked.
 #[derive(Clone, Copy)]
 pub enum Odd {
     /// `Map`: a list of pairs.
@@ -28,7 +40,7 @@ pub enum Odd {
 const SLOTS: [&[&str]; 5] =
     [&["pairs"], &["data", "bits"], &["elements", "tail"], &["_number", "_origin"], &["_number"]];
 
-/// Where `Ref` is among them.
+/// The index of `Ref` among them.
 const REFERENCE: usize = 4;
 
 struct Known {
@@ -39,14 +51,14 @@ struct Known {
 static KNOWN: [Known; 5] =
     [const { Known { class: AtomicPtr::new(ptr::null_mut()), offsets: [const { AtomicUsize::new(0) }; 2] } }; 5];
 
-/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say.
+/// Registers these classes, in the order of [`SLOTS`].
 ///
 /// # Safety
 /// The classes live as long as the process, each has the slots of its name, and the calling thread is attached.
 pub unsafe fn register(classes: [*mut PyTypeObject; 5]) {
     for ((class, slots), known) in classes.into_iter().zip(SLOTS).zip(&KNOWN) {
         for (slot, offset) in slots.iter().zip(&known.offsets) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the class stands and the thread is attached.
             match unsafe { offset_of(class, slot) } {
                 Some(found) => offset.store(found, Release),
                 None => return,
@@ -56,12 +68,13 @@ pub unsafe fn register(classes: [*mut PyTypeObject; 5]) {
     }
 }
 
-/// Where the slot `name` of a class lies in its instances.
+/// The offset of the slot `name` in a class's instances.
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached.
 pub unsafe fn offset_of(class: *mut PyTypeObject, name: &str) -> Option<usize> {
-    // SAFETY: the caller's promise; a member descriptor, whose exact type is checked, ends with the place of its definition.
+    // SAFETY: the caller promises that the class stands; a member descriptor, whose exact type is checked, ends with a
+    // pointer to its definition.
     unsafe {
         let found = attribute_of_class(class, name);
         if found.is_null() || ffi::Py_TYPE(found.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
@@ -74,7 +87,7 @@ pub unsafe fn offset_of(class: *mut PyTypeObject, name: &str) -> Option<usize> {
     }
 }
 
-/// What an object stands for, if it is of one of the classes, or of one that derives from `Ref`.
+/// The term of an object of one of the classes, or of one that derives from `Ref`.
 ///
 /// # Safety
 /// `object` stands and is of the type `class`; the calling thread is attached.
@@ -82,7 +95,8 @@ pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd
     let at = KNOWN.iter().position(|known| known.class.load(Acquire) == class);
     let at = match at {
         Some(at) => at,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `object` stands and is of the type `class`, and the calling thread is
+        // attached.
         None => unsafe {
             let reference = KNOWN[REFERENCE].class.load(Acquire);
             if reference.is_null() || ffi::PyType_IsSubtype(class, reference) == 0 {
@@ -91,7 +105,7 @@ pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd
             REFERENCE
         },
     };
-    // SAFETY: the offsets are those of the class's own slots, stored before the class was; what they hold is looked at.
+    // SAFETY: the offsets are those of the class's own slots, stored before the class; the values' types are checked.
     unsafe {
         let slot = |n: usize| {
             let place = object.cast::<u8>().add(KNOWN[at].offsets[n].load(Acquire));

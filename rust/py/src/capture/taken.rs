@@ -12,9 +12,10 @@ extern "C" {
     ) -> c_int;
 }
 
-/// What is taken of a dict or set. With a GIL that is the container itself, walked in place; without, its first items, held.
+/// The items taken of a dict or set. With a GIL that is the container itself, walked in place; without, its first
+/// items, held.
 pub(super) struct Taken {
-    /// How many were not taken.
+    /// The number of items that were not taken.
     pub left: usize,
     #[cfg(not(Py_GIL_DISABLED))]
     walked: (*mut PyObject, bool, usize),
@@ -28,16 +29,18 @@ impl Taken {
     /// # Safety
     /// `dict` is a dict, stands while the result is used, and the calling thread is and stays attached.
     pub unsafe fn pairs(dict: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `dict` is a dict, stands while the result is used, and the calling thread is
+        // and stays attached.
         unsafe { Taken::of(dict, false, most) }
     }
 
     /// The first `most` members of a set.
     ///
     /// # Safety
-    /// As [`Taken::pairs`], for a set.
+    /// `set` is a set, stands while the result is used, and the calling thread is and stays attached.
     pub unsafe fn members(set: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `set` is a set, stands while the result is used, and the calling thread is
+        // and stays attached.
         unsafe { Taken::of(set, true, most) }
     }
 
@@ -47,7 +50,7 @@ impl Taken {
     /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
     #[cfg(not(Py_GIL_DISABLED))]
     unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: the type is as the caller says.
+        // SAFETY: the caller promises the type.
         let size = unsafe { size(container, is_set) };
         Taken { left: size.saturating_sub(most), walked: (container, is_set, size.min(most)) }
     }
@@ -58,7 +61,8 @@ impl Taken {
     /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
     #[cfg(Py_GIL_DISABLED)]
     unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: in the critical section nobody else changes the container; nothing that runs in it can suspend it.
+        // SAFETY: in the critical section no other thread changes the container; nothing that runs in it can suspend
+        // it.
         unsafe {
             let mut section = std::mem::zeroed();
             ffi::PyCriticalSection_Begin(&raw mut section, container);
@@ -76,7 +80,7 @@ impl Taken {
         }
     }
 
-    /// How many were taken.
+    /// The number of items that were taken.
     pub fn len(&self) -> usize {
         #[cfg(not(Py_GIL_DISABLED))]
         return self.walked.2;
@@ -96,7 +100,8 @@ impl Taken {
             let (container, is_set, count) = self.walked;
             let mut position = 0;
             for _ in 0..count {
-                // SAFETY: `with` runs no Python code, so the container is as it was at the first step, with `count` items.
+                // SAFETY: `with` runs no Python code, so the container is the same as at the first step, with `count`
+                // items.
                 let (key, value) =
                     unsafe { next(container, is_set, &mut position) }.unwrap_or((ptr::null_mut(), ptr::null_mut()));
                 with(key, value)?;
@@ -112,7 +117,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         for &(key, value) in &self.held {
-            // SAFETY: these references are ours; attached, as `pairs` was promised.
+            // SAFETY: these references are ours; the thread is attached, as the caller of `pairs` promised.
             unsafe {
                 ffi::Py_DECREF(key);
                 ffi::Py_XDECREF(value);
@@ -121,12 +126,12 @@ impl Drop for Taken {
     }
 }
 
-/// How many a dict or set has.
+/// The number of items of a dict or set.
 ///
 /// # Safety
 /// `container` is a set if `is_set`, else a dict; it stands, and the calling thread is attached.
 unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
-    // SAFETY: the caller's type; both read a field.
+    // SAFETY: the caller promises the type; both calls read a field.
     unsafe {
         if is_set {
             ffi::PySet_Size(container) as usize
@@ -139,12 +144,12 @@ unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
 /// The next key and value (null in a set) from `position` on, borrowed.
 ///
 /// # Safety
-/// As [`size`], and nobody changes the container while the answer is used.
+/// As [`size`], and nothing changes the container while the result is used.
 unsafe fn next(
     container: *mut PyObject, is_set: bool, position: &mut ffi::Py_ssize_t,
 ) -> Option<(*mut PyObject, *mut PyObject)> {
     let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: the caller's type; both walk the table and call nothing.
+    // SAFETY: the caller promises the type; both calls walk the table and call nothing.
     let found = unsafe {
         if is_set {
             let mut hash = 0;

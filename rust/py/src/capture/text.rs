@@ -1,14 +1,14 @@
-//! The characters of a str, without the UTF-8 copy that CPython would keep in it.
+//! The characters of a str, read without the UTF-8 copy that CPython would keep in it.
 
 use std::ffi::c_uint;
 
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject};
 
-/// Characters that an atom may have; the rest of a longer name is dropped.
+/// The most characters of an atom; the rest of a longer name is dropped.
 const ATOM_CHARACTERS: usize = 255;
 
-/// Writes the characters of a str as an atom; of any other object, the atom of its type's name.
+/// Writes the characters of a str as an atom; for any other object, the name of its type.
 ///
 /// # Safety
 /// `object` stands during the call, and the calling thread is attached.
@@ -59,7 +59,7 @@ pub unsafe fn text_is(object: *mut PyObject, holds: impl FnOnce(&str) -> bool) -
 /// As [`atom_of_str`].
 pub unsafe fn is_text_of(object: *mut PyObject, text: &str) -> bool {
     if text.is_ascii() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `object` stands during the call, and the calling thread is attached.
         return unsafe { is_text(object, text) };
     }
     // SAFETY: the type is checked first.
@@ -97,8 +97,8 @@ pub(super) unsafe fn short_ascii<'a>(object: *mut PyObject, most: usize) -> Opti
     }
 }
 
-/// The UTF-8 of the first characters that fit `most` bytes, and whether that isn't all. A lone surrogate is encoded as if
-/// it were a character, so that the result is no valid UTF-8 then.
+/// The UTF-8 of the first characters that fit `most` bytes, and whether characters are missing. A lone surrogate is
+/// encoded like a character, which makes the result invalid UTF-8.
 ///
 /// # Safety
 /// `object` is a str.
@@ -115,7 +115,7 @@ pub(super) unsafe fn utf8(object: *mut PyObject, most: usize) -> (Vec<u8>, bool)
     }
 }
 
-/// The characters of a str, as it keeps them.
+/// The characters of a str, as it stores them.
 pub enum Units<'a> {
     /// U+0000 to U+00FF, a byte each.
     One(&'a [u8]),
@@ -125,7 +125,7 @@ pub enum Units<'a> {
     Four(&'a [u32]),
 }
 
-/// The characters of a str; `None` if it isn't laid out yet (3.11).
+/// The characters of a str; `None` if its layout isn't final yet (3.11).
 ///
 /// # Safety
 /// `object` is a str, and stands while the result is used.
@@ -143,13 +143,13 @@ pub unsafe fn units<'a>(object: *mut PyObject) -> Option<Units<'a>> {
     }
 }
 
-/// Length and kind; `None` for a str of the old sort that isn't laid out yet (3.11).
+/// Length and kind; `None` for a str of the old sort whose layout isn't final yet (3.11).
 ///
 /// # Safety
-/// `object` is a str that lives throughout, and the calling thread is attached to the interpreter.
+/// `object` is a str that stands throughout, and the calling thread is attached.
 #[inline]
 unsafe fn measure(object: *mut PyObject) -> Option<(usize, c_uint)> {
-    // SAFETY: a str (the callers').
+    // SAFETY: the caller promises a str.
     unsafe {
         #[cfg(not(Py_3_12))]
         if ffi::PyUnicode_IS_READY(object) == 0 {
