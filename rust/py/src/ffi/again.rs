@@ -1,11 +1,12 @@
-//! What a handler of a signal raises in the midst of code that stands apart from the program: it comes again in the program.
+//! Exceptions of signal handlers that run inside code of this package: they are raised again in the program.
 //!
-//! Python runs the handlers of signals in the main thread, between two instructions of whatever runs there, a callback too. What one raises
-//! then (`sys.exit`, the end of a time limit) is for the program and no fault of the callback's. Nobody says whose an exception is; but
-//! the interpreter calls a handler with the number of the signal and the frame that it interrupts, which is the frame's own caller. So a
-//! frame of the traceback that has these arguments is a handler's, or one whose code is that of a handler that is in place, for it may
-//! have let go of its arguments. A handler written in C has no frame: `default_int_handler`'s exception looks like one that the
-//! callback has raised.
+//! Python runs the handlers of signals in the main thread, between two instructions of any code that runs there, a
+//! callback too. An exception that a handler raises then (`sys.exit`, the end of a time limit) is for the program; the
+//! callback has not failed. An exception doesn't show which code raised it. But the interpreter calls a handler with
+//! the number of the signal and the frame that it interrupts, which is the frame's own caller. So a frame of the
+//! traceback with these arguments belongs to a handler. So does a frame whose code is that of an installed handler,
+//! which may have deleted its arguments. A handler written in C has no frame: the exception of `default_int_handler`
+//! looks like one of the callback's.
 
 use crate::ffi::calling;
 use crate::host::door;
@@ -17,21 +18,21 @@ use pyo3::{
 };
 use std::ffi::{c_int, c_ulong, c_void};
 
-/// `co_flags`: there is a parameter that takes the other arguments.
+/// `co_flags`: a parameter takes the other arguments.
 const VARARGS: c_int = 4;
 
-/// Who has raised an exception.
+/// The code that raised an exception.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The code that was called.
     Callee,
-    /// A handler of the program's.
+    /// A handler of the program.
     Handler,
-    /// Nobody can tell.
+    /// It can't be found out.
     Either,
 }
 
-/// Who has raised what came out of a call of Python code.
+/// The code that raised the exception of a call of Python code.
 pub fn whose(py: Python<'_>, error: &PyErr) -> Whose {
     if !is_main(py).unwrap_or(true) {
         return Whose::Callee;
@@ -51,20 +52,21 @@ pub fn whose(py: Python<'_>, error: &PyErr) -> Whose {
     Whose::Callee
 }
 
-/// Has an exception raised in the program, where the main thread runs its next instruction that looks for signals. False if that
-/// can't be.
+/// Has an exception raised in the program, where the main thread next looks for signals between two instructions. False
+/// if it can't.
 pub fn raise(py: Python<'_>, error: &PyErr) -> bool {
-    // with its traceback, which it has not by itself before 3.12
+    // with its traceback, which an exception lacks before 3.12
     let value = error.clone_ref(py).into_value(py).into_ptr();
     let queued = queue(value.cast());
     if !queued {
-        // SAFETY: it was not taken over.
+        // SAFETY: the queue has not taken the reference.
         drop(unsafe { Bound::from_owned_ptr(py, value) });
     }
     queued
 }
 
-/// What code of ours has raised that nobody is told of: what a handler raised comes again, and the rest is reported.
+/// Handles an exception of this package's code that has no caller to raise in: a handler's is raised again, any other
+/// is reported.
 pub fn report(py: Python<'_>, error: PyErr) {
     if whose(py, &error) == Whose::Callee || !raise(py, &error) {
         error.write_unraisable(py, None);
@@ -86,21 +88,21 @@ fn is_raised_by_statement(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     super::standard::module(py, "opcode")?.getattr("opmap")?.get_item("RAISE_VARARGS")?.eq(instruction)
 }
 
-/// Takes the reference over if it returns true.
+/// Takes the reference if it returns true.
 fn queue(error: *mut c_void) -> bool {
     extern "C" fn call(error: *mut c_void) -> c_int {
-        // a callback may run again by now, or still: it waits for the program
+        // a callback may run again, or still: the exception waits for the program
         if door::is_inside() && queue(error) {
             return 0;
         }
         calling::attached(|py| {
-            // SAFETY: the reference that `queue` took over.
+            // SAFETY: the reference that `queue` took.
             let error = unsafe { Bound::from_owned_ptr(py, error.cast::<PyObject>()) };
             PyErr::from_value(error).restore(py);
         });
         -1
     }
-    // SAFETY: may be called at any time; `call` takes the reference over.
+    // SAFETY: may be called at any time; `call` takes the reference.
     unsafe { api::Py_AddPendingCall(Some(call), error) == 0 }
 }
 
@@ -112,7 +114,7 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(main == unsafe { api::PyThread_get_thread_ident() })
 }
 
-/// The handlers that are in place.
+/// The installed handlers.
 fn in_place(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let signals = py.import("_signal")?;
     let (handler, count) = (signals.getattr("getsignal")?, signals.getattr("NSIG")?.extract::<c_int>()?);
@@ -133,12 +135,12 @@ fn is_handlers(py: Python<'_>, error: &PyErr, handlers: &[Bound<'_, PyAny>]) -> 
     Ok(false)
 }
 
-/// The code of a function, of a method, or of what `functools.partial` makes of one.
+/// The code of a function, of a method, or of a `functools.partial` of one.
 fn code_of<'py>(handler: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let class = |module: &str, name: &str| super::standard::module(handler.py(), module).ok()?.getattr(name).ok();
     let (method, partial) = (class("types", "MethodType")?, class("functools", "partial")?);
     let mut function = handler.clone();
-    // of exact classes only: an object of the program's own might run its code
+    // exact classes only: an object of the program might run its code
     loop {
         let class = function.get_type();
         function = if class.is(&method) {
@@ -152,7 +154,7 @@ fn code_of<'py>(handler: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     }
 }
 
-/// Whether a frame that has ended was called with a number and the frame that called it, one behind the other.
+/// Whether a frame that has ended was called with a number and the frame that called it, one after the other.
 fn is_called_so(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
     let back = frame.getattr("f_back")?;
     if back.cast::<PyFrame>().is_err() {
@@ -167,7 +169,7 @@ fn is_called_so(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
     let (names, locals) = (code.getattr("co_varnames")?, frame.getattr("f_locals")?);
     let value = |n: usize| locals.get_item(names.get_item(n)?.cast::<PyString>()?);
-    // one that was let go of is not there
+    // an argument that was deleted is missing
     let mut arguments: Vec<_> = (0..positional).map(|n| value(n).ok()).collect();
     if has_more {
         if let Ok(more) = value(positional + keyword) {

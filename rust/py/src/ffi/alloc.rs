@@ -1,23 +1,34 @@
-//! A count of the bytes that each thread asks of Python's allocators.
+//! A count of the bytes that each thread requests from Python's allocators.
 //!
-//! A hook stands in front of `malloc`, `calloc` and `realloc` of the three domains (raw, mem, object) and adds the requested
-//! size to [`tls::bytes`]. Frees are not counted. A request counts once: what an allocator asks of a lower one to fulfil it
-//! (pymalloc passes more than 512 bytes on to the raw domain) is inside the request. A request that fails counts nothing.
+//! A hook stands in front of `malloc`, `calloc` and `realloc` of the three domains (raw, mem, object) and adds the
+//! requested size to [`tls::bytes`]. Frees are not counted. A request counts once: an allocator's own request to a
+//! lower one (pymalloc passes more than 512 bytes on to the raw domain) is part of it. A request that fails counts
+//! nothing.
 //!
 //! # Roles
-//! Every thread of the process allocates, with or without the GIL, at any time, also while the hook goes in or out.
-//! `install`, `remove` and `state` run attached, one at a time (a mutex).
+//! Every thread of the process allocates, with or without the GIL, at any time, also while the hook is installed or
+//! removed. `install`, `remove` and `state` run attached, one at a time (a mutex).
 //!
-//! # How it can be switched under running threads
-//! `PyMem_SetAllocator` copies five words, not at once; a thread may see some old and some new. So each word alone goes with
-//! each other: `ctx` and `free` stay the original's, and the three functions find the original functions in a static that
-//! is written once, before they are first put in. Another original (a tool that came in between) takes another of
-//! [`PLACES`] statics with functions of its own. Nothing is unloaded.
+//! # States
+//! See [`State`]. A place of `ORIGINALS` is unused, or has five words that never change.
+//!
+//! # Orderings
+//! An original's words are stored `Release` before our functions are installed. A thread that reaches one of our
+//! functions has read its address after that.
+//!
+//! # Checked by
+//! `tests/python/test_tprof.py`.
+//!
+//! # Switching under running threads
+//! `PyMem_SetAllocator` copies five words, not at once; a thread may see some old and some new ones. So every mixture
+//! has to work: `ctx` and `free` stay the original's, and the three functions find the original functions in a static
+//! that is written once, before they are first installed. Another original (a tool that came in between) takes another
+//! of [`PLACES`] statics with functions of its own. Nothing is unloaded.
 //!
 //! # Other tools
-//! One that puts its hook over ours (tracemalloc started later) keeps ours beneath: then ours stays when it is removed,
-//! counting for nobody. One that was there before us and goes puts *its* original back, and ours is gone without a word:
-//! [`state`] tells, ask it whenever the count is read.
+//! A tool that installs its hook over ours (tracemalloc started later) keeps ours beneath. Then ours stays after its
+//! removal, and its count is not used. A tool that was there before us and is removed restores *its* original, and our
+//! hook is gone without notice. [`state`] shows that; it has to be called whenever the count is read.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -31,8 +42,8 @@ use pyo3::sync::MutexExt;
 
 use super::tls;
 
-/// How many different original allocators can be remembered for a domain. One is the rule; each kind of tool that hooks
-/// before us and is met anew takes another.
+/// How many different original allocators can be remembered for a domain. One is usual; each new kind of tool that
+/// hooks before us takes another.
 pub const PLACES: usize = 6;
 
 const DOMAINS: [PyMemAllocatorDomain; 3] = [
@@ -48,7 +59,7 @@ type Realloc = extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void;
 /// Whether requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In none, or not in all, of the domains.
+    /// Not counted, in one of the domains at least.
     Absent,
     /// Counted in every domain, and the hook is on top: it can be removed.
     Installed,
@@ -56,11 +67,11 @@ pub enum State {
     Buried,
 }
 
-/// The originals changed too often: [`PLACES`] different ones have been met.
+/// The originals changed too often: there have been [`PLACES`] different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyOriginals;
 
-/// The functions in front of which one set of ours stands. All null: not used yet. Once written, never changed.
+/// The functions behind one set of ours. All null: not used yet. They are written once and never change.
 struct Original {
     ctx: AtomicPtr<c_void>,
     malloc: AtomicPtr<c_void>,
@@ -77,10 +88,10 @@ static HOOKS: [[(Malloc, Calloc, Realloc); PLACES]; DOMAINS.len()] = [hooks::<0>
 
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Puts the hook in, in every domain where requests aren't counted yet. Counting begins at once, on every thread.
+/// Installs the hook in every domain where requests aren't counted yet. Counting begins at once, on every thread.
 ///
 /// # Errors
-/// [`TooManyOriginals`]; the domains done before stay hooked, so that [`remove`] is due.
+/// [`TooManyOriginals`]; the domains done before stay hooked, and [`remove`] has to be called.
 pub fn install(py: Python<'_>) -> Result<(), TooManyOriginals> {
     let _changing = changing(py);
     for domain in 0..DOMAINS.len() {
@@ -95,8 +106,8 @@ pub fn install(py: Python<'_>) -> Result<(), TooManyOriginals> {
     Ok(())
 }
 
-/// Takes the hook out of every domain where it is on top. False if it stays somewhere because another tool's hook lies over
-/// it; it goes on counting there, which hurts nobody, and a later call takes it out when that tool has gone.
+/// Removes the hook from every domain where it is on top. False if it stays in a domain because another tool's hook
+/// lies over it. There it goes on counting, which does no harm, and a later call removes it after that tool has gone.
 pub fn remove(py: Python<'_>) -> bool {
     let _changing = changing(py);
     let mut gone = true;
@@ -109,7 +120,7 @@ pub fn remove(py: Python<'_>) -> bool {
     gone
 }
 
-/// Whether requests are counted now. Asks each domain for a few bytes to see (some 100 ns); they don't count.
+/// Whether requests are counted now. It requests a few bytes from each domain to see (some 100 ns); they don't count.
 pub fn state(py: Python<'_>) -> State {
     let _changing = changing(py);
     let mut state = State::Installed;
@@ -132,7 +143,7 @@ pub fn is_installed(py: Python<'_>) -> bool {
 extern "C" fn malloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
     let before = tls::bytes();
     let original = ORIGINALS[DOMAIN][PLACE].malloc.load(Ordering::Relaxed);
-    // SAFETY: written before this function was first put in, and a `Malloc`.
+    // SAFETY: written before this function was first installed, and a `Malloc`.
     let memory = unsafe { std::mem::transmute::<*mut c_void, Malloc>(original) }(ctx, size);
     count(before, size, memory)
 }
@@ -155,7 +166,7 @@ extern "C" fn realloc<const DOMAIN: usize, const PLACE: usize>(
     count(before, size, memory)
 }
 
-/// Sets the count rather than adding to it: what was counted below, for the same request, is forgotten.
+/// Sets the count instead of adding to it: amounts that lower allocators counted for the same request are dropped.
 #[inline(always)]
 fn count(before: u64, size: usize, memory: *mut c_void) -> *mut c_void {
     let size = if memory.is_null() { 0 } else { size as u64 };
@@ -182,10 +193,10 @@ fn originals_of(domain: usize) -> &'static [Original; PLACES] {
     &ORIGINALS[domain]
 }
 
-/// Whether a request in `domain` moves this thread's count.
+/// Whether a request in `domain` changes this thread's count.
 fn counts(domain: usize) -> bool {
     let before = tls::bytes();
-    // SAFETY: allowed in each domain while attached; what comes is given back to the same domain.
+    // SAFETY: allowed in each domain while attached; the memory is given back to the same domain.
     let moved = unsafe {
         let memory = match domain {
             0 => ffi::PyObject_Malloc(24),
@@ -214,17 +225,18 @@ fn current(domain: usize) -> PyMemAllocatorEx {
 }
 
 fn put(domain: usize, mut allocator: PyMemAllocatorEx) {
-    // SAFETY: the functions go with the `ctx`: an original as it was found, or ours in front of it (see the top).
+    // SAFETY: the functions fit the `ctx`: an original as it was found, or ours in front of it (see the module's
+    // comment).
     unsafe { ffi::PyMem_SetAllocator(DOMAINS[domain], &raw mut allocator) }
 }
 
-/// The place whose functions of ours `there` has.
+/// The place whose functions `there` has.
 fn place_of(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
     let malloc = there.malloc.map_or(0, |f| f as usize);
     hooks_of(domain).iter().position(|hook| hook.0 as usize == malloc)
 }
 
-/// The place that remembers `there` as its original, a fresh one if there is none yet.
+/// The place that remembers `there` as its original; a fresh one if no place does.
 fn place_for(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
     let places = originals_of(domain);
     let wanted = words(there);
@@ -236,7 +248,7 @@ fn place_for(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
     Some(fresh)
 }
 
-/// Waits detached, so that a thread which stops the world doesn't wait for us.
+/// Waits detached, so that a thread which stops the world doesn't wait for this one.
 fn changing(py: Python<'_>) -> MutexGuard<'static, ()> {
     CHANGING.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -268,8 +280,9 @@ impl Original {
         self.malloc.load(Ordering::Relaxed).is_null()
     }
 
-    /// Only once, under `CHANGING`, before the functions of this place are put in. Whoever then reaches one of them has read
-    /// its address after these stores (x86 keeps their order; elsewhere the release does as far as CPython's plain copy can).
+    /// Called once, under `CHANGING`, before the functions of this place are installed. A thread that reaches one of
+    /// them has read its address after these stores (x86 keeps their order; elsewhere the release does, as far as
+    /// CPython's plain copy allows).
     fn write(&self, from: &PyMemAllocatorEx) {
         let [ctx, malloc, calloc, realloc, free] = words(from);
         self.ctx.store(ctx, Ordering::Release);

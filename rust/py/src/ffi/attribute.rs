@@ -8,18 +8,18 @@ use std::ffi::CStr;
 pub struct Attribute(Interned);
 
 impl Attribute {
-    /// One of this name.
+    /// The attribute of this name.
     pub const fn new(name: &'static CStr) -> Attribute {
         Attribute(Interned::new(name))
     }
 
-    /// The attribute's value by the generic rules, a new reference; or null, with no exception set. No class of the object may
-    /// define a descriptor of the program's own under the name.
+    /// The attribute's value by the generic rules, a new reference; or null, with no exception set. No class of the
+    /// object may define a descriptor of the program under the name.
     ///
     /// # Safety
-    /// The object stands; attached, with no exception set.
+    /// The object stands; the thread is attached and has no exception set.
     pub unsafe fn of(&self, object: *mut PyObject) -> *mut PyObject {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and the thread is attached and has no exception set.
         unsafe {
             let name = self.0.get();
             let value = if name.is_null() { name } else { ffi::PyObject_GenericGetAttr(object, name) };

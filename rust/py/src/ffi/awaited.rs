@@ -1,31 +1,43 @@
-//! What `await` does with the objects of a class, taken at the class's slot.
+//! The `await` of a class's objects, replaced at the class's slot.
+//!
+//! # Roles
+//! Attached threads replace the slot and give it back. Any attached thread awaits.
+//!
+//! # States
+//! `class` is null until the slot is first replaced. `original` is null, or the slot's function before that.
+//!
+//! # Orderings
+//! `original` is stored `Release` before the slot is replaced, and loaded `Acquire` by the wrapper.
+//!
+//! # Checked by
+//! `tests/python/test_seq_carriers.py`, `tests/python/test_uvloop.py`.
 
 use pyo3::ffi;
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
-/// The slot of a class. One for each, as a `static`, which the wrapper names.
+/// The slot of a class. There is one for each, a `static` that the wrapper names.
 pub struct Awaited {
     class: AtomicPtr<ffi::PyTypeObject>,
     original: AtomicPtr<()>,
 }
 
 impl Awaited {
-    /// One that is not taken.
+    /// A slot that is not replaced.
     pub const fn new() -> Awaited {
         Awaited { class: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Whether an object's class is this one; never before it has been taken.
+    /// Whether an object is of this class; never before the slot is first replaced.
     #[inline(always)]
     pub fn is_class_of(&self, object: *mut ffi::PyObject) -> bool {
         // SAFETY: the caller's object stands.
         std::ptr::eq(unsafe { ffi::Py_TYPE(object) }, self.class.load(Acquire))
     }
 
-    /// Takes the slot, if the class has one.
+    /// Replaces the slot, if the class has one.
     ///
     /// # Safety
-    /// The class lives for ever; the wrapper calls the original on.
+    /// The class lives for ever; the wrapper calls the original.
     pub unsafe fn take(&self, class: *mut ffi::PyTypeObject, wrapper: ffi::unaryfunc) {
         self.class.store(class, Release);
         if let Some(word) = self.word() {
@@ -37,7 +49,7 @@ impl Awaited {
         }
     }
 
-    /// Gives it back. A wrapper that someone else has put in since stays, and ours under it.
+    /// Gives it back. A wrapper that another tool has installed since stays, and ours under it.
     pub fn give_back(&self, wrapper: ffi::unaryfunc) {
         let original = self.original.load(Acquire);
         if let Some(word) = self.word().filter(|_| !original.is_null()) {
@@ -45,18 +57,19 @@ impl Awaited {
         }
     }
 
-    /// What the wrapper stands before.
+    /// The function that the wrapper stands before.
     ///
     /// # Safety
-    /// To be called by the wrapper only.
+    /// Only the wrapper calls it.
     #[inline(always)]
     pub unsafe fn original(&self) -> ffi::unaryfunc {
-        // SAFETY: the wrapper is in place only after the original was stored, a function of that type.
+        // SAFETY: the original, a function of that type, was stored before the wrapper was in place.
         unsafe { std::mem::transmute::<*mut (), ffi::unaryfunc>(self.original.load(Acquire)) }
     }
 
     fn word(&self) -> Option<&'static AtomicPtr<()>> {
-        // SAFETY: null or a class that lives for ever; the slot is read by the interpreter as one word, and written here as one.
+        // SAFETY: null or a class that lives for ever; the interpreter reads the slot as one word, and this module
+        // writes it as one.
         unsafe {
             let methods = self.class.load(Acquire).as_ref()?.tp_as_async;
             (!methods.is_null()).then(|| AtomicPtr::from_ptr((&raw mut (*methods).am_await).cast()))

@@ -1,11 +1,12 @@
-//! Calls at the bottom of the stack: what is called sees no frame below its own, as the program that an interpreter starts with.
+//! Calls at the bottom of the stack: the called code sees no frame below its own, like the program that an interpreter
+//! starts with.
 //!
-//! The frames of the calling thread are taken off its chain for the time of the call. They stand on, what they hold stays alive, and
-//! the chain is put together again before anything of theirs goes on. The levels of recursion that they have taken are given back for
-//! the same time.
+//! The frames of the calling thread are taken off its chain during the call. They stay in place and keep their objects
+//! alive, and the chain is restored before any of them continues. The levels of recursion that they have taken are
+//! given back for the same time.
 //!
-//! A free-threaded build's collector looks through the frames of all threads for references that are not counted, so there the frames
-//! stay visible. So they do where the offsets are not known.
+//! The collector of a free-threaded build looks through the frames of all threads for references that are not counted.
+//! So the frames stay visible there, and where the offsets are not known.
 
 use super::{
     frame::Frame,
@@ -18,10 +19,10 @@ use pyo3::{
     types::{PyCode, PyTuple},
 };
 
-/// Words (of 4 bytes) of a thread's state among which the levels of recursion are counted.
+/// The words (of 4 bytes) of a thread's state among which the levels of recursion are counted.
 const WORDS: std::ops::Range<usize> = 6..24;
 
-/// Levels of recursion that are left after the call at least: what comes next has to run, whatever limit was set.
+/// The least levels of recursion that are left after the call: the following code has to run, whatever limit was set.
 const LEFT: i32 = 64;
 
 /// Calls a function, or runs a code object with these globals, at the bottom of the stack.
@@ -30,11 +31,11 @@ pub fn call_at_bottom(what: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>) -
     let py = what.py();
     let is_code = what.is_exact_instance_of::<PyCode>();
     if is_code {
-        py.import("sys")?.call_method1("audit", ("exec", what))?; // as where the interpreter runs it
+        py.import("sys")?.call_method1("audit", ("exec", what))?; // as the interpreter does when it runs the code
     }
     let globals = if is_code { Some(arguments.get_item(0)?) } else { None };
     let _bottom = Bottom::enter(py);
-    // SAFETY: attached; valid objects, and the answer is owned.
+    // SAFETY: the thread is attached; valid objects, and the result is owned.
     unsafe {
         let result = match &globals {
             Some(globals) => api::PyEval_EvalCode(what.as_ptr(), globals.as_ptr(), globals.as_ptr()),
@@ -44,11 +45,11 @@ pub fn call_at_bottom(what: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>) -
     }
 }
 
-/// While it stands, the calling thread's stack begins here.
+/// While it exists, the calling thread's stack begins here.
 struct Bottom {
     tstate: *mut PyThreadState,
     hidden: *mut u8,
-    /// Where the levels that are left are counted, and how many were taken.
+    /// The counter of the levels that are left, and the number that were taken.
     levels: Option<(*mut i32, i32)>,
 }
 
@@ -57,7 +58,7 @@ impl Bottom {
         if cfg!(Py_GIL_DISABLED) || !layout::raw_ok() {
             return None;
         }
-        // SAFETY: attached, and the offsets are checked; the chain of frames ends with null.
+        // SAFETY: the thread is attached, and the offsets are checked; the chain of frames ends with null.
         unsafe {
             let tstate = state::current();
             let hidden: *mut u8 = read(base(tstate), layout::thread::CURRENT_FRAME);
@@ -78,7 +79,7 @@ impl Bottom {
 
 impl Drop for Bottom {
     fn drop(&mut self) {
-        // SAFETY: the same thread, attached; all that was called has returned, and the frames have stood all the time.
+        // SAFETY: the same thread, attached; the called code has returned, and the frames have stayed in place.
         unsafe {
             set(self.tstate, self.hidden);
             if let Some((left, taken)) = self.levels {
@@ -88,30 +89,30 @@ impl Drop for Bottom {
     }
 }
 
-/// What holds the pointer to the current frame.
+/// The record with the pointer to the current frame.
 ///
 /// # Safety
-/// The calling thread's state, and the offsets are checked.
+/// `tstate` is the calling thread's, and the offsets are checked.
 unsafe fn base(tstate: *mut PyThreadState) -> *mut u8 {
     #[cfg(not(Py_3_13))]
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `tstate` is the calling thread's, and the offsets are checked.
     return unsafe { read(tstate.cast(), layout::thread::CFRAME) };
     #[cfg(Py_3_13)]
     tstate.cast()
 }
 
 /// # Safety
-/// As [`base`]; `frame` is null or stands at the thread's stack.
+/// As [`base`]; `frame` is null or stands on the thread's stack.
 unsafe fn set(tstate: *mut PyThreadState, frame: *mut u8) {
     // SAFETY: the word that `Frame::current` reads.
     unsafe { base(tstate).add(layout::thread::CURRENT_FRAME).cast::<*mut u8>().write(frame) }
 }
 
-/// Where the interpreter counts the levels of recursion that are left, and how many the calling thread has taken: the only word that
-/// has the limit behind it. None where that is not clear.
+/// The interpreter's counter of the levels of recursion that are left, and the number that the calling thread has
+/// taken: the only word that is followed by the limit. None if there is no single one.
 ///
 /// # Safety
-/// The calling thread's state, attached.
+/// `tstate` is the calling thread's, which is attached.
 unsafe fn levels(tstate: *mut PyThreadState) -> Option<(*mut i32, i32)> {
     // SAFETY: the words lie inside a thread's state on all versions.
     unsafe {

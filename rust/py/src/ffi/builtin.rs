@@ -1,14 +1,25 @@
-//! Functions of built-in modules, taken at their definition: the package is asked before each call and hears of its result, whoever
-//! calls the function and by whichever name. The function object stays what it was, and no frame of ours stands in a traceback.
+//! Functions of built-in modules, replaced at their definition. The package is called before each call and gets its
+//! result, for any caller and under any name of the function. The function object does not change, and no frame of ours
+//! is in a traceback.
 //!
-//! The word that is changed is the function pointer in the function's `PyMethodDef`, as [`super::method`] does it for methods.
+//! The function pointer in the function's `PyMethodDef` is replaced, as [`super::method`] does it for methods.
+//!
+//! # Roles
+//! Attached threads replace functions and give them back. Any attached thread calls them.
 //!
 //! # States
 //! | hooks | original | a call |
 //! | --- | --- | --- |
 //! | null | null | doesn't come here |
 //! | null | set | goes to the original: the function was given back |
-//! | set | set | goes to the first hook, to the original with what that answered, to the second hook |
+//! | set | set | goes to the first hook, to the original with the hook's arguments, to the second hook |
+//!
+//! # Orderings
+//! `original` is stored before the definition's word is replaced; all words are stored `Release` and loaded `Acquire`.
+//! Hooks and originals are never freed.
+//!
+//! # Checked by
+//! `tests/python/test_children.py`.
 
 use crate::host::door;
 use pyo3::{exceptions::PyRuntimeError, ffi, prelude::*, types::*};
@@ -18,13 +29,13 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
 };
 
-/// Functions that can be taken at once.
+/// The most functions that can be replaced at once.
 const PLACES: usize = 12;
 
 struct Place {
-    /// Whose word it is; never given to another function.
+    /// The definition of its function; never given to another function.
     definition: AtomicPtr<ffi::PyMethodDef>,
-    /// A function object that calls what the definition called before.
+    /// A function object that calls the definition's former function.
     original: AtomicPtr<ffi::PyObject>,
     /// A tuple of two.
     hooks: AtomicPtr<ffi::PyObject>,
@@ -41,12 +52,12 @@ static ALL: [Place; PLACES] = [const {
 const ROW: c_int = ffi::METH_FASTCALL;
 const NAMED_ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 
-/// Calls the original, with the hooks around it where there are any. What a hook raises is dropped.
+/// Calls the original, with the hooks around it if there are any. A hook's exception is dropped.
 ///
 /// # Safety
-/// Attached, without an exception; the tuple is valid, the dict too or null.
+/// The thread is attached and has no exception set; the tuple is valid, the dict too or null.
 unsafe fn go(place: &Place, arguments: *mut ffi::PyObject, named: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise; hooks and originals are never freed.
+    // SAFETY: the caller promises valid arguments and no exception; hooks and originals are never freed.
     unsafe {
         let (hooks, original) = (place.hooks.load(Acquire), place.original.load(Acquire));
         if hooks.is_null() {
@@ -128,7 +139,7 @@ unsafe extern "C" fn on_tuple<const AT: usize>(
     unsafe { go(&ALL[AT], arguments, null_mut()) }
 }
 
-/// What stands in a definition's word for the place `AT`, by how the function is called.
+/// The function in a definition's word for the place `AT`, by the calling convention.
 fn wrapper<const AT: usize>(flags: c_int) -> Option<*mut ()> {
     match flags {
         NAMED_ROW => Some(on_named_row::<AT> as *mut ()),
@@ -155,8 +166,9 @@ const WRAPPERS: [Choice; PLACES] = [
     wrapper::<11>,
 ];
 
-/// Has `before(arguments, named)` called before each call of a function of a built-in module, which may answer other arguments, and
-/// `after(arguments, result)` after it, with None as result where it raised. With None as `before` the function is its own again.
+/// Has `before(arguments, named)` called before each call of a function of a built-in module; it may return other
+/// arguments. Has `after(arguments, result)` called after it; the result is None if the call raised. With None as
+/// `before`, gives the function back.
 #[pyfunction]
 pub fn take_builtin(function: &Bound<'_, PyAny>, before: &Bound<'_, PyAny>, after: &Bound<'_, PyAny>) -> PyResult<()> {
     let unknown = || PyRuntimeError::new_err(format!("{function} is no function that can be taken"));
@@ -178,8 +190,8 @@ pub fn take_builtin(function: &Bound<'_, PyAny>, before: &Bound<'_, PyAny>, afte
     let free = |place: &Place| place.definition.compare_exchange(null_mut(), definition, AcqRel, Acquire).is_ok();
     let at = known.or_else(|| ALL.iter().position(free)).ok_or_else(unknown)?;
     let wrapper = WRAPPERS[at](flags).ok_or_else(unknown)?;
-    // SAFETY: one word of a structure that stays, read by the interpreter at each call; the copy of the definition and the objects are
-    // never freed.
+    // SAFETY: one word of a structure that stays, which the interpreter reads at each call; the copy of the definition
+    // and the objects are never freed.
     unsafe {
         let word = AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>());
         if ALL[at].original.load(Acquire).is_null() {
