@@ -1,8 +1,8 @@
-//! The check, at import, that CPython's structures lie where [`super::layout`] says.
+//! The check, at import, that CPython's structures are laid out as [`super::layout`] says.
 //!
-//! From 3.13 on the offsets are compared with the table that the interpreter carries for debuggers. On every version there is
-//! a calibration run: Python functions with known arguments call a probe, which reads its caller's frame raw and
-//! compares, each pointer before it is followed.
+//! From 3.13 on the offsets are compared with the table that the interpreter carries for debuggers. Every version has a
+//! calibration run: Python functions with known arguments call a probe. It reads its caller's frame raw and compares
+//! each pointer before it follows it.
 
 use std::ffi::CStr;
 #[cfg(all(Py_3_13, target_os = "linux"))]
@@ -18,11 +18,11 @@ use super::frame::{self as raw, CodeLayout, Frame};
 use super::layout::{self, at};
 use super::vectorcall;
 
-/// Verifies the offsets on the running interpreter; afterwards [`raw_ok`] tells the result. To be called once, at import, by
-/// a thread that runs Python code. Takes some 100 µs.
+/// Verifies the offsets on the running interpreter; after that [`raw_ok`] returns the result. A thread that runs Python
+/// code calls it once, at import. Takes some 100 µs.
 ///
 /// # Errors
-/// What differs, in words for the user: the build is for another interpreter, a structure lies elsewhere.
+/// The difference, in words for the user: the build is for another interpreter, or a structure is laid out differently.
 pub fn check(py: Python<'_>) -> Result<(), String> {
     layout::RAW.store(false, Ordering::Relaxed);
     if layout::DUNDER_NAME.load(Ordering::Relaxed).is_null() {
@@ -69,7 +69,7 @@ const fn built_for() -> (u8, u8) {
 /// Compares with the table at the head of `_PyRuntime`, which CPython keeps for debuggers.
 #[cfg(all(Py_3_13, target_os = "linux"))]
 fn debug_offsets() -> Result<(), String> {
-    /// Where the table itself has each number: 3.13, 3.14, 3.15.
+    /// The offset of each number in the table itself: 3.13, 3.14, 3.15.
     const PLACES: [(&str, [usize; 3], usize); 11] = [
         ("free_threaded", [16, 16, 16], cfg!(Py_GIL_DISABLED) as usize),
         ("thread_state.current_frame", [184, 208, 208], layout::thread::CURRENT_FRAME),
@@ -114,7 +114,8 @@ fn debug_offsets() -> Result<(), String> {
 
 /// Enters a fresh context and looks for it, and for its number, in the thread state.
 fn contexts(py: Python<'_>) -> Result<(), String> {
-    // SAFETY: the calls get what they ask for; the two words lie inside the thread state (the smallest is 288 bytes long).
+    // SAFETY: the calls get the arguments that they need; the two words lie inside the thread state (the smallest is
+    // 288 bytes long).
     unsafe {
         let tstate: *mut u8 = ffi::PyThreadState_Get().cast();
         let context = ffi::PyContext_New();
@@ -152,8 +153,8 @@ fn ints(py: Python<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The functions whose frames the probe reads. Each passes the probe what it should find: the function, the globals, the
-/// arguments in signature order, the caller, and the generator or `None`.
+/// The functions whose frames the probe reads. Each passes the probe the expected values: the function, the globals,
+/// the arguments in signature order, the caller, and the generator or `None`.
 const PROBED: &CStr = cr#"
 def wide(a, b, /, c=3.5, *rest, k, d="d", **more):
     probe(wide, globals(), (a, b, c, rest, k, d, more), wide_caller, None)
@@ -178,7 +179,7 @@ def run():
 fn frames(py: Python<'_>) -> Result<(), String> {
     let say = |e: PyErr| format!("the calibration run failed: {}", e.value(py));
     let globals = PyDict::new(py);
-    // SAFETY: `probe` keeps to the contract and uses no data.
+    // SAFETY: `probe` has the right contract and uses no data.
     let probe = unsafe { vectorcall::callable(py, probe, ptr::null_mut()) }.map_err(say)?;
     globals.set_item("__name__", "inviso.calibration").map_err(say)?;
     globals.set_item("probe", probe).map_err(say)?;
@@ -189,10 +190,10 @@ fn frames(py: Python<'_>) -> Result<(), String> {
     done
 }
 
-/// Compares its caller's frame with what it is given.
+/// Compares its caller's frame with its arguments.
 ///
 /// # Safety
-/// To be called by the interpreter only, for the functions of [`PROBED`].
+/// Only the interpreter calls it, for the functions of [`PROBED`].
 unsafe extern "C" fn probe(
     _: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _: *mut PyObject,
 ) -> *mut PyObject {
@@ -205,7 +206,8 @@ unsafe extern "C" fn probe(
         [function, globals, arguments, caller, generator] => arguments
             .cast::<PyTuple>()
             .map_err(|e| e.to_string())
-            // SAFETY: the frame that calls us runs; its offsets are what is being tried, each compared before it is followed.
+            // SAFETY: the calling frame runs; its offsets are on trial, and each pointer is compared before it is
+            // followed.
             .and_then(|arguments| unsafe { compare(&function, &globals, &arguments, &caller, &generator) }),
         _ => Err("wrong number of arguments".into()),
     };
@@ -219,7 +221,7 @@ unsafe extern "C" fn probe(
 }
 
 /// # Safety
-/// To be called by C code that the frame of `function` called, on its thread.
+/// Called by C code that the frame of `function` called, on its thread.
 unsafe fn compare(
     function: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>, caller: &Bound<'_, PyAny>,
     generator: &Bound<'_, PyAny>,
@@ -261,7 +263,7 @@ unsafe fn compare(
             if !same_class || super::handlers::table(code.as_ptr()) != table {
                 return Err("the table of handlers was not found where it is expected".into());
             }
-            let object = ffi::PyEval_GetFrame(); // it is made now
+            let object = ffi::PyEval_GetFrame(); // this makes it
             if frame.frame_object() != object.cast() {
                 return Err("the frame object was not found where it is expected".into());
             }
@@ -290,7 +292,7 @@ unsafe fn compare(
         if !owner.is_null() || !generator.is_none() {
             same("the generator", owner, generator)?;
         }
-        // The caller may be a function written between the two (a lambda of its own): look further.
+        // The caller may be a function written between the two (a lambda of its own): the search goes on.
         let wanted = caller.getattr("__code__").map_err(say)?;
         let mut up = frame.caller();
         for _ in 0..2 {

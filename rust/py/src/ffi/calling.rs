@@ -1,11 +1,12 @@
-//! Calls from Rust of what may be written in Python.
+//! Calls from Rust of code that may be written in Python.
 //!
-//! When the interpreter ends, a thread that is not its main one and asks for the lock again is ended on the spot before 3.14: by an
-//! unwinding that Rust's frames can't pass, so the process would abort. Python code asks for the lock at any time. So a
-//! call of it from Rust stands on a guard that holds such a thread for ever, which is what 3.14 does with all of them.
+//! When the interpreter ends before 3.14, a thread other than the main one that requests the lock again is ended on the
+//! spot, by an unwinding that Rust's frames can't pass. So the process would abort. Python code requests the lock at
+//! any time. So a call of it from Rust stands on a guard that holds such a thread for ever, as 3.14 does with all of
+//! them.
 //!
-//! The functions are called by pointers of a type that may unwind, which the compiler can't see through: pyo3 declares the same
-//! functions as ones that don't, and where the declarations are merged the guard would be left out.
+//! The functions are called by pointers of a type that may unwind, which the compiler can't see through. pyo3 declares
+//! the same functions as ones that don't unwind; if the declarations were merged, the guard would be left out.
 
 use super::held::Held;
 use pyo3::{
@@ -32,7 +33,7 @@ type Calling =
     unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 type Showing = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 
-/// Holds the thread that would be unwound.
+/// Holds a thread that would be unwound.
 struct Hold;
 
 impl Drop for Hold {
@@ -43,7 +44,7 @@ impl Drop for Hold {
     }
 }
 
-/// Runs `with`, which calls a function of the interpreter that may let go of its lock, by a pointer of the type
+/// Runs `with`, which calls a function of the interpreter that may release its lock, by a pointer of the type
 /// `extern "C-unwind"`.
 #[inline(always)]
 pub fn on_guard<R>(with: impl FnOnce() -> R) -> R {
@@ -56,14 +57,15 @@ pub fn on_guard<R>(with: impl FnOnce() -> R) -> R {
 /// Calls `callable` with positional arguments.
 ///
 /// # Errors
-/// What it raises.
+/// The exception of the call.
 pub fn call<'py>(
     callable: &Bound<'py, PyAny>, args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = callable.py();
     let args = args.into_pyobject(py).map_err(Into::into)?;
     let hold = Hold;
-    // SAFETY: attached; both objects stand during the call, whose result is a new reference or null with an exception.
+    // SAFETY: the thread is attached; both objects stand during the call, whose result is a new reference or null with
+    // an exception.
     let result = unsafe {
         let call = black_box(call_unwinding as Calling);
         Bound::from_owned_ptr_or_err(py, call(callable.as_ptr(), args.as_ptr(), std::ptr::null_mut()))
@@ -72,13 +74,13 @@ pub fn call<'py>(
     result
 }
 
-/// The text of an object as its class makes it; null with an exception set where that raises.
+/// The text of an object as its class makes it; null with an exception set if that raises.
 ///
 /// # Safety
 /// `object` stands during the call, and the calling thread is attached.
 pub unsafe fn repr(object: *mut ffi::PyObject) -> Held {
     let hold = Hold;
-    // SAFETY: the caller's promise; a new reference or null.
+    // SAFETY: the caller promises that `object` stands and the thread is attached; a new reference or null.
     let text = Held::owned(unsafe { black_box(repr_unwinding as Showing)(object) });
     std::mem::forget(hold);
     text
@@ -87,7 +89,7 @@ pub unsafe fn repr(object: *mut ffi::PyObject) -> Held {
 /// Calls a method that may be written in Python.
 ///
 /// # Errors
-/// What it raises.
+/// The exception of the call.
 pub fn method<'py>(
     object: &Bound<'py, PyAny>, name: &str,
     args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
@@ -95,10 +97,10 @@ pub fn method<'py>(
     call(&object.getattr(name)?, args)
 }
 
-/// A module, whose code runs where it is imported for the first time.
+/// A module. Its code runs when it is imported for the first time.
 ///
 /// # Errors
-/// What that raises.
+/// The exception of the import.
 pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     call(&super::standard::module(py, "importlib")?.getattr("import_module")?, (name,))
 }
@@ -106,7 +108,7 @@ pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
 /// Runs statements.
 ///
 /// # Errors
-/// What they raise.
+/// The exception of the statements.
 pub fn run(py: Python<'_>, source: &CStr, globals: &Bound<'_, PyDict>) -> PyResult<()> {
     call(&py.import("builtins")?.getattr("exec")?, (source.to_bytes(), globals)).map(drop)
 }
@@ -114,14 +116,14 @@ pub fn run(py: Python<'_>, source: &CStr, globals: &Bound<'_, PyDict>) -> PyResu
 /// The value of an expression.
 ///
 /// # Errors
-/// What it raises.
+/// The exception of the expression.
 pub fn eval<'py>(py: Python<'py>, source: &CStr) -> PyResult<Bound<'py, PyAny>> {
     call(&py.import("builtins")?.getattr("eval")?, (source.to_bytes(), PyDict::new(py)))
 }
 
-/// Whether modules can be imported where Python stands now: a frame may have builtins of its own, as `namedtuple`'s have none.
+/// Whether modules can be imported here: a frame may have builtins of its own, as `namedtuple`'s have no `__import__`.
 pub fn may_import(_py: Python<'_>) -> bool {
-    // SAFETY: attached; borrowed from the frame, or from the interpreter where there is none.
+    // SAFETY: the thread is attached; borrowed from the frame, or from the interpreter without a frame.
     unsafe {
         let builtins = ffi::PyEval_GetBuiltins();
         !builtins.is_null() && !ffi::PyDict_GetItemString(builtins, c"__import__".as_ptr()).is_null()
@@ -131,13 +133,13 @@ pub fn may_import(_py: Python<'_>) -> bool {
 /// An attribute that may be a property.
 ///
 /// # Errors
-/// What reading it raises.
+/// The exception of reading it.
 pub fn attribute<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     call(&object.py().import("builtins")?.getattr("getattr")?, (object, name))
 }
 
-/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more, or not there in full yet, and nobody can
-/// be attached.
+/// Runs `with` on a thread that is attached. This works also when the interpreter is ending, or not yet initialised,
+/// and `Python::attach` doesn't.
 #[inline(always)]
 pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     // SAFETY: a plain question; the interpreter calls handlers, wrappers and callbacks attached.
@@ -149,19 +151,20 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     Python::attach(with)
 }
 
-/// Runs `with` attached, whether or not the calling thread is; also where the interpreter is not there in full yet, and nobody can be
-/// attached: 3.15 runs `site` so early.
+/// Runs `with` attached, whether or not the calling thread is. This works also before the interpreter is initialised,
+/// when `Python::attach` doesn't: 3.15 runs `site` so early.
 pub fn attach<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     struct Ensured(ffi::PyGILState_STATE);
 
     impl Drop for Ensured {
         fn drop(&mut self) {
-            // SAFETY: what `PyGILState_Ensure` gave, on its thread.
+            // SAFETY: the state that `PyGILState_Ensure` returned, on its thread.
             unsafe { ffi::PyGILState_Release(self.0) };
         }
     }
 
-    // SAFETY: a plain question; a thread whose state the interpreter knows may be attached by it, and is until the guard goes.
+    // SAFETY: a plain question; a thread whose state the interpreter knows may be attached by it, and stays so until
+    // the guard is dropped.
     unsafe {
         if ffi::Py_IsInitialized() == 0 {
             let _ensured = Ensured(ffi::PyGILState_Ensure());
@@ -171,10 +174,10 @@ pub fn attach<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     Python::attach(with)
 }
 
-/// From now on a thread that is attached may say so (`Python::attach`) also when the interpreter is about to be no more: finalisers of
-/// the program's run then, and hooks of ours in them. Who asks for the first time when it is too late panics.
+/// Lets attached threads use `Python::attach` also when the interpreter is ending: finalisers of the program run then,
+/// and hooks of ours in them. A first use at that time would panic.
 ///
-/// Nothing yet where the interpreter is not there in full: 3.15 runs `site` so early. Another session asks again.
+/// Does nothing before the interpreter is initialised: 3.15 runs `site` so early. Another session calls this again.
 pub fn may_attach(py: Python<'_>) {
     // SAFETY: a plain question
     if unsafe { ffi::Py_IsInitialized() } != 0 {
@@ -182,8 +185,8 @@ pub fn may_attach(py: Python<'_>) {
     }
 }
 
-/// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another one held when it
-/// was stopped stays locked: nothing is changed any more.
+/// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another thread
+/// held when it was stopped stays locked. So nothing is changed after that.
 #[cold]
 pub fn is_ending(_: Python<'_>) -> bool {
     extern "C" {

@@ -1,4 +1,4 @@
-//! What a code object and its function say of themselves: parameters, names, module.
+//! Facts about a code object and its function: parameters, names, module.
 //!
 //! As in [`super::frame`] all reads are raw, run no Python code and leave no exception.
 
@@ -10,7 +10,7 @@ use super::held::{dict_get, Held};
 use super::interned::Interned;
 use super::layout::{self, at as read, code as co, function as fun};
 
-/// Whether local variable `i` of a code object is called `name`.
+/// Whether local variable `i` of a code object has the name `name`.
 ///
 /// # Safety
 /// `code` is a code object with more than `i` locals, and the offsets are checked.
@@ -24,9 +24,9 @@ pub unsafe fn is_parameter(code: *mut PyObject, i: usize, name: &str) -> bool {
     }
 }
 
-/// What an argument read needs to know of a code object, read once.
+/// The facts about a code object that reading an argument needs, read once.
 ///
-/// It borrows from the code object: whoever keeps it keeps the code alive.
+/// It borrows from the code object, which its holder has to keep alive.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeLayout {
     /// `co_argcount`: positional parameters, positional-only ones among them.
@@ -83,13 +83,15 @@ impl CodeLayout {
         self.flags & ffi::CO_VARKEYWORDS as u32 != 0
     }
 
-    /// Whether it is that of a coroutine function, or of a generator function that `types.coroutine` has made one.
+    /// Whether it is the code of a coroutine function, or of a generator function that `types.coroutine` has made into
+    /// one.
     #[inline(always)]
     pub fn is_coroutine(&self) -> bool {
         self.flags & (ffi::CO_COROUTINE | ffi::CO_ITERABLE_COROUTINE) as u32 != 0
     }
 
-    /// Where argument `s` of the signature lies among the locals, whose order is positional, keyword-only, `*args`, `**kw`.
+    /// The index of argument `s` of the signature among the locals, whose order is positional, keyword-only, `*args`,
+    /// `**kw`.
     #[inline]
     pub fn index(&self, s: usize) -> usize {
         let positional = self.positional as usize;
@@ -122,7 +124,8 @@ impl CodeLayout {
 /// As [`CodeLayout::read`].
 #[inline]
 pub unsafe fn arity(code: *mut PyObject) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `code` is a code object, alive while the result is used, and the offsets are
+    // checked.
     unsafe { CodeLayout::read(code).arity() }
 }
 
@@ -136,7 +139,7 @@ pub unsafe fn code_qualname(code: *mut PyObject) -> *mut PyObject {
     unsafe { read(code.cast(), co::QUALNAME) }
 }
 
-/// `code.co_filename`, a str, borrowed from the code. (An import may put another in its place; not while code runs.)
+/// `code.co_filename`, a str, borrowed from the code. (An import may replace it, but not while the code runs.)
 ///
 /// # Safety
 /// As [`code_qualname`].
@@ -166,7 +169,7 @@ pub unsafe fn code_first_line(code: *mut PyObject) -> i32 {
     unsafe { read(code.cast(), co::FIRSTLINENO) }
 }
 
-/// `function.__qualname__`, or null if `function` is no Python function (a frame may have null or `None` there).
+/// `function.__qualname__`; null if `function` is not a Python function (a frame may have null or `None` there).
 ///
 /// # Safety
 /// `function` is null or an object that stands, the calling thread is attached, and the offsets are checked.
@@ -188,13 +191,14 @@ pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
     }
 }
 
-/// What a function goes by: the name of its code, or its own if it was renamed without being wrapped. The code's, where `function` is none.
+/// The name of a function: that of its code, or its own if it was renamed without being wrapped. That of the code if
+/// `function` is not a function.
 ///
 /// # Safety
 /// As [`qualname_of`]; `code` is its code, and no exception is set.
 pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
     static WRAPPED: Interned = Interned::new(c"__wrapped__");
-    // SAFETY: the caller's promise; a function has a place for its dict.
+    // SAFETY: the caller promises that the objects stand and no exception is set; a function has a place for its dict.
     unsafe {
         let (own, name) = (code_qualname(code), qualname_of(function));
         if name.is_null() || name.as_ptr() == own {
@@ -220,7 +224,7 @@ pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
 /// As [`dict_get`].
 #[inline(always)]
 unsafe fn first_or(dict: *mut PyObject, key: *mut PyObject) -> Held {
-    // SAFETY: an exact dict, which nobody changes meanwhile.
+    // SAFETY: an exact dict, which nothing changes meanwhile.
     unsafe {
         #[cfg(not(Py_GIL_DISABLED))]
         {
@@ -240,8 +244,8 @@ unsafe fn first_or(dict: *mut PyObject, key: *mut PyObject) -> Held {
 /// `globals` is null or an object that stands, and the calling thread is attached.
 #[inline]
 pub unsafe fn module_of(globals: *mut PyObject) -> Held {
-    // SAFETY: exact dict; the key's hash is kept in it, so that the look-up can't raise, and comparing interned names
-    // doesn't go further than their addresses.
+    // SAFETY: an exact dict; the key's hash is stored in it, so that the look-up can't raise, and interned names are
+    // compared by their addresses only.
     unsafe {
         if globals.is_null() || ffi::Py_TYPE(globals) != &raw mut ffi::PyDict_Type {
             return Held::borrowed(std::ptr::null_mut());
@@ -254,12 +258,12 @@ pub unsafe fn module_of(globals: *mut PyObject) -> Held {
     }
 }
 
-/// The code of a function, borrowed: read where it lies, without a call.
+/// The code of a function, borrowed: read without a call.
 ///
 /// # Safety
-/// An exact function; attached.
+/// `function` is an exact function; the thread is attached.
 #[inline(always)]
 pub unsafe fn of_function(function: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `function` is an exact function and the thread is attached.
     unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code }
 }

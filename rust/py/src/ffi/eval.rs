@@ -1,16 +1,34 @@
-//! CPython 3.11's way to see every call: a frame evaluation function (PEP 523) in front of the interpreter's own.
+//! The hook for every call on CPython 3.11: a frame evaluation function (PEP 523) in front of the interpreter's own.
 //!
-//! There is one per interpreter. Ours calls on whatever was there before (the interpreter's own, or another tool's), and is
-//! never unloaded: frames that were entered through it end through it, also after [`remove`].
+//! There is one per interpreter. Ours calls the former one (the interpreter's own, or another tool's), and is never
+//! unloaded: frames that were entered through it end through it, also after [`remove`].
 //!
-//! Another tool may put its function in front of ours meanwhile, and may or may not call on to it. Ours then stays where it
-//! is, at rest. Before it is put in once more it is found out whether a frame still comes to it: if so, it would call itself
-//! from in front, without end. If not, it goes in front of the other tool's as well, and is what it was when it comes out: the other tool may
-//! yet call on to it, or go and put it back.
+//! Another tool may put its function in front of ours meanwhile, and may or may not call ours. Then ours stays in
+//! place, inactive. Before it is installed once more, a test shows whether a frame still reaches it. If so, installing
+//! it would make it call itself without end. If not, it goes in front of the other tool's as well, and its former state
+//! is restored when it is removed: the other tool may still call it, or remove its own function and restore ours.
 //!
-//! While one is in, each Python call takes C stack, which it doesn't on an untouched 3.11: some 420 bytes and the
-//! function's own frame, so that the rest of the function should be in cold helpers. See [`super::stack`] for where the
-//! stack ends.
+//! While one is installed, each Python call takes C stack, which it doesn't on an untouched 3.11: some 420 bytes and
+//! the function's own frame. So the rest of the function should be in cold helpers. See [`super::stack`] for the end of
+//! the stack.
+//!
+//! # Roles
+//! Attached threads install and remove it. Every thread that runs Python code calls it. The GIL lets one thread run at
+//! a time.
+//!
+//! # States
+//! | `ACTIVE` | `PREDECESSOR` | `BENEATH` | ours is |
+//! | --- | --- | --- | --- |
+//! | false | null | null | not installed yet |
+//! | true | set | null | installed in front |
+//! | true | set | set | installed in front of another tool's that stands in front of its old place |
+//! | false | set | null | removed, or left in place behind another tool's |
+//!
+//! # Orderings
+//! The GIL orders all of them. `PREDECESSOR` is stored before a frame can reach ours.
+//!
+//! # Checked by
+//! `tests/python/test_pep523.py`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -26,32 +44,32 @@ extern "C" {
     ) -> *mut PyObject;
 }
 
-/// The function that ours calls on; null while there has been none.
+/// The function that ours calls; null before the first installation.
 static PREDECESSOR: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// While ours is in front of another tool's that was put in front of it: what it calls on from its old place, else null.
+/// The function that ours calls from its old place, while it is also in front of another tool's; else null.
 static BENEATH: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether frames are looked at; else ours is out, or another tool's function keeps it in.
+/// Whether frames are examined; else ours is removed, or another tool's function keeps it in place.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a frame came to our function while it was at rest.
+/// Whether a frame came to our function while it was inactive.
 static REACHED: AtomicBool = AtomicBool::new(false);
 
-/// From now on every frame that begins comes to `function`. Asking twice changes nothing.
+/// From now on every frame that begins comes to `function`. A second call changes nothing.
 ///
 /// # Safety
-/// `function` is never unloaded, and answers every frame by [`call_on`] or as it would. There is one such function in this
-/// process. The frames that already run are not seen; what they call from now on is.
+/// `function` is never unloaded, and handles every frame by [`call_on`] or in its place. There is one such function in
+/// this process. Frames that already run are not seen; the frames that they call from now on are.
 ///
 /// # Errors
-/// What evaluating nothing gave: no memory.
+/// The error of evaluating nothing: no memory.
 pub unsafe fn install(py: Python<'_>, function: EvalFunction) -> PyResult<()> {
     if ACTIVE.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // SAFETY: attached, so the interpreter is there and nobody else changes its function meanwhile. The predecessor is
-    // stored before a frame can reach `function`.
+    // SAFETY: the thread is attached, so the interpreter exists and no other thread changes its function meanwhile. The
+    // predecessor is stored before a frame can reach `function`.
     unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
         let there = ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter);
@@ -68,13 +86,14 @@ pub unsafe fn install(py: Python<'_>, function: EvalFunction) -> PyResult<()> {
     Ok(())
 }
 
-/// From now on no frame is looked at. `function` goes out, if no other tool put its own in front.
+/// From now on no frame is examined. Removes `function`, if no other tool put its own in front.
 ///
 /// # Safety
-/// `function` is the one that was installed.
+/// `function` is the installed one.
 pub unsafe fn remove(_py: Python<'_>, function: EvalFunction) {
     ACTIVE.store(false, Ordering::Relaxed);
-    // SAFETY: attached, so the interpreter is there; the predecessor is a function of this type, stored by `install`.
+    // SAFETY: the thread is attached, so the interpreter exists; the predecessor is a function of this type, stored
+    // by `install`.
     unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
         if ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter) as usize == function as usize {
@@ -87,23 +106,23 @@ pub unsafe fn remove(_py: Python<'_>, function: EvalFunction) {
     }
 }
 
-/// Whether frames come to our function, which is at rest, through somebody else's.
+/// Whether frames come to our inactive function through another tool's.
 fn is_reached(py: Python<'_>) -> PyResult<bool> {
     if PREDECESSOR.load(Ordering::Acquire).is_null() {
-        return Ok(false); // it was never in
+        return Ok(false); // it was never installed
     }
     REACHED.store(false, Ordering::Relaxed);
     super::calling::run(py, c"None", &pyo3::types::PyDict::new(py))?;
     Ok(REACHED.load(Ordering::Relaxed))
 }
 
-/// Whether our function is to look at the frame that it was given.
+/// Whether our function examines its frame.
 #[inline(always)]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Evaluates a frame that nobody looks at.
+/// Evaluates a frame that is not examined.
 ///
 /// # Safety
 /// As [`call_on`].
@@ -111,49 +130,50 @@ pub fn is_active() -> bool {
 #[inline(never)]
 pub unsafe fn pass(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int) -> *mut PyObject {
     REACHED.store(true, Ordering::Relaxed);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the arguments are those of the frame evaluation function, used once.
     unsafe { call_on(tstate, frame, throwflag) }
 }
 
 /// A frame evaluation function through which a thread may be unwound.
 pub type Unwinding = unsafe extern "C-unwind" fn(*mut PyThreadState, *mut _PyInterpreterFrame, c_int) -> *mut PyObject;
 
-/// Evaluates the frame as if we were not there.
+/// Evaluates the frame as if our function did not exist.
 ///
 /// # Safety
-/// With the arguments that the frame evaluation function was given, once.
+/// The arguments are those of the frame evaluation function, used once.
 #[inline(always)]
 pub unsafe fn call_on(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int) -> *mut PyObject {
-    // SAFETY: the caller's promise. At the interpreter's end a daemon thread is unwound through here by `pthread_exit`, so
-    // the call is made as one that may be.
+    // SAFETY: the caller promises the frame evaluation function's own arguments. At the interpreter's end
+    // `pthread_exit` unwinds a daemon thread through here, so the call is made as one that may unwind.
     unsafe { behind()(tstate, frame, throwflag) }
 }
 
 /// The function that [`call_on`] calls.
 #[inline(always)]
 pub fn behind() -> Unwinding {
-    // SAFETY: the same function; only what may pass through it differs.
+    // SAFETY: the same function; only the unwinding through it differs.
     unsafe { std::mem::transmute::<EvalFunction, Unwinding>(predecessor()) }
 }
 
-/// Whether nobody would see a frame if it were evaluated now: behind ours is the interpreter's own function, and the thread has neither a trace function nor
-/// a profile function that is called.
+/// Whether a frame would be evaluated unseen now: the interpreter's own function is behind ours, and the thread has
+/// neither a trace function nor a profile function that is called.
 ///
 /// # Safety
 /// `tstate` is the calling thread's, which is attached; the offsets are checked.
 #[inline(always)]
 pub unsafe fn is_unseen(tstate: *mut PyThreadState) -> bool {
-    // SAFETY: the record of the thread's evaluation stands, and begins with the byte `use_tracing`. The function is not called.
+    // SAFETY: the record of the thread's evaluation stands, and begins with the byte `use_tracing`. The function is not
+    // called.
     unsafe {
         let record: *mut u8 = at(tstate.cast(), thread::CFRAME);
         at::<u8>(record, 0) == 0 && predecessor() as usize == _PyEval_EvalFrameDefault as *const () as usize
     }
 }
 
-/// What was there before ours; the interpreter's own as long as ours never was in.
+/// The function before ours; the interpreter's own before the first installation.
 ///
 /// # Safety
-/// Nothing is asked; what it answers is to be called as [`call_on`] says.
+/// None for the call; the result has the contract of [`call_on`].
 #[inline(always)]
 unsafe fn predecessor() -> EvalFunction {
     let stored = PREDECESSOR.load(Ordering::Relaxed);
