@@ -1,11 +1,11 @@
 //! The interpreter frame, read raw: its code, function, globals, caller and arguments.
 //!
-//! Nothing here calls Python, makes a frame object or fails; a read is one to four loads. All of it holds only while
-//! [`layout::raw_ok`](super::layout::raw_ok) is true, on the thread that runs the frame, and between the event that the
-//! frame is looked at from and that event's return.
+//! Nothing here calls Python, makes a frame object or fails; a read is one to four loads. All of it is valid only while
+//! [`layout::raw_ok`](super::layout::raw_ok) is true, on the thread that runs the frame, between the start and the end
+//! of the event in which the frame is examined.
 //!
-//! Objects come *borrowed*: the frame keeps them alive while it stands. Where another thread could take an object away in
-//! between (a closure cell on a free-threaded build) a [`Held`] owns it instead.
+//! Objects are *borrowed*: the frame keeps them alive while it stands. If another thread could remove an object
+//! meanwhile (a closure cell on a free-threaded build), a [`Held`] owns it instead.
 
 use std::ptr::NonNull;
 
@@ -24,15 +24,15 @@ pub struct Frame(NonNull<u8>);
 
 impl Frame {
     /// The frame that `tstate` runs, shims of C code included (see [`Frame::is_shim`]). In an event's callback that is
-    /// the event's frame. In a frame evaluation function (3.11), before it calls on, it is the *caller's*: the function is
-    /// handed its own frame.
+    /// the event's frame. In a frame evaluation function (3.11), before it calls the original, it is the *caller's*:
+    /// the function gets its own frame as an argument.
     ///
     /// # Safety
     /// `tstate` is the calling thread's, attached, and the offsets are checked ([`layout::raw_ok`]).
     #[inline(always)]
     pub unsafe fn current(tstate: *mut PyThreadState) -> Option<Frame> {
-        // SAFETY: the offsets are this version's. `cframe` (before 3.13) always points to a record on the C stack or in the
-        // thread state itself; the word read is a frame or null.
+        // SAFETY: the offsets are this version's. `cframe` (before 3.13) always points to a record on the C stack or in
+        // the thread state itself; the word there is a frame or null.
         unsafe {
             #[cfg(not(Py_3_13))]
             let base: *mut u8 = read(tstate.cast(), layout::thread::CFRAME);
@@ -48,11 +48,12 @@ impl Frame {
     /// As [`Frame::current`].
     #[inline]
     pub unsafe fn current_python(tstate: *mut PyThreadState) -> Option<Frame> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `tstate` is the calling thread's, attached, and the offsets are checked
+        // ([`layout::raw_ok`]).
         unsafe { Frame::current(tstate).and_then(|frame| frame.skip_shims()) }
     }
 
-    /// The frame at `address`, as CPython hands it to a frame evaluation function; `None` for null.
+    /// The frame at `address`, as CPython passes it to a frame evaluation function; `None` for null.
     ///
     /// # Safety
     /// `address` is null or a frame that stands for as long as the result is used.
@@ -67,7 +68,7 @@ impl Frame {
         self.0.as_ptr() as usize
     }
 
-    /// Whether this is no Python function's frame but the mark of C code that called Python.
+    /// Whether this is not a Python function's frame but the mark of C code that called Python.
     ///
     /// # Safety
     /// The frame stands, and the offsets are checked.
@@ -77,7 +78,7 @@ impl Frame {
         unsafe { read::<i8>(self.0.as_ptr(), at::OWNER) >= layout::OWNER_SHIM }
     }
 
-    /// The code object, borrowed. Of a shim it may be `None` or a code of the interpreter's own.
+    /// The code object, borrowed. For a shim it may be `None` or a code of the interpreter's own.
     ///
     /// # Safety
     /// The frame stands, and the offsets are checked.
@@ -87,31 +88,32 @@ impl Frame {
         unsafe { object(read(self.0.as_ptr(), at::CODE)) }
     }
 
-    /// The function object, borrowed; null or `None` where the frame has none.
+    /// The function object, borrowed; null or `None` if the frame has none.
     ///
     /// # Safety
-    /// The frame stands, is no shim, and the offsets are checked.
+    /// The frame stands, is not a shim, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn function(self) -> *mut PyObject {
         // SAFETY: as in `code`.
         unsafe { object(read(self.0.as_ptr(), at::FUNCTION)) }
     }
 
-    /// The globals, borrowed: a dict, or what `exec` was given.
+    /// The globals, borrowed: a dict, or the argument of `exec`.
     ///
     /// # Safety
-    /// The frame stands, is no shim, and the offsets are checked.
+    /// The frame stands, is not a shim, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn globals(self) -> *mut PyObject {
         // SAFETY: a plain object pointer on every version.
         unsafe { read(self.0.as_ptr(), at::GLOBALS) }
     }
 
-    /// The Python frame that called this one, C functions in between skipped. Of a generator's frame: whoever resumed it.
+    /// The Python frame that called this one, C functions in between skipped. For a generator's frame: the frame that
+    /// resumed it.
     ///
     /// # Safety
-    /// The frame *runs* (a suspended one has a stale caller), is linked (on 3.11 not before the frame evaluation function has
-    /// called on: use [`Frame::current`] there), and the offsets are checked.
+    /// The frame *runs* (a suspended one has a stale caller), is linked (on 3.11 not before the frame evaluation
+    /// function has called the original: use [`Frame::current`] there), and the offsets are checked.
     #[inline]
     pub unsafe fn caller(self) -> Option<Frame> {
         // SAFETY: the chain of a running frame ends with null.
@@ -153,8 +155,8 @@ impl Frame {
         }
     }
 
-    /// The frame in a generator, coroutine or asynchronous generator, running or not; `None` for any other object. Of one
-    /// that has ended nothing but the address and [`Frame::generator`] may be asked.
+    /// The frame in a generator, coroutine or asynchronous generator, running or not; `None` for any other object. Of
+    /// one that has ended, only the address and [`Frame::generator`] may be used.
     ///
     /// # Safety
     /// `object` stands as long as the result is used.
@@ -174,7 +176,7 @@ impl Frame {
     /// The address of the instruction that ran last, or runs.
     ///
     /// # Safety
-    /// The frame stands, is no shim, and the offsets are checked.
+    /// The frame stands, is not a shim, and the offsets are checked.
     #[cfg(not(Py_3_12))]
     #[inline(always)]
     pub unsafe fn last_instruction(self) -> usize {
@@ -189,8 +191,8 @@ impl Frame {
     #[cfg(not(Py_3_12))]
     #[inline]
     pub unsafe fn has_begun(self) -> bool {
-        // SAFETY: the last instruction lies in the frame's own code; before the first of the function's own there is only
-        // what makes the generator.
+        // SAFETY: the last instruction lies in the frame's own code; only instructions that make the generator come
+        // before the first of the function's own.
         unsafe {
             let code: *mut u8 = self.code().cast();
             let last = self.last_instruction();
@@ -199,10 +201,10 @@ impl Frame {
         }
     }
 
-    /// The frame object, borrowed; null where nobody has asked for it.
+    /// The frame object, borrowed; null if none was made.
     ///
     /// # Safety
-    /// The frame stands, is no shim, and the offsets are checked.
+    /// The frame stands, is not a shim, and the offsets are checked.
     #[cfg(not(Py_3_12))]
     #[inline(always)]
     pub unsafe fn frame_object(self) -> *mut PyObject {
@@ -224,7 +226,7 @@ impl Frame {
     /// Local variable `i` in the order of `co_localsplusnames`, borrowed; null if unbound; a cell for a captured one.
     ///
     /// # Safety
-    /// The frame stands, is no shim, `i` is below the code's `co_nlocalsplus`, and the offsets are checked.
+    /// The frame stands, is not a shim, `i` is below the code's `co_nlocalsplus`, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn local(self, i: usize) -> *mut PyObject {
         // SAFETY: the slot lies inside the frame.
@@ -232,18 +234,19 @@ impl Frame {
     }
 
     /// Argument `s` in the order of the signature (`*args` before the keyword-only ones, `**kw` last), or null if its
-    /// variable is unbound. At entry that is what the call passed, defaults filled in; later, what the variable holds now.
+    /// variable is unbound. At entry that is the call's argument, defaults filled in; later, the variable's present
+    /// value.
     ///
     /// # Safety
-    /// The frame stands and runs `layout`'s code, `s` is below `layout.arity()`, the calling thread is attached, and the
-    /// offsets are checked.
+    /// The frame stands and runs `layout`'s code, `s` is below `layout.arity()`, the calling thread is attached, and
+    /// the offsets are checked.
     #[inline]
     pub unsafe fn argument(self, layout: &CodeLayout, s: usize) -> Held {
         let i = layout.index(s);
         // SAFETY: the index is that of a parameter, so the slot and its kind exist.
         unsafe {
             let value = self.local(i);
-            // Before 3.12 a frame evaluation function comes before the cells are made, but in a generator's frame.
+            // Before 3.12 a frame evaluation function runs before the cells are made, except for a generator's frame.
             if layout.is_cell(i) && (cfg!(Py_3_12) || self.is_generator_frame()) {
                 return cell_contents(value);
             }
@@ -251,13 +254,13 @@ impl Frame {
         }
     }
 
-    /// What the function was given as its `n`th argument by position, also where it takes any number of them; null if nothing, or if it
-    /// has let go of it.
+    /// The function's `n`th argument by position, also if a `*args` takes it; null if there is none, or if the variable
+    /// was deleted.
     ///
     /// # Safety
-    /// As [`Frame::argument`], of any code that the frame runs.
+    /// As [`Frame::argument`], for any code that the frame runs.
     pub unsafe fn given(self, n: usize) -> Held {
-        // SAFETY: the caller's promise; a tuple's items stand as long as it does.
+        // SAFETY: the caller promises that the frame stands and the thread is attached; a tuple holds its items.
         unsafe {
             let layout = CodeLayout::read(self.code());
             let positional = layout.positional as usize;
@@ -279,14 +282,14 @@ impl Frame {
     /// Whether this is the interpreter's own code that calls an `__init__` (3.12 on): it has no function.
     ///
     /// # Safety
-    /// The frame stands, is no shim, and the offsets are checked.
+    /// The frame stands, is not a shim, and the offsets are checked.
     #[inline(always)]
     unsafe fn is_trampoline(self) -> bool {
         // SAFETY: the frame stands. `None` is never freed.
         cfg!(Py_3_12) && unsafe { self.function() == ffi::Py_None() }
     }
 
-    /// This frame, or the next outer one that is a Python function's.
+    /// This frame, or the next outer one of a Python function.
     ///
     /// # Safety
     /// As [`Frame::caller`].
@@ -309,14 +312,14 @@ fn object(word: usize) -> *mut PyObject {
     (word & layout::OBJECT_MASK) as *mut PyObject
 }
 
-/// What a cell holds; `cell` itself if it is none.
+/// The contents of a cell; `cell` itself if it is another object.
 ///
 /// # Safety
 /// `cell` is null or stands, the calling thread is attached, and the offsets are checked.
 #[inline]
 unsafe fn cell_contents(cell: *mut PyObject) -> Held {
     // SAFETY: by the code's own table the variable is captured, so its slot holds null or, from the function's first
-    // instruction on, a cell; the type is looked at all the same.
+    // instruction on, a cell; the type is checked all the same.
     unsafe {
         if cell.is_null() || ffi::Py_TYPE(cell) != &raw mut ffi::PyCell_Type {
             return Held::borrowed(cell);

@@ -1,4 +1,16 @@
-//! What only attached threads look at: with the GIL that is the lock, and no atomic operation is needed.
+//! Values that only attached threads use: with the GIL that is the lock, and no atomic operation is needed.
+//!
+//! # Roles
+//! Attached threads lock a value.
+//!
+//! # States
+//! A value is free, or in use by one guard.
+//!
+//! # Orderings
+//! The GIL, or without it a mutex, orders everything.
+//!
+//! # Checked by
+//! The tests of the values' users.
 
 use pyo3::Python;
 
@@ -7,8 +19,8 @@ use std::cell::{RefCell, RefMut};
 #[cfg(Py_GIL_DISABLED)]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A value for attached threads. A guard is not kept while Python code can run, or the thread detach: with the GIL another thread
-/// that asks meanwhile panics.
+/// A value for attached threads. A guard is not kept while Python code can run, or the thread detach: with the GIL,
+/// another thread that locks the value meanwhile panics.
 #[derive(Default)]
 pub struct Guarded<T> {
     #[cfg(not(Py_GIL_DISABLED))]
@@ -17,13 +29,13 @@ pub struct Guarded<T> {
     value: Mutex<T>,
 }
 
-// SAFETY: who looks at the value or at its state of being borrowed is attached, and with the GIL one thread is at a time; the value
-// may be dropped by any thread.
+// SAFETY: a thread that uses the value, or its borrow state, is attached, and with the GIL one thread is so at a time;
+// any thread may drop the value.
 #[cfg(not(Py_GIL_DISABLED))]
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// A value that nobody looks at yet.
+    /// A value that is free.
     pub const fn new(value: T) -> Guarded<T> {
         #[cfg(not(Py_GIL_DISABLED))]
         return Guarded { value: RefCell::new(value) };
@@ -31,14 +43,14 @@ impl<T> Guarded<T> {
         return Guarded { value: Mutex::new(value) };
     }
 
-    /// The value, for as long as the answer stands.
+    /// The value, as long as the result lives.
     #[cfg(not(Py_GIL_DISABLED))]
     #[inline(always)]
     pub fn lock<'a>(&'a self, _py: Python<'a>) -> RefMut<'a, T> {
         self.value.borrow_mut()
     }
 
-    /// The value, for as long as the answer stands.
+    /// The value, as long as the result lives.
     #[cfg(Py_GIL_DISABLED)]
     pub fn lock<'a>(&'a self, _py: Python<'a>) -> MutexGuard<'a, T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)

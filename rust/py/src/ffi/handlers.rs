@@ -1,10 +1,10 @@
-//! Whether a frame of CPython 3.11 catches what the function raises that it has called: there is no event for it, but the
-//! code's table of handlers says so.
+//! Whether a frame of CPython 3.11 catches an exception of the function that it has called. There is no event for it,
+//! but the code's table of handlers says so.
 //!
-//! The table (`co_exceptiontable`) is a run of entries of four numbers: first instruction, how many, where the handler is,
-//! and how deep its stack. Numbers are in base 64, the high digit first; a byte's bit 6 says that there is a further digit,
-//! bit 7 that an entry begins. Instructions count two bytes each; the entries are in the order of their beginnings and do
-//! not overlap.
+//! The table (`co_exceptiontable`) is a run of entries of four numbers: the first instruction, their number, the place
+//! of the handler, and the depth of its stack. Numbers are in base 64, the high digit first. Bit 6 of a byte says that
+//! another digit follows, bit 7 that an entry begins. Instructions count two bytes each. The entries are in the order
+//! of their beginnings and do not overlap.
 
 use pyo3::ffi::{self, PyObject};
 
@@ -15,16 +15,17 @@ const ENTRY: u8 = 0x80;
 const MORE: u8 = 0x40;
 const DIGIT: u8 = 0x3f;
 
-/// `PUSH_EXC_INFO`, which begins every handler of the program's own, and `RERAISE`, which ends the compiler's. Neither has a
-/// specialised form.
+/// `PUSH_EXC_INFO`, which begins every handler of the program, and `RERAISE`, which ends the compiler's own. Neither
+/// has a specialised form.
 const PUSH_EXC_INFO: u8 = 35;
 const RERAISE: u8 = 119;
 
-/// Whether an exception that comes out of the call that `frame` makes now will find a handler there: an `except` that may
-/// match or not, a `finally`, the end of a `with`. Those that the compiler makes to tidy up raise it again, and don't count.
+/// Whether an exception of the call that `frame` makes now will find a handler there: an `except` that may
+/// match or not, a `finally`, the end of a `with`. Handlers that the compiler makes to tidy up raise it again, and
+/// don't count.
 ///
 /// # Safety
-/// The frame is running a call, is no shim, and the offsets are checked.
+/// The frame is running a call, is not a shim, and the offsets are checked.
 #[cold]
 #[inline(never)]
 pub unsafe fn catches(frame: Frame) -> bool {
@@ -35,7 +36,7 @@ pub unsafe fn catches(frame: Frame) -> bool {
         let opcode = |instruction: usize| at::<u8>(code.cast(), eval::INSTRUCTIONS + instruction * 2);
         let length = ffi::Py_SIZE(code) as usize;
         let mut instruction = frame.last_instruction().wrapping_sub(first) / 2;
-        // handlers lie behind what they are for
+        // a handler comes after the instructions that it is for
         while let Some(handler) = handler(table(code), instruction).filter(|h| (instruction + 1..length).contains(h)) {
             if opcode(handler) == PUSH_EXC_INFO {
                 return true;

@@ -10,34 +10,34 @@ pub struct Held {
 }
 
 impl Held {
-    /// What a frame, or a container that nobody else can change, keeps alive.
+    /// An object that a frame keeps alive, or a container that no other thread can change.
     #[inline(always)]
     pub fn borrowed(object: *mut PyObject) -> Held {
         Held { object, owned: false }
     }
 
-    /// Takes over one reference (or null).
+    /// Takes one reference (or null).
     #[inline(always)]
     pub fn owned(object: *mut PyObject) -> Held {
         Held { object, owned: true }
     }
 
-    /// One reference more.
+    /// Adds one reference.
     ///
     /// # Safety
-    /// The object stands; attached.
+    /// The object stands; the thread is attached.
     #[inline(always)]
     pub unsafe fn new(object: *mut PyObject) -> Held {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the object stands and the thread is attached.
         unsafe { ffi::Py_INCREF(object) };
         Held::owned(object)
     }
 
-    /// The object with a reference that is the caller's from now on; one that is borrowed gets one more. Null stays so.
+    /// The object with a reference that the caller owns; a borrowed one gets one more. Null stays null.
     #[inline(always)]
     pub fn into_ptr(self) -> *mut PyObject {
         if !self.owned {
-            // SAFETY: whoever holds a `Held` is attached.
+            // SAFETY: the holder of a `Held` is attached.
             unsafe { ffi::Py_XINCREF(self.object) };
         }
         let object = self.object;
@@ -51,7 +51,7 @@ impl Held {
         self.object
     }
 
-    /// Whether a reference of it is ours.
+    /// Whether it owns a reference.
     #[inline(always)]
     pub fn is_owned(&self) -> bool {
         self.owned
@@ -68,13 +68,13 @@ impl Drop for Held {
     #[inline(always)]
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: the reference is ours, and whoever holds a `Held` is attached.
+            // SAFETY: the reference is ours, and the holder of a `Held` is attached.
             unsafe { ffi::Py_XDECREF(self.object) }
         }
     }
 }
 
-/// `dict[key]`, or null where it isn't there.
+/// `dict[key]`, or null if it isn't there.
 ///
 /// # Safety
 /// `dict` is an exact dict, `key` an exact str that stands or null, and the calling thread is attached.
@@ -83,7 +83,8 @@ pub(crate) unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
     if key.is_null() {
         return Held::borrowed(key);
     }
-    // SAFETY: the caller's promise. With a GIL nobody can take the value out of the dict while it is looked at.
+    // SAFETY: the caller promises an exact dict and an attached thread. With a GIL nothing removes the value from the
+    // dict while it is read.
     unsafe {
         #[cfg(not(Py_GIL_DISABLED))]
         return Held::borrowed(ffi::PyDict_GetItemWithError(dict, key));
@@ -96,13 +97,13 @@ pub(crate) unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
     }
 }
 
-/// `list[i]`, or null where it isn't there.
+/// `list[i]`, or null if it isn't there.
 ///
 /// # Safety
 /// `list` is a list, and the calling thread is attached.
 #[inline]
 pub(crate) unsafe fn list_get(list: *mut PyObject, i: ffi::Py_ssize_t) -> Held {
-    // SAFETY: the caller's promise. With a GIL nobody can take the item out while it is looked at.
+    // SAFETY: the caller promises a list and an attached thread. With a GIL nothing removes the item while it is read.
     unsafe {
         if i >= ffi::PyList_GET_SIZE(list) {
             return Held::borrowed(std::ptr::null_mut());

@@ -1,4 +1,16 @@
 //! Names that are looked up often: each is made once and kept.
+//!
+//! # Roles
+//! Any attached thread gets a name.
+//!
+//! # States
+//! `object` is null, then the name for ever.
+//!
+//! # Orderings
+//! `object` is stored with `Release` and loaded `Acquire`. Threads that make it together store the same object.
+//!
+//! # Checked by
+//! The tests of the names' users.
 
 use pyo3::ffi::{self, PyObject};
 use std::{
@@ -14,7 +26,7 @@ pub struct Interned {
 }
 
 impl Interned {
-    /// One that will be made at its first use.
+    /// A name that is made at its first use.
     pub const fn new(text: &'static CStr) -> Interned {
         Interned { object: AtomicPtr::new(ptr::null_mut()), text }
     }
@@ -34,7 +46,7 @@ impl Interned {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the calling thread is attached, and has no exception set.
         unsafe { self.make() }
     }
 
@@ -42,7 +54,8 @@ impl Interned {
     /// As [`Interned::get`].
     #[cold]
     unsafe fn make(&self) -> *mut PyObject {
-        // SAFETY: attached. Threads that come together get the same object, and keep a reference too many.
+        // SAFETY: the thread is attached. Threads that come together get the same object, and each keeps a reference
+        // for ever.
         unsafe {
             let made = ffi::PyUnicode_InternFromString(self.text.as_ptr());
             if made.is_null() {

@@ -1,7 +1,19 @@
-//! Where the fields of CPython's own structures lie, by version.
+//! The offsets of fields in CPython's own structures, by version.
 //!
-//! The offsets are of 64-bit Linux and stable within a minor version by CPython's own rule (debuggers rely on it). They are
-//! trusted only after [`check`] has found each in its place: until then [`raw_ok`] is false and nobody may read raw.
+//! The offsets are of 64-bit Linux and stable within a minor version by CPython's own rule (debuggers rely on it). They
+//! are trusted only after [`check`] has verified each: until then [`raw_ok`] is false and no raw read is allowed.
+//!
+//! # Roles
+//! One thread checks, at import. Any attached thread reads.
+//!
+//! # States
+//! `RAW` is false, then true after a successful check. `DUNDER_NAME` is null, then the name for ever.
+//!
+//! # Orderings
+//! Both are `Relaxed`: the check runs at import, before any other thread can come here.
+//!
+//! # Checked by
+//! [`check`] itself, and `tests/python/frame_check.py`.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -10,7 +22,7 @@ use pyo3::ffi::{self, PyObject};
 
 pub use super::calibrate::check;
 
-/// Whether there is a table for the interpreter that this is built for.
+/// Whether there is a table for the interpreter of this build.
 pub const KNOWN: bool =
     cfg!(
         all(target_arch = "x86_64", target_os = "linux", Py_3_11, not(Py_3_16), not(py_sys_config = "Py_TRACE_REFS"),)
@@ -46,9 +58,9 @@ pub mod thread {
     /// The profile function's object.
     #[cfg(not(Py_3_12))]
     pub const PROFILE_OBJECT: usize = 80;
-    /// A u64 that every entering and leaving of a context raises.
+    /// A u64 that every entry to and exit from a context increments.
     pub const CONTEXT_VERSION: usize = CONTEXT + 8;
-    /// The running asyncio loop, or null (3.13; before it is elsewhere, and after it nobody asks).
+    /// The running asyncio loop, or null (3.13; it is elsewhere before, and not needed after).
     #[cfg(all(Py_3_13, not(Py_3_14)))]
     pub const RUNNING_LOOP: usize = 304;
     /// The running asyncio task, or null (3.14 on).
@@ -66,7 +78,7 @@ pub mod frame {
     pub const PREVIOUS: usize = if cfg!(Py_3_12) { 8 } else { 48 };
     /// The globals.
     pub const GLOBALS: usize = if cfg!(Py_3_12) { 24 } else { 8 };
-    /// Who owns the frame's memory, an i8.
+    /// The owner of the frame's memory, an i8.
     pub const OWNER: usize = if cfg!(all(Py_3_14, Py_GIL_DISABLED)) {
         78
     } else if cfg!(Py_3_14) {
@@ -103,13 +115,13 @@ pub mod code {
     pub const FILENAME: usize = HEAD + 96;
     /// `co_qualname`.
     pub const QUALNAME: usize = HEAD + 112;
-    /// `_co_instrumentation_version`: the interpreter's count of changes to events when the code was last looked at.
+    /// `_co_instrumentation_version`: the interpreter's count of changes to events when it last instrumented the code.
     #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const INSTRUMENTATION_VERSION: usize = HEAD + if cfg!(Py_3_13) { 152 } else { 144 };
-    /// `_co_monitoring`: null, or what tools want of this code.
+    /// `_co_monitoring`: null, or the tools' events for this code.
     #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const MONITORING: usize = INSTRUMENTATION_VERSION + 8;
-    /// Behind `_co_monitoring`: a byte for each event, the tools that get it; as many bytes come before.
+    /// After `_co_monitoring`: a byte for each event, with the tools that get it; as many bytes come before.
     #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const ACTIVE: usize = if cfg!(Py_3_15) {
         16
@@ -120,12 +132,12 @@ pub mod code {
     } else {
         15
     };
-    /// Events of single code objects; those of exceptions, which are such from 3.15 on, stand behind them.
+    /// The number of events of single code objects; those of exceptions, which are such from 3.15 on, come after them.
     #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const EVENTS: usize = if cfg!(Py_3_14) { 11 } else { 10 };
 }
 
-/// What only a frame evaluation function needs.
+/// Offsets that only a frame evaluation function needs.
 #[cfg(not(Py_3_12))]
 pub mod eval {
     /// In `_PyInterpreterFrame`: the frame object, or null.
@@ -160,7 +172,7 @@ pub const BYTES_DATA: usize = HEAD + 16;
 pub const CELL_CONTENTS: usize = HEAD;
 /// The owner of a frame that lies in a generator.
 pub const OWNER_GENERATOR: i8 = 1;
-/// From this owner on a frame is no Python function's.
+/// From this owner on a frame is not a Python function's.
 pub const OWNER_SHIM: i8 = 3;
 /// The bits of a frame's word that are an object's address.
 pub const OBJECT_MASK: usize = if cfg!(Py_3_14) { !3 } else { !0 };
@@ -180,7 +192,7 @@ pub fn raw_ok() -> bool {
 /// There is an aligned, initialised `T` there.
 #[inline(always)]
 pub(super) unsafe fn at<T: Copy>(base: *mut u8, offset: usize) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that there is an aligned, initialised `T` there.
     unsafe { base.add(offset).cast::<T>().read() }
 }
 
@@ -193,7 +205,7 @@ pub unsafe fn small_int(object: *mut PyObject) -> Option<i64> {
     if !raw_ok() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an int.
     unsafe { digit(object) }
 }
 
@@ -203,10 +215,10 @@ pub unsafe fn small_int(object: *mut PyObject) -> Option<i64> {
 /// `object` is an int.
 #[inline(always)]
 pub(super) unsafe fn digit(object: *mut PyObject) -> Option<i64> {
-    // SAFETY: an int (the callers') has a size or tag, and room for one digit at least.
+    // SAFETY: the caller promises an int, which has a size or tag, and space for one digit at least.
     let (size, digit): (isize, u32) = unsafe { (at(object.cast(), HEAD), at(object.cast(), HEAD + 8)) };
     let sign = if cfg!(Py_3_12) {
-        // The tag: the number of digits, three bits lower 1 less the sign (the third is of no meaning here).
+        // The tag: the number of digits, three bits lower 1 less the sign (the third bit doesn't matter here).
         if size as usize >> 3 > 1 {
             return None;
         }

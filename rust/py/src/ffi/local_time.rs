@@ -1,9 +1,9 @@
 //! The system's local time.
 
-/// The local time of a second since 1970, as `2026-11-25 12:00:00`; `None` where the system has none for it.
+/// The local time of a second since 1970, as `2026-11-25 12:00:00`; `None` if the system has none for it.
 #[cfg(unix)]
 pub fn local_time(second: i64) -> Option<String> {
-    // SAFETY: a struct of numbers, and of a pointer to text that is not looked at.
+    // SAFETY: a struct of numbers, and of a pointer to text that is not read.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both stand during the call.
     if unsafe { libc::localtime_r(&second, &mut parts) }.is_null() {
