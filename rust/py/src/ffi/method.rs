@@ -1,8 +1,21 @@
-//! Methods of built-in types and functions of built-in modules, taken at their definition. Every call comes to a wrapper, whatever code
-//! makes it, and the method object does not change.
+//! Methods of built-in types and functions of built-in modules, replaced at their definition. Every call comes to a
+//! wrapper, whatever code makes it, and the method object does not change.
 //!
-//! The word that is changed is the function pointer in the method's `PyMethodDef`, which the interpreter reads at each call. It is
-//! written as one word; wrappers are never unloaded, and neither are the functions that they call on.
+//! The function pointer in the method's `PyMethodDef` is replaced, which the interpreter reads at each call. It is
+//! written as one word; wrappers are never unloaded, and neither are the original functions.
+//!
+//! # Roles
+//! Attached threads replace methods and give them back. Any attached thread calls them.
+//!
+//! # States
+//! `definition` is null (not replaced), or set (replaced). `original` is null, or the function that the wrapper calls,
+//! and stays.
+//!
+//! # Orderings
+//! `original` is stored `Release` before the definition's word is replaced, and loaded `Acquire` by the wrapper.
+//!
+//! # Checked by
+//! `tests/python/test_messages.py`, `tests/python/test_ports.py`.
 
 use super::layout;
 use pyo3::{ffi, prelude::*};
@@ -26,7 +39,7 @@ pub type Fast = unsafe extern "C" fn(
 pub type Positional =
     unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
 
-/// A method by METH_METHOD besides: it is told the class that defines it.
+/// A method with the further flag METH_METHOD: it gets the class that defines it.
 pub type OfClass = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *mut ffi::PyTypeObject,
@@ -39,7 +52,7 @@ pub type OfClass = unsafe extern "C" fn(
 pub type Keywords =
     unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
-/// How a method is called; a wrapper has to be called the same way.
+/// The calling convention of a method; its wrapper must have the same.
 #[derive(Clone, Copy)]
 pub enum Wrapper {
     /// METH_NOARGS or METH_O or METH_VARARGS.
@@ -80,7 +93,7 @@ impl Wrapper {
 /// Not in pyo3's bindings for all versions.
 const METH_METHOD: c_int = 0x0200;
 
-/// The function behind a method of a built-in type that takes calls in exactly this way, METH_NOARGS or METH_O.
+/// The function of a method of a built-in type, if it has exactly this calling convention, METH_NOARGS or METH_O.
 pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
     // SAFETY: the definition lives as long as the class, a built-in one; the flags say what its function is.
     unsafe {
@@ -89,7 +102,7 @@ pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
     }
 }
 
-/// The function behind a method that takes arguments by position and by name.
+/// The function of a method that takes positional and keyword arguments.
 #[derive(Clone, Copy)]
 pub enum Named {
     /// METH_VARARGS with METH_KEYWORDS.
@@ -99,7 +112,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// That of a method of a built-in type.
+    /// The function of a method of a built-in type.
     pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
         const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
         const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
@@ -114,13 +127,14 @@ impl Named {
         }
     }
 
-    /// Calls it with arguments by position only, a tuple; a new reference, or null with an exception set.
+    /// Calls it with positional arguments only, a tuple; a new reference, or null with an exception set.
     ///
     /// # Safety
-    /// `this` is an instance of the method's class; attached, without an exception.
+    /// `this` is an instance of the method's class; the thread is attached and has no exception set.
     #[inline(always)]
     pub unsafe fn call(self, this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
-        // SAFETY: the caller's promise; the arguments stand as long as their tuple.
+        // SAFETY: the caller promises an instance of the method's class and an attached thread; the arguments stand as
+        // long as their tuple.
         unsafe {
             match self {
                 Named::Tuple(function) => function(this, arguments, std::ptr::null_mut()),
@@ -135,7 +149,8 @@ impl Named {
 
 /// The definition of a method of a built-in type, or of a function of a built-in module.
 fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
-    // SAFETY: a method descriptor, whose exact type is checked, holds its definition behind the words that all descriptors have.
+    // SAFETY: a method descriptor, whose exact type is checked, has a pointer to its definition after the words that
+    // all descriptors have.
     unsafe {
         if ffi::PyCFunction_CheckExact(method.as_ptr()) != 0 {
             return Some((*method.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml);
@@ -145,26 +160,27 @@ fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
     }
 }
 
-/// A method whose calls may be taken. One for each method, as a `static`, which the wrapper names.
+/// A method that may be replaced. There is one for each method, a `static` that the wrapper names.
 pub struct Method {
     definition: AtomicPtr<ffi::PyMethodDef>,
     original: AtomicPtr<()>,
 }
 
 impl Method {
-    /// One whose calls are not taken.
+    /// A method that is not replaced.
     pub const fn new() -> Method {
         Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Takes the calls of the method `name` of a class, or of a function of a module. The wrapper is the first of `wrappers` that has
-    /// the method's calling convention.
+    /// Replaces the method `name` of a class, or a function of a module. The wrapper is the first of `wrappers` that
+    /// has the method's calling convention.
     ///
     /// # Errors
-    /// KeyError if there is none of this name; RuntimeError if it is not written in C, or is called in a way that no wrapper knows.
+    /// KeyError if there is no such method; RuntimeError if it is not written in C, or no wrapper has its calling
+    /// convention.
     ///
     /// # Safety
-    /// Each wrapper keeps to the contract of its kind and calls the original on.
+    /// Each wrapper has the contract of its kind and calls the original.
     pub unsafe fn take(&'static self, class: &Bound<'_, PyAny>, name: &str, wrappers: &[Wrapper]) -> PyResult<()> {
         let found = class.getattr("__dict__")?.get_item(name)?;
         let unknown = |what: &str| {
@@ -173,7 +189,7 @@ impl Method {
             pyo3::exceptions::PyRuntimeError::new_err(format!("{class}.{name} {what}; its calls can't be seen here"))
         };
         let definition = definition(&found).ok_or_else(|| unknown("is not written in C as expected"))?;
-        // SAFETY: the definition lives as long as the class, which is held by whoever uses it.
+        // SAFETY: the definition lives as long as the class, which the caller's users hold.
         unsafe {
             let named = CStr::from_ptr((*definition).ml_name).to_str() == Ok(name);
             let flags = (*definition).ml_flags & !(ffi::METH_COEXIST | ffi::METH_CLASS | ffi::METH_STATIC);
@@ -190,7 +206,7 @@ impl Method {
         Ok(())
     }
 
-    /// Gives the method back. A wrapper that someone else has put in since stays, and ours under it.
+    /// Gives the method back. A wrapper that another tool has installed since stays, and ours under it.
     pub fn give_back(&self, wrappers: &[Wrapper]) {
         let definition = self.definition.swap(std::ptr::null_mut(), AcqRel);
         if definition.is_null() {
@@ -207,12 +223,12 @@ impl Method {
     /// The function that the wrapper stands before.
     ///
     /// # Safety
-    /// `F` is the type of function that the wrapper has; to be called by the wrapper only.
+    /// `F` is the type of the wrapper; only the wrapper calls it.
     #[inline(always)]
     pub unsafe fn original<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
         let function = self.original.load(Acquire);
-        // SAFETY: the caller's promise; `take` has looked at the flags.
+        // SAFETY: the caller promises the wrapper's type; `take` has checked the flags.
         unsafe { std::mem::transmute_copy::<*mut (), F>(&function) }
     }
 }

@@ -1,42 +1,43 @@
-//! What the tracer takes from CPython below its stable interface, and the only place of this crate that is `unsafe` by trade.
+//! The parts of CPython below its stable interface that the tracer uses, and the only place of this crate that is
+//! `unsafe` by trade.
 //!
 //! | file | gives |
 //! | --- | --- |
 //! | `layout` | byte offsets by version |
 //! | `local_time` | the local time of a second |
 //! | `calibrate` | that check |
-//! | `calling` | calls of what may be written in Python |
+//! | `calling` | calls of code that may be written in Python |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
 //! | `code` | a code object's parameters and names |
-//! | `guarded` | what only attached threads look at |
+//! | `guarded` | values that only attached threads use |
 //! | `held` | an object borrowed or owned |
 //! | `objects` | objects that the collector knows |
 //! | `interned` | names that are looked up often |
-//! | `attribute` | plain attributes of instances, without asking by name |
+//! | `attribute` | plain attributes of instances, without running code |
 //! | `builtin` | functions of built-in modules, seen before and after each call |
-//! | `awaited` | what `await` does with the objects of a class |
+//! | `awaited` | the `await` of a class's objects |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
 //! | `vectorcall` | callable objects from bare functions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
-//! | `opcodes` | what the instruction at a place says (3.12+) |
+//! | `opcodes` | the meaning of the instruction at a place (3.12+) |
 //! | `eval` | a frame evaluation function (3.11) |
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
-//! | `bottom` | calls below which no frame is seen |
-//! | `standard` | modules of the standard library, also where the program has one of the name |
-//! | `stack` | how much C stack is left, and more of it (3.11) |
+//! | `bottom` | calls that see no frame below their own |
+//! | `standard` | modules of the standard library, also if the program has one of the name |
+//! | `stack` | the C stack that is left, and more of it (3.11) |
 //! | `stacks` | the stacks of all threads |
 //! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
-//! | `alloc` | a count of bytes asked of Python's allocators |
+//! | `alloc` | a count of bytes requested from Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
-//! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
-//! needed: the offsets are constants by version, and [`layout::check`] compares them at import with what the interpreter
-//! says of itself and with a calibration run.
+//! Code that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
+//! needed: the offsets are constants by version. At import [`layout::check`] compares them with the interpreter's own
+//! table and by a calibration run.
 
-// Each version of CPython uses its own part of this.
+// Each version of CPython uses its own part of this module.
 #![allow(dead_code)]
 
 pub mod again;
@@ -89,7 +90,8 @@ use pyo3::ffi::{self as api, PyObject};
 
 pub use state::current as tstate;
 
-/// No collection begins while this is there. From 3.12 on collections wait for the next instruction of Python code anyway.
+/// No collection begins while this exists. From 3.12 on collections wait for the next instruction of Python code
+/// anyway.
 #[derive(Debug)]
 pub struct Uncollected {
     #[cfg(not(Py_3_12))]
@@ -97,7 +99,7 @@ pub struct Uncollected {
 }
 
 impl Uncollected {
-    /// Holds them back.
+    /// Holds collections back.
     ///
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
@@ -105,7 +107,7 @@ impl Uncollected {
     pub unsafe fn new() -> Uncollected {
         Uncollected {
             #[cfg(not(Py_3_12))]
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the calling thread is attached, and still is when this is dropped.
             was: unsafe { api::PyGC_Disable() },
         }
     }
@@ -115,13 +117,13 @@ impl Uncollected {
 impl Drop for Uncollected {
     fn drop(&mut self) {
         if self.was != 0 {
-            // SAFETY: attached, as `new` was promised.
+            // SAFETY: the thread is attached, as the caller of `new` promised.
             unsafe { api::PyGC_Enable() };
         }
     }
 }
 
-/// An exception that is set (or none), put aside; set again when this is dropped.
+/// An exception that is set (or none), put aside. It is set again when this is dropped.
 #[derive(Debug)]
 pub struct Aside {
     #[cfg(Py_3_12)]
@@ -131,12 +133,12 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Takes what is set.
+    /// Takes the exception that is set.
     ///
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
     pub unsafe fn new() -> Aside {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the calling thread is attached, and still is when this is dropped.
         unsafe {
             #[cfg(Py_3_12)]
             return Aside { exception: api::PyErr_GetRaisedException() };
@@ -153,7 +155,8 @@ impl Aside {
 
 #[cfg(not(Py_3_12))]
 impl Aside {
-    /// What was set: its class and its value, which is an instance of it, what one would be made of, or null. Borrowed.
+    /// The exception that was set: its class and its value, which is an instance, its future arguments, or null.
+    /// Borrowed.
     pub fn set(&self) -> (*mut PyObject, *mut PyObject) {
         let [kind, value, _] = self.exception;
         (kind, value)
@@ -162,7 +165,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // SAFETY: gives back the references that `new` took; none means none.
+        // SAFETY: gives back the references that `new` took; null stands for no exception.
         unsafe {
             #[cfg(Py_3_12)]
             api::PyErr_SetRaisedException(self.exception);

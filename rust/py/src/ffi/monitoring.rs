@@ -1,8 +1,8 @@
 //! `sys.monitoring` (3.12 on): one tool id, its callbacks, and events by code object or for all code.
 //!
-//! The functions are the interpreter's Python-level ones (there are no others), looked up once and called by vectorcall:
-//! some 0.2 µs a call. Event numbers are read from `sys.monitoring.events` by name, and which events can be set for a single
-//! code object is found by trying, as both differ between versions.
+//! The functions are the interpreter's Python-level ones (there are no others), looked up once and called by
+//! vectorcall: some 0.2 µs a call. Event numbers are read from `sys.monitoring.events` by name, and a trial shows which
+//! events can be set for a single code object, since both differ between versions.
 
 use std::fmt;
 use std::ptr;
@@ -21,13 +21,13 @@ pub const IDS: [u8; 2] = [4, 3];
 pub enum Event {
     /// A function is entered by a call (a generator's: by its first resume).
     PyStart,
-    /// A generator or coroutine goes on.
+    /// A generator or coroutine resumes.
     PyResume,
     /// A function returns.
     PyReturn,
     /// A generator or coroutine yields.
     PyYield,
-    /// A call is about to be made; with it come C_RETURN and C_RAISE.
+    /// A call is about to be made; C_RETURN and C_RAISE come with it.
     Call,
     /// A new line is about to run.
     Line,
@@ -51,7 +51,7 @@ pub enum Event {
     ExceptionHandled,
     /// A function is left by an exception.
     PyUnwind,
-    /// A generator or coroutine goes on by `throw` or `close`.
+    /// A generator or coroutine resumes by `throw` or `close`.
     PyThrow,
     /// A function written in C has returned; comes with CALL.
     CReturn,
@@ -82,7 +82,7 @@ pub const EVENTS: [(Event, &str); 19] = [
     (Event::CRaise, "C_RAISE"),
 ];
 
-/// Why there is no tool.
+/// The reason why there is no tool.
 #[derive(Debug)]
 pub enum ToolError {
     /// Other tools hold every id in [`IDS`]: (id, name).
@@ -91,7 +91,7 @@ pub enum ToolError {
     Raised(PyErr),
 }
 
-/// A tool id that is ours, until [`Tool::free`].
+/// A tool id that this package holds, until [`Tool::free`].
 #[derive(Debug)]
 pub struct Tool {
     id: u8,
@@ -111,7 +111,7 @@ impl Tool {
     /// Takes the first free id of [`IDS`] under `name`.
     ///
     /// # Errors
-    /// None is free, or `sys.monitoring` raised.
+    /// No id is free, or `sys.monitoring` raised.
     pub fn claim(py: Python<'_>, name: &str) -> Result<Tool, ToolError> {
         let monitoring = py.import("sys")?.getattr("monitoring")?;
         let id = claim_id(&monitoring, name)?;
@@ -124,10 +124,10 @@ impl Tool {
         }
     }
 
-    /// In a forked child, whose parent's threads may have been in the midst of anything: ends the tools of this name.
+    /// In a forked child, whose parent's threads may have been anywhere: ends the tools of this name.
     ///
     /// # Errors
-    /// The first exception; all is tried nevertheless.
+    /// The first exception; everything is tried nevertheless.
     pub fn abandon(py: Python<'_>, name: &str) -> PyResult<()> {
         let monitoring = py.import("sys")?.getattr("monitoring")?;
         let mut result = Ok(());
@@ -155,8 +155,8 @@ impl Tool {
         events.iter().fold(0, |mask, &event| mask | self.bit(event))
     }
 
-    /// The bits of all events that [`Tool::set_local_events`] takes. The others can only be set for all code, or (C_RETURN,
-    /// C_RAISE) come with CALL.
+    /// The bits of all events that [`Tool::set_local_events`] takes. The others can only be set for all code, or
+    /// (C_RETURN, C_RAISE) come with CALL.
     #[inline]
     pub fn local_mask(&self) -> u32 {
         self.local
@@ -167,44 +167,44 @@ impl Tool {
         self.bit(event) & self.local != 0
     }
 
-    /// Sets the events of one code object to `mask`, others off. Stops the world on a free-threaded build.
+    /// Sets the events of one code object to `mask` and switches others off. Stops the world on a free-threaded build.
     ///
     /// # Errors
-    /// ValueError for an event that is not local, TypeError if `code` is no code object.
+    /// ValueError for an event that is not local, TypeError if `code` is not a code object.
     pub fn set_local_events(&self, code: &Bound<'_, PyAny>, mask: u32) -> PyResult<()> {
         let py = code.py();
         let mask = int(py, mask)?;
         call(py, &self.set_local_events, &[self.id_object.as_ptr(), code.as_ptr(), mask.as_ptr()]).map(drop)
     }
 
-    /// The events of ours that are set for one code object.
+    /// The events of this tool that are set for one code object.
     ///
     /// # Errors
-    /// TypeError if `code` is no code object.
+    /// TypeError if `code` is not a code object.
     pub fn local_events(&self, code: &Bound<'_, PyAny>) -> PyResult<u32> {
         let py = code.py();
         call(py, &self.get_local_events, &[self.id_object.as_ptr(), code.as_ptr()])?.extract()
     }
 
-    /// Sets the events of all code to `mask`, others off (those of single code objects stay). Stops the world on a
-    /// free-threaded build.
+    /// Sets the events of all code to `mask` and switches others off (those of single code objects stay). Stops the
+    /// world on a free-threaded build.
     ///
     /// # Errors
-    /// ValueError for bits that are no events.
+    /// ValueError for bits that are not events.
     pub fn set_events(&self, py: Python<'_>, mask: u32) -> PyResult<()> {
         let mask = int(py, mask)?;
         call(py, &self.set_events, &[self.id_object.as_ptr(), mask.as_ptr()]).map(drop)
     }
 
-    /// Makes `callback` the one of `event`, or takes it away (`None`). An event that this version has not is left alone.
+    /// Makes `callback` the one of `event`, or removes it (`None`). An event that this version lacks is ignored.
     ///
     /// # Errors
-    /// What `register_callback` raises (an audit hook's exception).
+    /// The exception of `register_callback` (an audit hook's).
     pub fn register(&self, py: Python<'_>, event: Event, callback: Option<&Py<PyAny>>) -> PyResult<()> {
         self.exchange(py, event, callback).map(drop)
     }
 
-    /// The same; answers the one that was there.
+    /// The same; returns the former callback.
     fn exchange<'py>(
         &self, py: Python<'py>, event: Event, callback: Option<&Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -212,16 +212,15 @@ impl Tool {
             return Ok(py.None().into_bound(py));
         }
         let bit = int(py, self.bit(event))?;
-        // SAFETY: None is always there.
+        // SAFETY: None always exists.
         let callback = callback.map_or_else(|| unsafe { ffi::Py_None() }, Py::as_ptr);
         call(py, &self.register_callback, &[self.id_object.as_ptr(), bit.as_ptr(), callback])
     }
 
-    /// Gives the id back. `codes` are all code objects that have had local events: they are set to none first, as some
-    /// versions leave them behind for the id's next holder.
+    /// Gives the id back. `codes` are all code objects that have had local events. Their events are cleared first,
+    /// since some versions leave them for the id's next holder.
     ///
-    /// # Errors
-    /// The first exception; all is tried nevertheless.
+    /// The first exception; everything is tried nevertheless. The first exception; all is tried nevertheless.
     pub fn free<'py>(self, py: Python<'py>, codes: impl IntoIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
         let mut result = self.set_events(py, 0);
         for code in codes {
@@ -233,20 +232,20 @@ impl Tool {
         result.and(call(py, &self.free_tool_id, &[self.id_object.as_ptr()]).map(drop))
     }
 
-    /// Whether the id is ours still: anybody may free it.
+    /// Whether the id is still ours: any code may free it.
     ///
     /// # Errors
-    /// What `get_tool` raises.
+    /// The exception of `get_tool`.
     pub fn is_held(&self, py: Python<'_>) -> PyResult<bool> {
         let holder = call(py, &self.get_tool, &[self.id_object.as_ptr()])?;
         Ok(holder.cast::<PyString>().is_ok_and(|holder| holder.to_string_lossy() == self.name))
     }
 
-    /// Takes away what is left of ours under an id that somebody else has freed: `codes` are as in [`Tool::free`]. Where another
-    /// tool has it meanwhile, those are our callbacks.
+    /// Removes the rest of this tool under an id that other code has freed; `codes` are as in [`Tool::free`]. If
+    /// another tool has the id meanwhile, the rest is our callbacks.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Tool::free`].
     pub fn leave<'py>(self, py: Python<'py>, codes: impl IntoIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
         if call(py, &self.get_tool, &[self.id_object.as_ptr()])?.is_none() {
             py.import("sys")?.getattr("monitoring")?.call_method1("use_tool_id", (self.id, self.name.as_str()))?;
@@ -288,10 +287,10 @@ impl Tool {
         Ok(tool)
     }
 
-    /// Tries each event on a code object that nothing runs.
+    /// Tries each event on a code object that never runs.
     fn find_local(&self, py: Python<'_>) -> PyResult<u32> {
-        // made without running any: who calls this has locks that a signal's handler may want
-        // SAFETY: attached; two strings that end with 0.
+        // made without running code: the caller holds locks that a signal's handler may want
+        // SAFETY: the thread is attached; two strings that end with 0.
         let code = unsafe {
             let code = ffi::Py_CompileString(c"0".as_ptr(), c"<inviso>".as_ptr(), ffi::Py_eval_input);
             Bound::from_owned_ptr_or_err(py, code)?
@@ -337,7 +336,7 @@ fn claim_id(monitoring: &Bound<'_, PyAny>, name: &str) -> Result<u8, ToolError> 
         if holder.is_none() {
             match monitoring.call_method1("use_tool_id", (id, name)) {
                 Ok(_) => return Ok(id),
-                // Another thread was faster.
+                // another thread was faster
                 Err(_) => holder = monitoring.call_method1("get_tool", (id,))?,
             }
         }
@@ -353,7 +352,7 @@ fn int(py: Python<'_>, n: u32) -> PyResult<Bound<'_, PyAny>> {
 }
 
 fn call<'py>(py: Python<'py>, function: &Py<PyAny>, arguments: &[*mut PyObject]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: each argument is borrowed from something that lives over the call; the result is a new reference or null.
+    // SAFETY: the caller's values hold the arguments during the call; the result is a new reference or null.
     unsafe {
         let result = ffi::PyObject_Vectorcall(function.as_ptr(), arguments.as_ptr(), arguments.len(), ptr::null_mut());
         Bound::from_owned_ptr_or_err(py, result)

@@ -1,15 +1,15 @@
 //! Objects that the interpreter's collector knows, found by their types.
 //!
-//! `gc.get_objects` holds every one of them while it is asked. Where threads run side by side, one that asks keeps alive what another one drops
-//! meanwhile, and as long as threads ask in turns nothing ever goes; so the free-threaded build is asked for those that are wanted, and no others
-//! are held.
+//! `gc.get_objects` holds every one of them while it is in use. If threads run side by side, one that calls it keeps
+//! alive the objects that another one drops meanwhile, and as long as threads call it in turns no object ever goes. So
+//! on the free-threaded build only the wanted objects are listed and held.
 
 use pyo3::{ffi, prelude::*, types::*};
 
 /// Objects of exactly these types. The result holds them. Frozen objects (`gc.freeze`) are left out.
 ///
 /// # Errors
-/// What listing them raises: no memory.
+/// The error of listing them: no memory.
 #[cfg(not(Py_GIL_DISABLED))]
 pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let all = py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?;
@@ -19,7 +19,7 @@ pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<V
 /// The same. Types are compared by address and never read.
 ///
 /// # Errors
-/// None.
+/// Never.
 #[cfg(Py_GIL_DISABLED)]
 pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     use ffi::PyObject;
@@ -30,7 +30,7 @@ pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<V
         fn PyUnstable_GC_VisitObjects(visit: extern "C" fn(*mut PyObject, *mut c_void) -> c_int, with: *mut c_void);
     }
 
-    /// `_PyGC_BITS_UNREACHABLE` in an object's head: a collection that is under way takes it apart.
+    /// `_PyGC_BITS_UNREACHABLE` in an object's head: a running collection takes it apart.
     const UNREACHABLE: u8 = 1 << 2;
 
     struct Search<'a, 'py> {
@@ -40,7 +40,7 @@ pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<V
     }
 
     extern "C" fn visit(object: *mut PyObject, with: *mut c_void) -> c_int {
-        // SAFETY: called by the function below only, with its own search; the object's head can be read.
+        // SAFETY: only the function below calls this, with its own search; the object's head can be read.
         unsafe {
             let search = &mut *with.cast::<Search<'_, '_>>();
             if (*object).ob_gc_bits & UNREACHABLE == 0 && search.types.contains(&(*object).ob_type) {
@@ -51,17 +51,17 @@ pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<V
     }
 
     let mut search = Search { py, types, found: Vec::new() };
-    // SAFETY: attached; the search stands meanwhile, and nobody else has it.
+    // SAFETY: the thread is attached; the search stands meanwhile, and nothing else uses it.
     unsafe { PyUnstable_GC_VisitObjects(visit, (&raw mut search).cast()) };
     Ok(search.found)
 }
 
-/// A class and all that are derived from it.
+/// A class and all classes that derive from it.
 ///
 /// # Errors
-/// What listing them raises: no memory.
+/// The error of listing them: no memory.
 pub fn with_derived<'py>(class: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    // a method of `type`: what the class itself may call so is not asked
+    // a method of `type`: an attribute of this name of the class itself is not called
     let subclasses = class.py().get_type::<PyType>().getattr("__subclasses__")?;
     let mut all = vec![class.clone()];
     let mut at = 0;

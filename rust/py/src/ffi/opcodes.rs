@@ -1,7 +1,19 @@
-//! What the instruction at a place in a code object says that no event tells.
+//! Facts about the instruction at a place in a code object that no event reports.
 //!
-//! Opcodes have other numbers in each version, so [`learn`] asks the interpreter for those that are needed. The bytes that are looked
-//! at are the code's as it was compiled (`co_code`), without what instrumenting and specialising make of them.
+//! Opcodes have other numbers in each version, so [`learn`] reads the needed ones from the interpreter. The examined
+//! bytes are the code's as it was compiled (`co_code`), before instrumenting and specialising change them.
+//!
+//! # Roles
+//! One thread learns the opcodes, before any event. Any attached thread reads them.
+//!
+//! # States
+//! An opcode is 0, then its number for ever.
+//!
+//! # Orderings
+//! All are `Relaxed`: an event is set only after [`learn`], and each byte is a whole fact.
+//!
+//! # Checked by
+//! `tests/python/test_trace_returns.py`.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -26,7 +38,7 @@ static END_ASYNC_FOR: AtomicU8 = AtomicU8::new(0);
 /// Learns the opcodes.
 ///
 /// # Errors
-/// The interpreter doesn't name one of them.
+/// The interpreter lacks one of the names.
 pub fn learn(py: Python<'_>) -> PyResult<()> {
     let numbers = super::standard::module(py, "opcode")?.getattr("opmap")?;
     let needed = [
@@ -41,14 +53,16 @@ pub fn learn(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether execution goes on in the handler at `offset`: an `except`, a `finally`, the end of a `with`. The compiler makes others
-/// that raise the exception again: around a generator's code (PEP 479), a comprehension, a handler. Those of `yield from`, `await` and
-/// `async for` do so but with the exception that ends what they wait for.
+/// Whether execution continues in the handler at `offset`: an `except`, a `finally`, the end of a `with`. The compiler
+/// makes other handlers that raise the exception again: around a generator's code (PEP 479), a comprehension, a
+/// handler. Those of `yield from`, `await` and `async for` do so except with the exception that ends the awaited
+/// object.
 ///
 /// # Safety
-/// Attached; `code` is a code object, `offset` an int and `exception` an exception, as an event passes them.
+/// The thread is attached; `code` is a code object, `offset` an int and `exception` an exception, as an event passes
+/// them.
 pub unsafe fn goes_on_at(code: *mut PyObject, offset: *mut PyObject, exception: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise; the two types are never freed.
+    // SAFETY: the caller promises the objects of an event and an attached thread; the two types are never freed.
     unsafe {
         with_bytes(code, offset, |bytes, at| {
             let is = |opcode: &AtomicU8| bytes.get(at) == Some(&opcode.load(Relaxed));
@@ -59,20 +73,22 @@ pub unsafe fn goes_on_at(code: *mut PyObject, offset: *mut PyObject, exception: 
     }
 }
 
-/// Whether a generator or coroutine that stands at `offset` was ever resumed.
+/// Whether a generator or coroutine whose next instruction is at `offset` was ever resumed.
 ///
 /// # Safety
 /// As [`goes_on_at`].
 pub unsafe fn has_begun(code: *mut PyObject, offset: *mut PyObject) -> bool {
     let resume = RESUME.load(Relaxed);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and `code` is a code object, `offset` an int and
+    // `exception` an exception, as an event passes them.
     unsafe { with_bytes(code, offset, |bytes, at| bytes.chunks(UNIT).take(at / UNIT).any(|unit| unit[0] == resume)) }
 }
 
 /// # Safety
 /// As [`goes_on_at`].
 unsafe fn with_bytes(code: *mut PyObject, offset: *mut PyObject, look: impl FnOnce(&[u8], usize) -> bool) -> bool {
-    // SAFETY: the caller's promise. An exception that is set is put aside: the call may raise for want of memory.
+    // SAFETY: the caller promises the objects of an event and an attached thread. An exception that is set is put
+    // aside, since the call may raise for lack of memory.
     unsafe {
         if ffi::PyCode_Check(code) == 0 {
             return false;
