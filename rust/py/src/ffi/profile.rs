@@ -1,13 +1,27 @@
-//! CPython 3.11's way to see calls of functions written in C: a profile function in front of the program's own.
+//! The hook for calls of functions written in C on CPython 3.11: a profile function in front of the program's own.
 //!
-//! A thread has one profile function and an object for it. Ours takes the function's place and leaves the object, so
-//! `sys.getprofile()` answers what the program has set, and ours hands every event on to the function that was there.
-//! Which one that was is told by which of several copies of ours stands in its place: nothing is kept for a thread, and
-//! a program that sets its own function, or takes it away, meets nothing of ours. It takes ours away with it;
-//! [`ensure`] puts it back.
+//! A thread has one profile function and an object for it. Ours replaces the function and leaves the object, so
+//! `sys.getprofile()` returns the program's, and ours passes every event on to the program's function. There are
+//! several copies of ours; the copy that is in place shows which function that is. So nothing is kept for a thread, and
+//! a program that sets or removes its own function meets nothing of ours. It removes ours with it; [`ensure`] restores
+//! it.
 //!
-//! The interpreter tells the return of `sys.setprofile` to the function that it has set if there was one before, and ours
-//! was: so what is behind `sys.setprofile` is exchanged, too, and that return is not handed on. Ours is back at once then.
+//! The interpreter reports the return of `sys.setprofile` to the new function if there was a former one, and ours was
+//! one. So `sys.setprofile` is replaced, too, and that return is not passed on. After it ours is installed again at
+//! once.
+//!
+//! # Roles
+//! Attached threads install and remove it. Every thread calls its own profile function.
+//!
+//! # States
+//! `ON`: threads have ours. A slot of `BEHIND` is null, then one function for ever. `SETPROFILE` is null while the
+//! original is in place.
+//!
+//! # Orderings
+//! The GIL orders all of them. `HANDLER` is stored `Release` before `ON`.
+//!
+//! # Checked by
+//! `tests/python/test_trace_foreign.py`, `tests/python/test_trace_host.py`.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -20,8 +34,8 @@ use pyo3::prelude::*;
 
 use super::layout::{at, thread};
 
-/// What is called at each event of a function written in C: PyTrace_C_CALL, _C_RETURN or _C_EXCEPTION, and the function,
-/// bound to its object if it is a method.
+/// A function that is called at each event of a function written in C, with PyTrace_C_CALL, _C_RETURN or _C_EXCEPTION,
+/// and the function, bound to its object if it is a method.
 pub type Handler = unsafe fn(what: c_int, callable: *mut PyObject);
 
 /// A profile function, through which a thread may be unwound.
@@ -32,20 +46,21 @@ extern "C" {
     fn PySys_Audit(event: *const c_char, format: *const c_char, ...) -> c_int;
 }
 
-/// Different profile functions that a program may use, and one for none. Threads with further ones are left alone.
+/// The most different profile functions of a program, with one place for none. Threads with further ones are left
+/// alone.
 const COPIES: usize = 8;
 
-/// Ours, by what is behind it.
+/// Our copies, by the function behind them.
 static FRONTS: [Function; COPIES] =
     [front::<0>, front::<1>, front::<2>, front::<3>, front::<4>, front::<5>, front::<6>, front::<7>];
 
-/// What each of ours calls on; the first nothing, the others, once set, always the same.
+/// The function that each copy calls: none for the first; the others, once set, never change.
 static BEHIND: [AtomicPtr<c_void>; COPIES] = [const { AtomicPtr::new(ptr::null_mut()) }; COPIES];
 
 /// A function of one argument, written in C.
 type OneArgument = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// The interpreter's own `sys.setprofile`; null as long as it is in its place.
+/// The interpreter's own `sys.setprofile`; null while it is in its place.
 static SETPROFILE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 thread_local! {
@@ -56,23 +71,24 @@ thread_local! {
 static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether threads are to have ours.
+/// Whether threads shall have ours.
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Makes sure that ours can be put in, before anything is changed that needs it: that the thread's state has its
-/// function and object where [`thread`] says, and that no audit hook objects.
+/// Makes sure that ours can be installed, before any change that needs it: the thread's state has its
+/// function and object where [`thread`] says, and no audit hook objects.
 ///
 /// # Errors
-/// An audit hook's exception; RuntimeError if the fields lie elsewhere.
+/// An audit hook's exception; RuntimeError if the fields are elsewhere.
 pub fn check(py: Python<'_>) -> PyResult<()> {
     if is_on() {
         return Ok(());
     }
     let set = py.import("sys")?.getattr("getprofile")?.call0()?;
-    // SAFETY: attached; the words lie inside the calling thread's state, and what is set is taken back at once.
+    // SAFETY: the thread is attached; the words lie inside the calling thread's state, and the change is taken back at
+    // once.
     let found = unsafe {
         let tstate = ffi::PyThreadState_Get();
         let object: *mut PyObject = at(tstate.cast(), thread::PROFILE_OBJECT);
@@ -99,16 +115,16 @@ pub fn check(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// Puts ours in for every thread that there is. Threads to come are [`ensure`]d by whoever sees them first.
+/// Installs ours for every existing thread. The first observer of a new thread [`ensure`]s it.
 ///
 /// # Safety
-/// [`check`] has been passed, and `handler` is never unloaded and leaves no exception.
+/// [`check`] has passed, and `handler` is never unloaded and leaves no exception.
 pub unsafe fn begin(py: Python<'_>, handler: Handler) {
     HANDLER.store(handler as *mut (), Ordering::Release);
     ON.store(true, Ordering::Release);
     watch_setprofile();
     each_thread(py, |tstate| {
-        // SAFETY: attached, so no other thread runs, and a thread state that is listed stands.
+        // SAFETY: the thread is attached, so no other thread runs, and a thread state in the list stands.
         unsafe { ensure(tstate) }
     });
 }
@@ -120,7 +136,7 @@ pub fn end(py: Python<'_>) {
     }
     leave_setprofile();
     each_thread(py, |tstate| {
-        // SAFETY: as in `begin`; the copy that stands there was put in place of what is behind it.
+        // SAFETY: as in `begin`; the copy in place replaced the function behind it.
         unsafe {
             if let Some(n) = copy(function_of(tstate)) {
                 put(tstate, BEHIND[n].load(Ordering::Relaxed));
@@ -129,13 +145,13 @@ pub fn end(py: Python<'_>) {
     });
 }
 
-/// Puts ours in for a thread if it isn't there: it is new, or its program has set another function since.
+/// Installs ours for a thread that lacks it: the thread is new, or its program has set another function since.
 ///
 /// # Safety
-/// The calling thread is attached, `tstate` stands, and [`check`] has been passed.
+/// The calling thread is attached, `tstate` stands, and [`check`] has passed.
 #[inline(always)]
 pub unsafe fn ensure(tstate: *mut PyThreadState) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the calling thread is attached, `tstate` stands, and [`check`] has passed.
     unsafe {
         let there = function_of(tstate);
         if there != FRONTS[0] as *mut c_void {
@@ -144,7 +160,7 @@ pub unsafe fn ensure(tstate: *mut PyThreadState) {
     }
 }
 
-/// Puts ours in front of what is there, unless that is ours.
+/// Installs ours in front of the present function, unless that is ours.
 ///
 /// # Safety
 /// As [`ensure`]; `there` is the thread's function, or null.
@@ -161,12 +177,13 @@ unsafe fn put_in_front(tstate: *mut PyThreadState, there: *mut c_void) {
     }
 }
 
-/// Which copy of ours a function is.
+/// The copy of ours that a function is.
 fn copy(function: *mut c_void) -> Option<usize> {
     FRONTS.iter().position(|front| *front as *mut c_void == function)
 }
 
-/// Which copy is for what stands behind it; `None` if all have another. Attached, so nobody else asks meanwhile.
+/// The copy for the function behind it; `None` if all copies have others. Attached, so no other thread runs this
+/// meanwhile.
 fn place(behind: *mut c_void) -> Option<usize> {
     if behind.is_null() {
         return Some(0);
@@ -188,13 +205,14 @@ unsafe fn function_of(tstate: *mut PyThreadState) -> *mut c_void {
     unsafe { at(tstate.cast(), thread::PROFILE_FUNCTION) }
 }
 
-/// Exchanges the function, the object stays.
+/// Exchanges the function; the object stays.
 ///
 /// # Safety
-/// As [`ensure`]; `function` is null, or one that takes the object that is there.
+/// As [`ensure`]; `function` is null, or takes the present object.
 unsafe fn put(tstate: *mut PyThreadState, function: *mut c_void) {
-    // SAFETY: attached, so the thread of this state doesn't run; the word holds a profile function or null, and `function`
-    // is one that takes the object that is there. To go into tracing and out of it makes the evaluation loop look.
+    // SAFETY: the thread is attached, so the thread of this state doesn't run; the word holds a profile function or
+    // null, and `function` takes the present object. Entering and leaving tracing makes the evaluation loop look at the
+    // word.
     unsafe {
         tstate.cast::<u8>().add(thread::PROFILE_FUNCTION).cast::<*mut c_void>().write(function);
         ffi::PyThreadState_EnterTracing(tstate);
@@ -202,9 +220,9 @@ unsafe fn put(tstate: *mut PyThreadState, function: *mut c_void) {
     }
 }
 
-/// Every thread state of this interpreter. New ones come in at the front, and none goes while we are attached.
+/// Every thread state of this interpreter. New ones come in at the front, and none goes while this thread is attached.
 fn each_thread(_py: Python<'_>, mut with: impl FnMut(*mut PyThreadState)) {
-    // SAFETY: attached.
+    // SAFETY: the thread is attached.
     unsafe {
         let mut tstate = ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get());
         while !tstate.is_null() {
@@ -214,14 +232,14 @@ fn each_thread(_py: Python<'_>, mut with: impl FnMut(*mut PyThreadState)) {
     }
 }
 
-/// The profile function: ours comes next to the call, the program's around it.
+/// The profile function: ours runs next to the call, the program's around it.
 ///
 /// # Safety
-/// To be called by the interpreter only, as a thread's profile function.
+/// Only the interpreter calls it, as a thread's profile function.
 unsafe extern "C-unwind" fn front<const N: usize>(
     object: *mut PyObject, frame: *mut ffi::PyFrameObject, what: c_int, callable: *mut PyObject,
 ) -> c_int {
-    // SAFETY: the interpreter's arguments; what is behind is a function of this type, made for this very object.
+    // SAFETY: the interpreter's arguments; the function behind is of this type, made for this very object.
     unsafe {
         if what == ffi::PyTrace_C_RETURN || what == ffi::PyTrace_C_EXCEPTION {
             handle(what, callable);
@@ -231,7 +249,7 @@ unsafe extern "C-unwind" fn front<const N: usize>(
         if !behind.is_null() && !unheard {
             let answer = std::mem::transmute::<*mut c_void, Function>(behind)(object, frame, what, callable);
             if answer != 0 {
-                return answer; // an exception: a call that was to begin doesn't
+                return answer; // an exception: the call does not begin
             }
         }
         if what == ffi::PyTrace_C_CALL {
@@ -241,14 +259,14 @@ unsafe extern "C-unwind" fn front<const N: usize>(
     0
 }
 
-/// Tells the handler, if there is one to be told.
+/// Calls the handler, if ours is on.
 ///
 /// # Safety
-/// To be called by a profile function only, with what the interpreter gave it.
+/// Only a profile function calls it, with the interpreter's arguments.
 #[inline(always)]
 unsafe fn handle(what: c_int, callable: *mut PyObject) {
     if is_on() {
-        // SAFETY: stored by `begin` before it was switched on.
+        // SAFETY: stored by `begin` before `ON` was set.
         unsafe { std::mem::transmute::<*mut (), Handler>(HANDLER.load(Ordering::Acquire))(what, callable) }
     }
 }
@@ -268,9 +286,9 @@ fn definition() -> Option<*mut ffi::PyMethodDef> {
     }
 }
 
-/// What a definition calls.
+/// The word of the function that a definition calls.
 fn method<'a>(definition: *mut ffi::PyMethodDef) -> &'a AtomicPtr<c_void> {
-    // SAFETY: one word of a structure that stays, read by the interpreter at each call.
+    // SAFETY: one word of a structure that stays, which the interpreter reads at each call.
     unsafe { AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast()) }
 }
 
@@ -290,7 +308,7 @@ fn leave_setprofile() {
         method(definition).compare_exchange(setprofile as *mut c_void, original, Ordering::AcqRel, Ordering::Acquire);
 }
 
-/// Whether that is `sys.setprofile`, with ours behind it.
+/// Whether it is `sys.setprofile`, replaced by ours.
 ///
 /// # Safety
 /// `callable` stands.
@@ -306,7 +324,7 @@ unsafe fn is_setprofile(callable: *mut PyObject) -> bool {
 /// `sys.setprofile`, after which ours is in front again.
 ///
 /// # Safety
-/// To be called by the interpreter only, for the function that it was put into.
+/// Only the interpreter calls it, for the function that it was put into.
 unsafe extern "C-unwind" fn setprofile(module: *mut PyObject, function: *mut PyObject) -> *mut PyObject {
     // SAFETY: called attached, with the arguments of the original, which was stored before this took its place.
     unsafe {

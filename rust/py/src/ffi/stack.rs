@@ -1,12 +1,12 @@
-//! The C stack under a frame evaluation function (3.11): how much is left, and more of it.
+//! The C stack under a frame evaluation function (3.11): the rest of it, and more of it.
 //!
-//! An untouched 3.11 takes no C stack for a call from Python to Python, so a program may recurse as deep as it has set the
-//! limit. While the function is in, each such call takes some 500 bytes. Where the thread's stack comes to its end the
-//! call goes on a [`Segment`], a stack of our own, as long as it lasts; then on a further one. What C code needs on top
-//! of such a call it finds there: a switch is made while [`RESERVE`] is left.
+//! An untouched 3.11 takes no C stack for a call from Python to Python, so a program may recurse as deep as its own
+//! limit. While the function is installed, each such call takes some 500 bytes. Where the thread's stack comes to its
+//! end, the call continues on a [`Segment`], a stack of our own, as long as that lasts, and then on a further one. C
+//! code under such a call has its stack there: the switch is made while [`RESERVE`] is left.
 //!
-//! A segment stays the thread's until the call has returned. If the thread is ended inside (a daemon thread at the end of
-//! the interpreter) the segment is left behind: nothing here is to be run by an unwinder.
+//! A segment stays the thread's until the call has returned. If the thread is ended inside (a daemon thread at the end
+//! of the interpreter) the segment leaks: no code here may be run by an unwinder.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,13 +17,13 @@ use pyo3::ffi::{self, _PyInterpreterFrame, PyObject, PyThreadState};
 
 use super::eval::Unwinding;
 
-/// C stack that a call finds (half of a small stack), if there is a segment to be had.
+/// The C stack that a call gets (half of a small stack), if a segment can be had.
 const RESERVE: usize = 1024 * 1024;
 
-/// C stack that a call finds in any case: where not even that is left there is none.
+/// The C stack that a call gets in any case: with less than that it is not made.
 const LAST: usize = 64 * 1024;
 
-/// Bytes of a segment, of which as many are used as are needed.
+/// Bytes of a segment; only the touched pages take memory.
 const SEGMENT: usize = 8 * 1024 * 1024;
 
 /// Bytes below a segment that must not be touched.
@@ -34,7 +34,7 @@ thread_local! {
     static SPARE: Spare = const { Spare(Cell::new(None)) };
 }
 
-/// How far the calling thread's C stack may grow down: measured once a thread and segment, then one comparison.
+/// The end of the calling thread's C stack, which grows down: measured once a thread and segment, then one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
     floor: usize,
@@ -42,7 +42,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Measures the stack that the calling thread is on; takes some µs. Where that can't be done the result never has room.
+    /// Measures the stack that the calling thread is on; takes some µs. If it can't be measured the result never has
+    /// space.
     #[cold]
     pub fn of_this_thread() -> Stack {
         if let Some(stack) = ON_SEGMENT.get() {
@@ -58,7 +59,7 @@ impl Stack {
         Stack { floor: low + RESERVE.min(size / 2), end: low + LAST.min(size / 4) }
     }
 
-    /// Whether a call may be made here. To be asked on the stack that was measured.
+    /// Whether a call may be made here. It is to be called on the stack that was measured.
     #[inline(always)]
     pub fn room(&self) -> bool {
         let here = 0u8;
@@ -77,14 +78,14 @@ impl Stack {
 pub struct Segment(NonNull<u8>);
 
 impl Segment {
-    /// One for the calling thread. `None` if no memory is to be had, and beside greenlet, which copies stacks and takes a
-    /// thread to have one.
+    /// A segment for the calling thread. `None` if there is no memory, and if greenlet is imported, which copies stacks
+    /// and expects a thread to have one.
     ///
     /// # Safety
     /// The calling thread is attached and has no exception set.
     #[cold]
     pub unsafe fn take() -> Option<Segment> {
-        // SAFETY: attached; both answers are borrowed, the second may be null, and no exception is left.
+        // SAFETY: the thread is attached; both results are borrowed, the second may be null, and no exception is left.
         let greenlet = unsafe { ffi::PyDict_GetItemString(ffi::PyImport_GetModuleDict(), c"greenlet".as_ptr()) };
         if !greenlet.is_null() {
             return None;
@@ -92,14 +93,14 @@ impl Segment {
         SPARE.try_with(|spare| spare.0.take()).ok().flatten().or_else(map)
     }
 
-    /// Gives it up, once the call has returned. The thread keeps one for the next call at the same depth.
+    /// Releases it, after the call has returned. The thread keeps one for the next call at the same depth.
     #[cold]
     pub fn give(self) {
         let before = SPARE.try_with(|spare| spare.0.replace(Some(self))).unwrap_or(Some(self));
         before.into_iter().for_each(unmap);
     }
 
-    /// Notes that the calling thread goes onto the segment; answers its bounds, and what is to be given to
+    /// Records that the calling thread goes onto the segment; returns its bounds, and the argument for
     /// [`Segment::leave`].
     #[cold]
     pub fn enter(self) -> (Stack, Option<Stack>) {
@@ -107,7 +108,7 @@ impl Segment {
         (stack, ON_SEGMENT.replace(Some(stack)))
     }
 
-    /// Notes that the calling thread is back from a segment.
+    /// Records that the calling thread is back from a segment.
     #[cold]
     pub fn leave(outer: Option<Stack>) {
         ON_SEGMENT.set(outer);
@@ -121,7 +122,7 @@ impl Segment {
     pub unsafe fn run(
         self, function: Unwinding, tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int,
     ) -> *mut PyObject {
-        // SAFETY: the top lies at the mapping's end, aligned to pages, and nobody else is on the segment.
+        // SAFETY: the top lies at the mapping's end, aligned to pages, and nothing else is on the segment.
         unsafe {
             let top = self.0.as_ptr().add(SEGMENT);
             inviso_evaluate_on(tstate, frame, throwflag, function, top)
@@ -148,7 +149,7 @@ extern "C" {
 fn map() -> Option<Segment> {
     const READ_AND_WRITE: c_int = 3;
     const PRIVATE_ANONYMOUS_NORESERVE_STACK: c_int = 0x2 | 0x20 | 0x4000 | 0x2_0000;
-    // SAFETY: a new mapping, of which the lowest part is then taken away.
+    // SAFETY: a new mapping, whose lowest part is then protected.
     unsafe {
         let low = mmap(ptr::null_mut(), SEGMENT, READ_AND_WRITE, PRIVATE_ANONYMOUS_NORESERVE_STACK, -1, 0);
         if low as isize == -1 {
@@ -168,7 +169,7 @@ fn map() -> Option<Segment> {
 }
 
 fn unmap(segment: Segment) {
-    // SAFETY: mapped by `map`, and nobody is on it.
+    // SAFETY: mapped by `map`, and nothing is on it.
     unsafe { munmap(segment.0.as_ptr().cast(), SEGMENT) };
 }
 
@@ -208,7 +209,7 @@ std::arch::global_asm!(
 /// The lowest address of the calling thread's own stack, and its size.
 #[cfg(target_os = "linux")]
 fn bounds() -> Option<(usize, usize)> {
-    /// Room for a `pthread_attr_t`: 56 bytes with glibc and musl on 64-bit machines.
+    /// Space for a `pthread_attr_t`: 56 bytes with glibc and musl on 64-bit machines.
     #[repr(C, align(16))]
     struct Attributes([u8; 128]);
     extern "C" {
@@ -220,7 +221,7 @@ fn bounds() -> Option<(usize, usize)> {
     }
     let mut attributes = MaybeUninit::<Attributes>::uninit();
     let (mut address, mut size, mut guard) = (ptr::null_mut(), 0, 0);
-    // SAFETY: the calls fill what they are given; the attributes are initialised by the first and destroyed by the last.
+    // SAFETY: the calls fill their arguments; the attributes are initialised by the first and destroyed by the last.
     unsafe {
         if pthread_getattr_np(pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;

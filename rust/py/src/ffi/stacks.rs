@@ -1,5 +1,6 @@
-//! The stacks of all threads, read raw while no other thread runs Python. Frame objects are safe for the calling thread only: on 3.11
-//! making one may start a collection, whose code lets other threads go on, and on a free-threaded build other threads never stop.
+//! The stacks of all threads, read raw while no other thread runs Python. Frame objects are safe for the calling thread
+//! only: on 3.11 making one may start a collection, whose code lets other threads go on, and on a free-threaded build
+//! other threads never stop.
 
 use super::frame::Frame;
 use pyo3::{
@@ -7,17 +8,19 @@ use pyo3::{
     Python,
 };
 
-/// Calls `each` with every Python frame of every thread, each thread's from the innermost on. `each` may take references, and must not
-/// call the interpreter. The frames stand until `visit` returns. There are none where frames can't be read ([`layout::raw_ok`](super::layout::raw_ok)).
+/// Calls `each` with every Python frame of every thread, each thread's from the innermost on. `each` may take
+/// references, and must not call the interpreter. The frames stand until `visit` returns. Does nothing if frames can't
+/// be read ([`layout::raw_ok`](super::layout::raw_ok)).
 pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     if !super::layout::raw_ok() {
         return;
     }
     stopped(py, || {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         let mut thread = unsafe { first() };
         while !thread.is_null() {
-            // SAFETY: the list of threads is the interpreter's, and none ends or runs meanwhile; a frame that is on a stack runs.
+            // SAFETY: the list of threads is the interpreter's, and none ends or runs meanwhile; a frame that is on a
+            // stack runs.
             unsafe {
                 let mut frame = Frame::current_python(thread);
                 while let Some(here) = frame {
@@ -30,13 +33,13 @@ pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     });
 }
 
-/// Runs a function while no other thread runs Python: it holds the GIL, and gives nobody the chance.
+/// Runs a function while no other thread runs Python: this thread holds the GIL and does not release it.
 #[cfg(not(Py_GIL_DISABLED))]
 fn stopped(_py: Python<'_>, run: impl FnOnce()) {
     run();
 }
 
-/// The same. The interpreter stops the other threads for who visits its objects: at the first one this is done.
+/// The same. The interpreter stops the other threads for a visit of its objects; the function runs at the first object.
 #[cfg(Py_GIL_DISABLED)]
 fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
     use std::ffi::{c_int, c_void};
@@ -49,7 +52,7 @@ fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
     }
 
     extern "C" fn once<R: FnOnce()>(_object: *mut api::PyObject, with: *mut c_void) -> c_int {
-        // SAFETY: called by the function below only, with its own variable.
+        // SAFETY: only the function below calls this, with its own variable.
         if let Some(run) = unsafe { (*with.cast::<Option<R>>()).take() } {
             run();
         }
@@ -57,7 +60,7 @@ fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
     }
 
     let mut run = Some(run);
-    // SAFETY: attached; the variable stands meanwhile, and nobody else has it.
+    // SAFETY: the thread is attached; the variable stands meanwhile, and nothing else uses it.
     unsafe { PyUnstable_GC_VisitObjects(once::<R>, (&raw mut run).cast()) };
 }
 
@@ -74,13 +77,14 @@ unsafe fn first() -> *mut PyThreadState {
     unsafe { PyInterpreterState_ThreadHead(api::PyInterpreterState_Get()) }
 }
 
-/// The same, found from the calling thread. A head of the list that is read before the other threads stop may have ended since.
+/// The same, found from the calling thread. A list head that was read before the other threads stop may have ended
+/// since.
 ///
 /// # Safety
-/// The same.
+/// As on a build with a GIL.
 #[cfg(Py_GIL_DISABLED)]
 unsafe fn first() -> *mut PyThreadState {
-    // SAFETY: a thread's state begins with the one before and the one after.
+    // SAFETY: a thread's state begins with pointers to the one before and the one after.
     unsafe {
         let mut thread = super::tstate();
         loop {
@@ -96,22 +100,22 @@ unsafe fn first() -> *mut PyThreadState {
 /// The thread after this one.
 ///
 /// # Safety
-/// It is one of the interpreter's, and none ends meanwhile.
+/// `thread` is one of the interpreter's, and none ends meanwhile.
 #[cfg(not(Py_GIL_DISABLED))]
 unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
     extern "C" {
         fn PyThreadState_Next(thread: *mut PyThreadState) -> *mut PyThreadState;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `thread` is one of the interpreter's, and none ends meanwhile.
     unsafe { PyThreadState_Next(thread) }
 }
 
-/// The same: who visits objects holds the lock already that `PyThreadState_Next` takes.
+/// The same: a visit of objects already holds the lock that `PyThreadState_Next` takes.
 ///
 /// # Safety
-/// The same.
+/// `thread` is one of the interpreter's, and none ends meanwhile.
 #[cfg(Py_GIL_DISABLED)]
 unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
-    // SAFETY: a thread's state begins with the one before and the one after.
+    // SAFETY: a thread's state begins with pointers to the one before and the one after.
     unsafe { super::layout::at(thread.cast(), size_of::<usize>()) }
 }

@@ -1,7 +1,7 @@
-//! Modules of the standard library that this package uses, where the program has files of the same names.
+//! Modules of the standard library that this package uses, if the program has files of the same names.
 //!
-//! [`cover`] takes such a module out of the program's sight: it leaves `sys.modules` before the program begins, so the program imports
-//! its own file. This package gets its modules from [`module`], which still answers the library's.
+//! [`cover`] hides such a module from the program: it leaves `sys.modules` before the program begins, so the program
+//! imports its own file. This package gets its modules from [`module`], which still returns the library's.
 
 use pyo3::{prelude::*, sync::PyOnceLock, types::PyDict};
 
@@ -13,10 +13,10 @@ pub fn cover(py: Python<'_>, name: &str, module: &Bound<'_, PyAny>) -> PyResult<
     COVERED.get_or_init(py, || PyDict::new(py).unbind()).bind(py).set_item(name, module)
 }
 
-/// A module of the standard library, also where the program has one of its name.
+/// A module of the standard library, also if the program has one of its name.
 ///
 /// # Errors
-/// What importing it raises.
+/// The error of importing it.
 pub fn module<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     if let Some(covered) = COVERED.get(py) {
         if let Some(module) = covered.bind(py).get_item(name)? {

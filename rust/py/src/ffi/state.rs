@@ -1,8 +1,20 @@
 //! The calling thread's `PyThreadState`, read in one instruction where that is possible.
 //!
-//! `PyThreadState_Get` is a call into the interpreter's library, which asks the loader for the address of a word of the
-//! thread's own (3.12 on): some 5 ns, twice at an event. Where that library was loaded with the program, the word is at the same
-//! distance from every thread's pointer. [`find`] looks for it once; what it doesn't find to be so goes on by the function.
+//! `PyThreadState_Get` is a call into the interpreter's library, which gets the address of a thread-local word from the
+//! loader (3.12 on): some 5 ns, twice at an event. If that library was loaded with the program, the word is at the same
+//! distance from every thread's pointer. [`find`] looks for it once. Where it does not find it, the function is used.
+//!
+//! # Roles
+//! One attached thread looks, at import. Any thread reads.
+//!
+//! # States
+//! A distance, an offset or `MAIN` is 0 (not found), then the found value for ever.
+//!
+//! # Orderings
+//! All are `Relaxed`: each is one whole fact about memory that does not change.
+//!
+//! # Checked by
+//! The checks of [`find`] itself; `tests/python/test_trace_host.py`.
 
 use pyo3::ffi::{self as api, PyThreadState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -17,26 +29,27 @@ pub unsafe fn current() -> *mut PyThreadState {
     {
         let distance = word::DISTANCE.load(Relaxed);
         if distance != 0 {
-            // SAFETY: `find` has seen that the word lies there.
+            // SAFETY: `find` has verified that the word lies there.
             return unsafe { word::read(distance) }.cast();
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the calling thread is attached.
     unsafe { api::PyThreadState_Get() }
 }
 
-/// The main interpreter, where [`find`] has seen that it is the third word of a thread's state: the field `interp`.
+/// The main interpreter, if [`find`] has verified that it is the third word of a thread's state: the field `interp`.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 const INTERPRETER: usize = 2;
 
-/// Whether the calling thread runs another interpreter of this process than the main one, which alone can load us.
+/// Whether the calling thread runs another interpreter of this process than the main one, the only one that can load
+/// this package.
 ///
 /// # Safety
 /// As [`current`].
 #[inline(always)]
 pub unsafe fn is_elsewhere() -> bool {
     let main = MAIN.load(Relaxed);
-    // SAFETY: the caller's promise; the state of a thread that is attached stands, and an interpreter is only compared.
+    // SAFETY: the caller promises an attached thread; its state stands, and an interpreter is only compared.
     unsafe {
         match main {
             0 => api::PyThreadState_GetInterpreter(current()) != api::PyInterpreterState_Main(),
@@ -52,11 +65,11 @@ pub fn is_attached() -> bool {
         #[cfg_attr(not(Py_3_13), link_name = "_PyThreadState_UncheckedGet")]
         fn PyThreadState_GetUnchecked() -> *mut PyThreadState;
     }
-    // SAFETY: may be called by any thread.
+    // SAFETY: any thread may call this.
     unsafe { !PyThreadState_GetUnchecked().is_null() }
 }
 
-/// From a thread's state to the word that is null while no exception is set; 0 where [`find_exception`] has not found it.
+/// From a thread's state to the word that is null while no exception is set; 0 if [`find_exception`] has not found it.
 static EXCEPTION: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether an exception is set.
@@ -65,7 +78,7 @@ static EXCEPTION: AtomicUsize = AtomicUsize::new(0);
 /// As [`current`].
 #[inline(always)]
 pub unsafe fn has_exception() -> bool {
-    // SAFETY: the caller's promise; `find_exception` has seen the word there.
+    // SAFETY: the caller promises an attached thread; `find_exception` has verified the word.
     unsafe {
         match EXCEPTION.load(Relaxed) {
             0 => !api::PyErr_Occurred().is_null(),
@@ -76,9 +89,9 @@ pub unsafe fn has_exception() -> bool {
 
 /// Looks for the word that is null while no exception is set.
 fn find_exception(_py: pyo3::Python<'_>) {
-    /// Words of a thread's state that are looked at: all versions have more.
+    /// The words of a thread's state that are searched: all versions have more.
     const WORDS: usize = 40;
-    // SAFETY: attached; the state has more words than that. The exception is taken back at once.
+    // SAFETY: the thread is attached; the state has more words than that. The exception is cleared at once.
     unsafe {
         let state = current().cast::<usize>();
         let words = |what: usize| (0..WORDS).filter(move |n| *state.add(*n) == what).collect::<Vec<_>>();
@@ -102,11 +115,11 @@ fn find_exception(_py: pyo3::Python<'_>) {
     }
 }
 
-/// Looks for the words, once and for all threads. Attached; lets go of the interpreter for a moment.
+/// Looks for the words, once and for all threads. Attached; detaches for a moment.
 pub fn find(py: pyo3::Python<'_>) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
     word::find();
-    // SAFETY: attached; a thread's state has more words than these.
+    // SAFETY: the thread is attached; a thread's state has more words than these.
     unsafe {
         let main = api::PyInterpreterState_Main() as usize;
         if *current().cast::<usize>().add(INTERPRETER) == main {
@@ -129,7 +142,8 @@ mod word {
     /// From the thread pointer to the word; 0 while that is not known.
     pub static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 
-    /// Below the thread pointer glibc keeps what was loaded with the program, and some room; nothing of it is farther away.
+    /// glibc keeps the thread-local words of modules that were loaded with the program below the thread pointer, within
+    /// this distance.
     const NEAR: isize = 1 << 16;
 
     /// # Safety
@@ -137,7 +151,8 @@ mod word {
     #[inline(always)]
     pub unsafe fn read(distance: isize) -> *mut c_void {
         let word: *mut c_void;
-        // SAFETY: the caller's promise. Not `pure`: the word changes when the thread attaches and detaches.
+        // SAFETY: the caller promises that the word exists. Not `pure`: it changes when the thread attaches and
+        // detaches.
         unsafe {
             asm!(
                 "mov {r}, qword ptr fs:[{d}]",
@@ -149,17 +164,17 @@ mod word {
         word
     }
 
-    /// The block of thread-local words of the module that holds a function, in the calling thread.
+    /// The block of thread-local words of the module with a function, in the calling thread.
     struct Block {
         function: usize,
         start: usize,
         words: usize,
     }
 
-    /// Notes the block of a module that holds the function; 1 if it does, which ends the walk.
+    /// Records the block of a module that contains the function; 1 if it does, which ends the walk.
     ///
     /// # Safety
-    /// To be called by `dl_iterate_phdr` only, with a [`Block`] that nobody else uses as `out`.
+    /// Only `dl_iterate_phdr` calls it, with a [`Block`] that nothing else uses as `out`.
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _size: size_t, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a description that is valid during the call, and `out` is `Block::of`'s.
         unsafe {
@@ -210,7 +225,8 @@ mod word {
         if other.ok() != Some(block.distance()) {
             return;
         }
-        // SAFETY: attached. The words lie inside this thread's own block; while it is detached nothing touches Python.
+        // SAFETY: the thread is attached. The words lie inside this thread's own block; while it is detached nothing
+        // touches Python.
         let found: Vec<usize> = unsafe {
             let word = |n: usize| block.start as *const usize as usize + n * size_of::<usize>();
             let holds = |n: &usize, what: *const c_void| ptr::read_volatile(word(*n) as *const *const c_void) == what;
