@@ -1,12 +1,26 @@
-//! The steps of tasks, taken where asyncio's own task class takes them: whatever event loop runs a task, and whether a step
-//! begins, goes on after a future, or throws a cancellation in, one of two C functions does it.
+//! The steps of tasks, replaced where asyncio's own task class takes them. Whatever event loop runs a task, one of two
+//! C functions begins a step, continues it after a future, or throws a cancellation in.
 //!
 //! | function | is | word |
 //! | --- | --- | --- |
-//! | step | what `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
-//! | wake-up | what a future calls when it is done | `ml_meth` of its definition |
+//! | step | the callable that `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
+//! | wake-up | the callable that a future calls when it is done | `ml_meth` of its definition |
 //!
-//! Both are [words](super::word) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
+//! The interpreter reads both [words](super::word) at each call. The first step of an eager task goes through neither:
+//! its initialiser runs it.
+//!
+//! # Roles
+//! Attached threads find the words, replace them and give them back. Any attached thread runs steps.
+//!
+//! # States
+//! The types, definitions and functions are null until they are found, and then stay. `ENDED` and `FRESH` are the least
+//! `i8`, then the found states.
+//!
+//! # Orderings
+//! All are stored `Release` and loaded `Acquire`; the words themselves are found last.
+//!
+//! # Checked by
+//! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`.
 
 use super::{frame::Frame, held::Held, layout, word::Word};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
@@ -29,13 +43,13 @@ static STEP_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 /// The definition of wake-ups.
 static WAKEUP_DEFINITION: AtomicPtr<ffi::PyMethodDef> = AtomicPtr::new(null_mut());
 
-/// Takes the steps of all tasks from now on.
+/// Replaces the steps of all tasks from now on.
 ///
 /// # Errors
-/// RuntimeError if asyncio is not as it is known.
+/// RuntimeError if asyncio is not as expected.
 ///
 /// # Safety
-/// The functions keep to the contracts of their kinds, and call [`original_step`] and [`original_wakeup`] on.
+/// The functions have the contracts of their kinds, and call [`original_step`] and [`original_wakeup`].
 pub unsafe fn take(py: Python<'_>, step: Step, wakeup: Wakeup) -> PyResult<()> {
     learn(py)?;
     STEP.put(step as *mut ());
@@ -43,7 +57,7 @@ pub unsafe fn take(py: Python<'_>, step: Step, wakeup: Wakeup) -> PyResult<()> {
     Ok(())
 }
 
-/// Finds out how tasks and coroutines are laid out, once.
+/// Finds out the layout of tasks and coroutines, once.
 ///
 /// # Errors
 /// As [`take`].
@@ -63,7 +77,7 @@ pub fn give_back(step: Step, wakeup: Wakeup) {
 /// asyncio's own step.
 ///
 /// # Safety
-/// To be called by the function that [`take`] has put there.
+/// Only the function that [`take`] has put in place calls it.
 #[inline(always)]
 pub unsafe fn original_step() -> Step {
     // SAFETY: the word was read from a slot of this kind before ours was put there.
@@ -76,7 +90,7 @@ pub unsafe fn original_step() -> Step {
 /// As [`original_step`].
 #[inline(always)]
 pub unsafe fn original_wakeup() -> Wakeup {
-    // SAFETY: as there.
+    // SAFETY: as in `original_step`.
     unsafe { std::mem::transmute(WAKEUP.original()) }
 }
 
@@ -86,11 +100,11 @@ pub unsafe fn original_wakeup() -> Wakeup {
 /// `step` is a step that stands.
 #[inline(always)]
 pub unsafe fn task_of(step: *mut PyObject) -> *mut PyObject {
-    // SAFETY: `find` has looked that the task is there.
+    // SAFETY: `find` has verified that the task is there.
     unsafe { layout::at(step.cast(), layout::HEAD) }
 }
 
-/// Whether what an event loop is to call is a task's step or wake-up.
+/// Whether a callable for an event loop is a task's step or wake-up.
 ///
 /// # Safety
 /// The object stands.
@@ -106,14 +120,14 @@ pub unsafe fn is_step(callback: *mut PyObject) -> bool {
     }
 }
 
-/// Has asyncio take one step, and looks at what it does it by.
+/// Has asyncio take one step, and examines the callables that it uses.
 fn find(py: Python<'_>) -> PyResult<()> {
     type Any<'py> = Bound<'py, PyAny>;
     let found = super::calling::method(&super::calling::import(py, "inviso._steps")?, "find", ())?;
     let (step, wakeup, task, fresh, ended) = found.extract::<(Any<'_>, Any<'_>, Any<'_>, Any<'_>, Any<'_>)>()?;
     // SAFETY: two coroutines, held.
     let (first, last) = unsafe { (state(fresh.as_ptr()), state(ended.as_ptr())) };
-    // before 3.15 what has not ended is negative, or 0 while it runs
+    // before 3.15 the state of a coroutine that has not ended is negative, or 0 while it runs
     let from = if first < 0 { 1 } else { last };
     ENDED.store(if first < from && from <= last { from } else { i8::MIN }, Release);
     FRESH.store(first, Release);
@@ -122,7 +136,7 @@ fn find(py: Python<'_>) -> PyResult<()> {
         PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
     };
     Getters::find(&super::calling::import(py, "_asyncio")?.getattr("Task")?)?;
-    // SAFETY: the objects are held; types are checked before anything is read that only they have.
+    // SAFETY: the objects are held; types are checked before their own fields are read.
     unsafe {
         let class = ffi::Py_TYPE(step.as_ptr());
         let size = (*class).tp_basicsize as usize;
@@ -180,10 +194,10 @@ impl Getter {
         }
     }
 
-    /// The value, a new reference; null for none.
+    /// The value, a new reference; null without one.
     ///
     /// # Safety
-    /// Attached, no exception is set, and `object` is of the type.
+    /// The thread is attached and has no exception set, and `object` is of the type.
     #[inline]
     unsafe fn read(&self, object: *mut PyObject) -> *mut PyObject {
         type Get = unsafe extern "C" fn(*mut PyObject, *mut c_void) -> *mut PyObject;
@@ -205,10 +219,10 @@ impl Getter {
 /// A type, then its base, and so on.
 ///
 /// # Safety
-/// The type stands as long as this is used.
+/// The type stands as long as the iterator is used.
 unsafe fn with_bases(class: *mut ffi::PyTypeObject) -> impl Iterator<Item = *mut ffi::PyTypeObject> {
     let some = |class: *mut ffi::PyTypeObject| Some(class).filter(|class| !class.is_null());
-    // SAFETY: the caller's promise; a type holds its base.
+    // SAFETY: the caller promises that the type stands; a type holds its base.
     std::iter::successors(some(class), move |class| some(unsafe { (**class).tp_base }))
 }
 
@@ -233,10 +247,10 @@ impl Asker {
         }
     }
 
-    /// The answer, a new reference; null for none.
+    /// The result, a new reference; null without one.
     ///
     /// # Safety
-    /// Attached, no exception is set, and `object` is of the type.
+    /// The thread is attached and has no exception set, and `object` is of the type.
     #[inline]
     unsafe fn ask(&self, object: *mut PyObject) -> *mut PyObject {
         let function = self.0.load(Acquire);
@@ -298,10 +312,10 @@ impl Getters {
 /// The outermost coroutine of a task of asyncio's own class, or of a subclass: a new reference, or null.
 ///
 /// # Safety
-/// Attached, no exception is set.
+/// The thread is attached and has no exception set.
 #[inline]
 pub unsafe fn coroutine_of(task: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the thread is attached and has no exception set.
     unsafe { GETTERS.coroutine.read(task) }
 }
 
@@ -311,7 +325,7 @@ pub unsafe fn coroutine_of(task: *mut PyObject) -> *mut PyObject {
 /// As [`coroutine_of`].
 #[inline]
 pub unsafe fn is_done(task: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise; True is never freed.
+    // SAFETY: the caller promises an attached thread without an exception; True is never freed.
     unsafe {
         let answer = GETTERS.done.ask(task);
         let yes = answer == ffi::Py_True();
@@ -320,13 +334,13 @@ pub unsafe fn is_done(task: *mut PyObject) -> bool {
     }
 }
 
-/// Whether an object is a task of asyncio's own class, or of a subclass, that is done: whatever was [learnt](learn).
+/// Whether an object is a task of asyncio's own class, or of a subclass, that is done. Works also before [`learn`].
 ///
 /// # Safety
-/// It stands; attached, no exception is set.
+/// The object stands; the thread is attached and has no exception set.
 pub unsafe fn is_done_task(py: Python<'_>, object: *mut PyObject) -> bool {
     let Some(class) = crate::host::directory::task_type(py) else { return false };
-    // SAFETY: the caller's promise; the type is looked at first.
+    // SAFETY: the caller promises that the object stands; the type is checked first.
     unsafe {
         if ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) == 0 {
             return false;
@@ -338,22 +352,22 @@ pub unsafe fn is_done_task(py: Python<'_>, object: *mut PyObject) -> bool {
     }
 }
 
-/// How a task that is done has ended.
+/// The outcome of a task that is done.
 pub enum Outcome {
     /// It has returned.
     Returned,
-    /// By this exception.
+    /// It has raised this exception.
     Raised(Held),
     /// It was cancelled.
     Cancelled,
 }
 
-/// How a task has ended. The task does not learn that somebody has asked.
+/// The outcome of a task. The task does not notice this.
 ///
 /// # Safety
-/// As [`coroutine_of`], of a task that is done.
+/// As [`coroutine_of`]; the task is done.
 pub unsafe fn outcome(task: *mut PyObject) -> Outcome {
-    // SAFETY: the caller's promise; True is never freed.
+    // SAFETY: the caller promises an attached thread without an exception; True is never freed.
     unsafe {
         let error = Held::owned(GETTERS.exception.read(task));
         if !error.is_null() && error.as_ptr() != ffi::Py_None() {
@@ -367,24 +381,25 @@ pub unsafe fn outcome(task: *mut PyObject) -> Outcome {
     }
 }
 
-/// The message of a cancellation that a task has been asked for and not met yet: one whose coroutine returns is cancelled all the same.
+/// The message of a cancellation that was requested and has not taken effect. A task whose coroutine returns then is
+/// cancelled all the same.
 ///
 /// # Safety
 /// As [`coroutine_of`].
 pub unsafe fn cancellation(task: *mut PyObject) -> Option<Held> {
-    // SAFETY: the caller's promise; True is never freed.
+    // SAFETY: the caller promises an attached thread without an exception; True is never freed.
     unsafe {
         let asked = Held::owned(GETTERS.must_cancel.read(task)).as_ptr() == ffi::Py_True();
         asked.then(|| Held::owned(GETTERS.cancel_message.read(task)))
     }
 }
 
-/// Whether a task was asked to cancel itself and has not taken that back.
+/// Whether a cancellation of a task was requested and not withdrawn.
 ///
 /// # Safety
 /// As [`coroutine_of`].
 pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise; the answer is an int.
+    // SAFETY: the caller promises an attached thread without an exception; the result is an int.
     unsafe {
         let answer = GETTERS.cancelling.ask(task);
         let yes = !answer.is_null() && ffi::PyLong_AsLong(answer) > 0;
@@ -393,32 +408,32 @@ pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
     }
 }
 
-/// From this state on a coroutine has ended; the least of all while nothing is known.
+/// From this state on a coroutine has ended; the least number while that is not known.
 static ENDED: AtomicI8 = AtomicI8::new(i8::MIN);
 /// The state of a coroutine that has not begun.
 static FRESH: AtomicI8 = AtomicI8::new(i8::MIN);
 
 /// # Safety
-/// An exact coroutine or generator, which stands.
+/// `coroutine` is an exact coroutine or generator, which stands.
 unsafe fn state(coroutine: *mut PyObject) -> i8 {
     // SAFETY: a byte inside a coroutine or generator, before its frame.
     unsafe { layout::at(coroutine.cast(), layout::GENERATOR_STATE) }
 }
 
-/// Whether an object is an exact coroutine: its class has no others below it.
+/// Whether an object is an exact coroutine: its class can't have subclasses.
 ///
 /// # Safety
-/// It stands.
+/// The object stands.
 #[inline]
 pub unsafe fn is_coroutine(object: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands.
     unsafe { ffi::Py_TYPE(object) == &raw mut ffi::PyCoro_Type }
 }
 
 /// The frame of a coroutine or generator that has not ended; `None` for one that has, and for any other object.
 ///
 /// # Safety
-/// It stands, and [`learn`] has been called.
+/// The object stands, and [`learn`] has been called.
 #[inline]
 pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
     // SAFETY: the type is checked before the state is read.
@@ -428,26 +443,26 @@ pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
     }
 }
 
-/// Whether a coroutine that does not run has begun and not ended, so that it waits for something.
+/// Whether a coroutine that does not run has begun and not ended, so that it awaits an object.
 ///
 /// # Safety
-/// As [`frame_of`], and it is an exact coroutine.
+/// As [`frame_of`], and `coroutine` is an exact coroutine.
 #[inline]
 pub unsafe fn waits(coroutine: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an exact coroutine.
     let state = unsafe { state(coroutine) };
     state != FRESH.load(Acquire) && state < ENDED.load(Acquire)
 }
 
-/// How many coroutines inside each other are looked at.
+/// The deepest nesting of coroutines that is examined.
 const DEPTH: usize = 1000;
 
-/// The innermost coroutine or generator that an exact coroutine waits in, which may be itself: a new reference.
+/// The innermost coroutine or generator in which an exact coroutine waits, perhaps itself: a new reference.
 ///
 /// # Safety
-/// Attached, no exception is set, and it is an exact coroutine.
+/// The thread is attached and has no exception set; `coroutine` is an exact coroutine.
 pub unsafe fn innermost(coroutine: *mut PyObject) -> *mut PyObject {
-    // SAFETY: each step looks at the type before it reads what only that has, and holds what it looks at.
+    // SAFETY: the loop checks each object's type before it reads that type's fields, and holds the object.
     unsafe {
         let mut at = coroutine;
         ffi::Py_INCREF(at);

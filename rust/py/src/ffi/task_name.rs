@@ -1,22 +1,35 @@
-//! The name of a task, also of one that is about to be freed: `get_name` would hold it, and letting go would free it again.
+//! The name of a task, also of one that is about to be freed: `get_name` would hold the task, and releasing it would
+//! free it again.
+//!
+//! # Roles
+//! One attached thread learns the place. Any attached thread reads names.
+//!
+//! # States
+//! `PLACE` is empty, then the result of the search for ever.
+//!
+//! # Orderings
+//! `OnceLock`'s own.
+//!
+//! # Checked by
+//! `tests/python/test_process_pids.py`, `tests/python/test_executors.py`.
 
 use super::layout;
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::OnceLock;
 
-/// Where asyncio's own task objects keep their name, found once: bytes from the object's beginning. `None` if it was not found.
+/// The offset of the name in asyncio's own task objects, found once. `None` if it was not found.
 static PLACE: OnceLock<Option<usize>> = OnceLock::new();
 
 /// The name of a task.
 pub enum Name {
-    /// What it was given.
+    /// The name that it was given.
     Given(String),
-    /// From 3.12 on a task that was given none has only a number until somebody asks.
+    /// From 3.12 on a task without a given name has only a number until its name is read.
     Number(u64),
 }
 
 impl Name {
-    /// As asyncio would say it.
+    /// The name as asyncio writes it.
     pub fn text(&self) -> String {
         match self {
             Name::Given(name) => name.clone(),
@@ -25,7 +38,7 @@ impl Name {
     }
 }
 
-/// Finds out where that is, once: makes a task and lets it go. Before this a task's name is not known.
+/// Finds the place of the name, once: makes a task and drops it. Before this a task's name is not known.
 pub fn learn(py: Python<'_>) {
     if PLACE.get().is_none() {
         if let Some(class) = crate::host::directory::task_type(py) {
@@ -35,13 +48,13 @@ pub fn learn(py: Python<'_>) {
     }
 }
 
-/// The address of the object that is the name of a task of asyncio's own class; 0 of any other object.
+/// The address of the object that is the name of a task of asyncio's own class; 0 for any other object.
 ///
 /// # Safety
 /// As [`name`].
 #[inline]
 pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
-    // SAFETY: the caller's promise; a field that all objects of the class have.
+    // SAFETY: the caller promises an object that has not been cleared; all objects of the class have the field.
     unsafe {
         match (PLACE.get(), crate::host::directory::task_type(Python::assume_attached())) {
             (Some(Some(place)), Some(class)) if is_a(task, class) => *task.byte_add(*place).cast::<usize>(),
@@ -51,19 +64,19 @@ pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
 }
 
 /// # Safety
-/// Of the object nothing has been cleared.
+/// Nothing of the object has been cleared.
 unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nothing of the object has been cleared.
     unsafe {
         let kind = ffi::Py_TYPE(task);
         kind == class.as_ptr().cast() || ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) != 0
     }
 }
 
-/// The name of a task of asyncio's own class; `None` for any other object. Runs nothing.
+/// The name of a task of asyncio's own class; `None` for any other object. Runs no code.
 ///
 /// # Safety
-/// `task` is an object of which nothing has been cleared yet; the calling thread is attached.
+/// Nothing of `task` has been cleared yet; the calling thread is attached.
 pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     let class = crate::host::directory::task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
@@ -86,7 +99,7 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     }
 }
 
-/// Names a task that was made but never set up, and looks for that name in it.
+/// Names a task that was made but never initialised, and searches the task for that name.
 fn find(class: &Bound<'_, PyAny>) -> Option<usize> {
     let py = class.py();
     let task = class.call_method1("__new__", (class,)).ok()?;

@@ -1,16 +1,30 @@
-//! Which asyncio task runs on this thread now.
+//! The asyncio task that runs on this thread now.
 //!
-//! A thread's task can't change without its context being entered or left, and the interpreter numbers these (`context_ver`
-//! in the thread state). So a caller keeps a [`Cache`] a thread, and as long as the number is the same so is the task.
-//! From 3.14 on the thread state also holds the running task itself, and the cache compares both.
+//! A thread's task can't change unless its context is entered or left, and the interpreter counts these changes
+//! (`context_ver` in the thread state). So a caller keeps a [`Cache`] a thread: as long as the count is the same, so is
+//! the task. From 3.14 on the thread state also holds the running task itself, and the cache compares both.
 //!
-//! | version | when the number has changed |
+//! | version | after a change of the count |
 //! | --- | --- |
 //! | 3.14 on | the thread state's running task, one load |
-//! | 3.11 to 3.13 | the running loop, read or asked for, and its entry in `_asyncio._current_tasks` |
+//! | 3.11 to 3.13 | the running loop, read or requested, and its entry in `_asyncio._current_tasks` |
 //!
-//! asyncio is never imported here: while the program hasn't, there are no tasks. Tasks written in Python (not asyncio's own
-//! C class) are not seen by 3.14 on, and before that their change may be noticed late.
+//! asyncio is never imported here: until the program has imported it, there are no tasks. Tasks written in Python (not
+//! asyncio's own C class) are not seen by 3.14 on; before that, a change of them may be noticed with a delay.
+//!
+//! # Roles
+//! Any attached thread reads its own task.
+//!
+//! # States
+//! A found object is null, then stays for ever. `PLACE` is unknown, then checked or elsewhere; a fork makes it unknown
+//! again.
+//!
+//! # Orderings
+//! Objects are stored `Release` and loaded `Acquire`. `PLACE` is `Relaxed`: threads that check together come to the
+//! same result.
+//!
+//! # Checked by
+//! `tests/python/test_scheduling.py`, `tests/python/test_trace_processes.py`.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -21,25 +35,25 @@ use super::layout::{self, at as read, thread};
 use super::Aside;
 use super::{held::dict_get, interned::Interned};
 
-/// What one thread's caller remembers of its last look; starts as [`Cache::new`].
+/// A thread's record of its last look; starts as [`Cache::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
     version: u64,
     task: *mut PyObject,
 }
 
-/// The answer of [`current_task`].
+/// The result of [`current_task`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Running {
-    /// As at the last look with this cache.
+    /// The same as at the last look with this cache.
     Same,
-    /// The task, borrowed, or null for none. It may be the one of the last look after all, or another one at its address: a
-    /// task that has ended and been freed gives its address to the next.
+    /// The task, borrowed, or null for none. It may be the one of the last look after all, or another one at its
+    /// address: a freed task gives its address to the next.
     Changed(*mut PyObject),
 }
 
 impl Cache {
-    /// A cache that has seen nothing: the first answer is `Changed`.
+    /// An empty cache: the first result is `Changed`.
     pub const fn new() -> Cache {
         Cache { version: u64::MAX, task: ptr::null_mut() }
     }
@@ -53,14 +67,14 @@ impl Default for Cache {
 
 /// The task that `tstate` runs. Leaves no exception, and keeps one that is set. Runs no Python code.
 ///
-/// Without the raw reads ([`layout::raw_ok`]) each look asks asyncio, some 30 ns.
+/// Without the raw reads ([`layout::raw_ok`]) each look calls asyncio, some 30 ns.
 ///
 /// # Safety
 /// `tstate` is the calling thread's, attached, and `cache` is only used with it.
 #[inline]
 pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Running {
     if !layout::raw_ok() {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         let task = unsafe { ask() };
         return cache.remember(cache.version.wrapping_add(1), task);
     }
@@ -87,8 +101,8 @@ pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Run
     }
 }
 
-/// Whether the thread state's running task was found where it is expected, once a task has been seen (3.14 on); `None`
-/// before that, and on older versions, which have none.
+/// Whether the thread state's running task was found where it is expected, after a task was seen (3.14 on); `None`
+/// before that, and on older versions, which have no such word.
 pub fn running_task_found() -> Option<bool> {
     #[cfg(Py_3_14)]
     return running::found();
@@ -123,7 +137,7 @@ impl Found {
         Found { name, object: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The object, or null as long as the program has not imported `_asyncio`.
+    /// The object; null as long as the program has not imported `_asyncio`.
     ///
     /// # Safety
     /// The calling thread is attached, and no exception is set.
@@ -133,7 +147,7 @@ impl Found {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the calling thread is attached, and no exception is set.
         unsafe { self.look() }
     }
 
@@ -141,7 +155,8 @@ impl Found {
     /// As [`Self::get`].
     #[cold]
     unsafe fn look(&self) -> *mut PyObject {
-        // SAFETY: attached. Exact dicts only, so nothing of the program's runs. The reference that is stored is never given back.
+        // SAFETY: the thread is attached. Exact dicts only, so no code of the program runs. The stored reference is
+        // never given back.
         unsafe {
             let name = MODULE_NAME.get();
             let modules = ffi::PyImport_GetModuleDict();
@@ -170,14 +185,14 @@ impl Found {
     }
 }
 
-/// Asks asyncio's C functions for the task of this thread's running loop: borrowed (the loop keeps it), or null.
+/// Calls asyncio's C functions for the task of this thread's running loop: borrowed (the loop keeps it), or null.
 ///
 /// # Safety
 /// The calling thread is attached.
 #[cold]
 #[inline(never)]
 unsafe fn ask() -> *mut PyObject {
-    // SAFETY: attached. An exception that is set is put aside and back.
+    // SAFETY: the thread is attached. An exception that is set is put aside and restored.
     unsafe {
         let exception = Aside::new();
         let task = ask_loop();
@@ -210,10 +225,10 @@ unsafe fn ask_loop() -> *mut PyObject {
     }
 }
 
-/// Whether this event loop, or where it is null any, runs on this thread.
+/// Whether this event loop, or any one if it is null, runs on this thread.
 ///
 /// # Safety
-/// Attached, no exception is set.
+/// The thread is attached and has no exception set.
 pub unsafe fn runs_here(event_loop: *mut PyObject) -> bool {
     // SAFETY: the function is asyncio's C one; its result is checked.
     unsafe {
@@ -233,10 +248,10 @@ pub unsafe fn runs_here(event_loop: *mut PyObject) -> bool {
 }
 
 /// # Safety
-/// Attached, with no exception set; the event loop stands.
+/// The thread is attached and has no exception set; the event loop stands.
 #[cfg(Py_3_14)]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
-    // SAFETY: as in `ask_loop`. The task runs, so the loop holds it when our reference goes.
+    // SAFETY: as in `ask_loop`. The task runs, so the loop still holds it after our reference is released.
     unsafe {
         let function = CURRENT_TASK.get();
         if function.is_null() || !hashes_by_address(running) {
@@ -258,10 +273,10 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
 }
 
 /// # Safety
-/// Attached, with no exception set; the event loop stands.
+/// The thread is attached and has no exception set; the event loop stands.
 #[cfg(not(Py_3_14))]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
-    // SAFETY: an exact dict, and a key whose hash is its address: nothing of the program's runs. The dict holds the task.
+    // SAFETY: an exact dict, and a key whose hash is its address: no code of the program runs. The dict holds the task.
     unsafe {
         let tasks = CURRENT_TASKS.get();
         if tasks.is_null() || ffi::PyDict_CheckExact(tasks) == 0 || !hashes_by_address(running) {
@@ -275,13 +290,13 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     }
 }
 
-/// The running loop, read from where asyncio keeps it. Asking asyncio for it costs three times as much.
+/// The running loop, read from asyncio's own place for it. A call of asyncio costs three times as much.
 ///
-/// | version | where |
+/// | version | place |
 /// | --- | --- |
 /// | 3.13 | in the thread state |
 /// | 3.12 | in the thread's dict |
-/// | 3.11 | in the thread's dict, in an object that also holds the number of the operating system's process |
+/// | 3.11 | in the thread's dict, in an object that also holds the operating system process's number |
 #[cfg(not(Py_3_14))]
 mod place {
     use std::sync::atomic::AtomicU8;
@@ -294,17 +309,17 @@ mod place {
 
     static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// What is known holds no more: a fork has made another process.
+    /// Forgets the result: a fork has made another process.
     pub fn forget() {
         PLACE.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    /// The loop, borrowed, or null for none; `None` if asyncio has to be asked.
+    /// The loop, borrowed, or null for none; `None` if asyncio has to be called.
     ///
     /// # Safety
     /// As [`ask_loop`]; `get` is asyncio's `_get_running_loop`.
     pub unsafe fn running_loop(get: *mut PyObject) -> Option<*mut PyObject> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an attached thread without an exception, and asyncio's function.
         unsafe {
             match PLACE.load(Ordering::Relaxed) {
                 CHECKED => Some(found()),
@@ -314,14 +329,14 @@ mod place {
         }
     }
 
-    /// Compares with what asyncio says; decided for good once a loop runs.
+    /// Compares with asyncio's result; the decision is final after a loop has run.
     ///
     /// # Safety
-    /// `get` lives throughout, and the calling thread is attached to the interpreter.
+    /// `get` stands throughout, and the calling thread is attached.
     #[cold]
     #[inline(never)]
     unsafe fn check(get: *mut PyObject) -> Option<*mut PyObject> {
-        // SAFETY: attached; asyncio's function is C, and the thread state holds the loop while it runs.
+        // SAFETY: the thread is attached; asyncio's function is C, and the thread state holds the loop while it runs.
         unsafe {
             let running = ffi::PyObject_CallNoArgs(get);
             if running.is_null() {
@@ -342,7 +357,7 @@ mod place {
     /// The calling thread is attached.
     #[cfg(Py_3_13)]
     unsafe fn found() -> *mut PyObject {
-        // SAFETY: attached; the word lies inside the thread state.
+        // SAFETY: the thread is attached; the word lies inside the thread state.
         unsafe { read(crate::ffi::tstate().cast(), thread::RUNNING_LOOP) }
     }
 
@@ -351,7 +366,7 @@ mod place {
     #[cfg(not(Py_3_13))]
     unsafe fn found() -> *mut PyObject {
         static KEY: Interned = Interned::new(c"__asyncio_running_event_loop__");
-        // SAFETY: attached. The thread's dict is an exact one, and the key a str.
+        // SAFETY: the thread is attached. The thread's dict is an exact one, and the key a str.
         let value = unsafe {
             let dict = ffi::PyThreadState_GetDict();
             if dict.is_null() {
@@ -364,10 +379,10 @@ mod place {
     }
 
     /// # Safety
-    /// Attached; the value is null or stands.
+    /// The thread is attached; the value is null or stands.
     #[cfg(all(Py_3_12, not(Py_3_13)))]
     unsafe fn held(value: *mut PyObject) -> *mut PyObject {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         if value == unsafe { ffi::Py_None() } {
             ptr::null_mut()
         } else {
@@ -376,7 +391,7 @@ mod place {
     }
 
     /// # Safety
-    /// Attached; the value is null or stands.
+    /// The thread is attached; the value is null or stands.
     #[cfg(not(Py_3_12))]
     unsafe fn held(value: *mut PyObject) -> *mut PyObject {
         use std::sync::atomic::AtomicI32;
@@ -402,18 +417,18 @@ mod place {
     }
 }
 
-/// What is known of the program's event loops holds no more in a forked child.
+/// Forgets facts about the program's event loops, which no longer hold in a forked child.
 pub fn forget() {
     #[cfg(not(Py_3_14))]
     place::forget();
 }
 
-/// Whether looking `object` up in a dict runs nothing of the program's.
+/// Whether looking `object` up in a dict runs no code of the program.
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` stands throughout, and the calling thread is attached.
 unsafe fn hashes_by_address(object: *mut PyObject) -> bool {
-    // SAFETY: the object stands, and its type with it.
+    // SAFETY: the object stands, and holds its type.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let hash = ffi::PyType_GetSlot(class, ffi::Py_tp_hash);
@@ -422,7 +437,7 @@ unsafe fn hashes_by_address(object: *mut PyObject) -> bool {
     }
 }
 
-/// The check of where the running task lies, made at the first one that is seen.
+/// The check of the running task's place, made at the first task that is seen.
 #[cfg(Py_3_14)]
 mod running {
     use std::sync::atomic::{AtomicU8, Ordering};
@@ -443,35 +458,36 @@ mod running {
         }
     }
 
-    /// `found` if the place it was read from is known to be the right one, else what asyncio says.
+    /// `found` if it was read from a verified place, else asyncio's result.
     ///
     /// # Safety
-    /// Attached, with the calling thread's own state; what was found is null or stands.
+    /// The thread is attached, `tstate` is its own, and `found` is null or stands.
     #[inline]
     pub(super) unsafe fn trusted(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
         match PLACE.load(Ordering::Relaxed) {
             CHECKED => found,
-            // SAFETY: the caller's promises are `current_task`'s.
+            // SAFETY: the caller promises the same as `current_task`'s.
             UNKNOWN => unsafe { check(tstate, found) },
-            // SAFETY: as above.
+            // SAFETY: the thread is attached.
             _ => unsafe { ask() },
         }
     }
 
-    /// Lets asyncio swap another object in for the running task and looks whether the word follows.
+    /// Lets asyncio replace the running task by another object, and looks whether the word follows.
     ///
     /// # Safety
     /// As [`trusted`].
     #[cold]
     #[inline(never)]
     unsafe fn check(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
-        // SAFETY: attached; only asyncio's C functions are called. What is swapped in is `None`'s stand-in, a fresh object
-        // that nobody else sees: no Python code runs, so nothing asks for the task in between.
+        // SAFETY: the thread is attached; only asyncio's C functions are called. The replacement is a fresh object that
+        // stands in for `None` and that no other code sees: no Python code runs, so nothing reads the task in between.
         unsafe {
             let exception = Aside::new();
             let task = ask_loop();
             if task.is_null() {
-                // No loop runs here: the word can't be a task. Not decided for good: `_asyncio` may be half imported.
+                // No loop runs here: the word can't be a task. The decision stays open: `_asyncio` may be half
+                // imported.
                 drop(exception);
                 return task;
             }
@@ -489,7 +505,7 @@ mod running {
             // SAFETY: inside the thread state.
             unsafe { read(tstate.cast(), thread::RUNNING_TASK) }
         };
-        // SAFETY: as in `check`. The task is held over the swap, and put back whatever comes.
+        // SAFETY: as in `check`. The task is held during the exchange, and restored in any case.
         unsafe {
             let swap = SWAP.get();
             let running_loop = RUNNING_LOOP.get();

@@ -1,11 +1,12 @@
-//! Two words a thread: a pointer to the thread's own record, and the bytes that its code asked the allocators for.
+//! Two words a thread: a pointer to the thread's own record, and the bytes that its code requested from the allocators.
 //!
-//! A Rust `thread_local` in a shared library asks the loader for its address at every use (a function call). On Linux with
-//! glibc these two words use the initial-exec model instead: the loader gives them a fixed distance from the thread pointer
-//! when the library is loaded, and a read is two moves. They take 16 bytes of the room that glibc keeps for this. Elsewhere
-//! they are ordinary constant-initialised thread locals.
+//! A Rust `thread_local` in a shared library gets its address from the loader at every use (a function call). On Linux
+//! with glibc these two words use the initial-exec model instead: the loader gives them a fixed distance from the
+//! thread pointer when the library is loaded, and a read is two moves. They take 16 bytes of the space that glibc keeps
+//! for this. Elsewhere they are ordinary constant-initialised thread locals.
 //!
-//! Both words are zero in a new thread. Nothing runs when a thread ends: whoever stores a pointer here frees its target.
+//! Both words are zero in a new thread. Nothing runs when a thread ends: the code that stores a pointer here frees its
+//! target.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod imp {
@@ -32,8 +33,9 @@ mod imp {
     #[inline(always)]
     pub fn get() -> *mut u8 {
         let word: *mut u8;
-        // SAFETY: the first move loads the word's distance from the thread pointer, the second this thread's own word, which
-        // lives as long as the thread. Nothing is written; `set` is not `readonly`, so a read is never carried over it.
+        // SAFETY: the first move loads the word's distance from the thread pointer, the second this thread's own word,
+        // which lives as long as the thread. Nothing is written; `set` is not `readonly`, so a read never moves across
+        // it.
         unsafe {
             asm!(
                 "mov {r}, qword ptr [rip + inviso_tls_record@GOTTPOFF]",
@@ -62,7 +64,7 @@ mod imp {
     #[inline(always)]
     pub fn bytes() -> u64 {
         let word: u64;
-        // SAFETY: as in `get`, of the other word.
+        // SAFETY: as in `get`, for the other word.
         unsafe {
             asm!(
                 "mov {r}, qword ptr [rip + inviso_tls_bytes@GOTTPOFF]",
@@ -76,7 +78,7 @@ mod imp {
 
     #[inline(always)]
     pub fn set_bytes(word: u64) {
-        // SAFETY: as in `set`, of the other word.
+        // SAFETY: as in `set`, for the other word.
         unsafe {
             asm!(
                 "mov {r}, qword ptr [rip + inviso_tls_bytes@GOTTPOFF]",
@@ -119,26 +121,26 @@ mod imp {
     }
 }
 
-/// This thread's record as [`set`] left it, or null in a thread that has none yet.
+/// This thread's record as [`set`] left it, or null in a thread without one.
 #[inline(always)]
 pub fn get() -> *mut u8 {
     imp::get()
 }
 
-/// Remembers this thread's record. What it points to stays the caller's to free.
+/// Sets this thread's record. The caller still has to free its target.
 #[inline(always)]
 pub fn set(record: *mut u8) {
     imp::set(record);
 }
 
-/// Bytes that this thread's code has asked of Python's allocators while the hook of [`super::alloc`] was in. Only grows,
-/// but for [`set_bytes`]; only differences mean something.
+/// The bytes that this thread's code has requested from Python's allocators while the hook of [`super::alloc`] was
+/// installed. They only grow, except by [`set_bytes`]; only differences have a meaning.
 #[inline(always)]
 pub fn bytes() -> u64 {
     imp::bytes()
 }
 
-/// Puts the count of [`bytes`] to `count`: around the tracer's own work, to take its own allocations out.
+/// Sets the count of [`bytes`] to `count`: around the tracer's own work, to remove its own allocations.
 #[inline(always)]
 pub fn set_bytes(count: u64) {
     imp::set_bytes(count);
