@@ -1,4 +1,5 @@
-//! The tables of `inviso_tracer.h`, and what is behind the host's: terms by handle, in an arena that lives as long as one callback.
+//! The tables of `inviso_tracer.h`, and the host's functions: terms by handle, in an arena that lives as long as one
+//! callback.
 
 use crate::{
     host,
@@ -20,7 +21,7 @@ use std::{
 /// `INVISO_TRACER_ABI`.
 pub const ABI: u32 = 1;
 
-/// A term's place in the arena, plus 1; 0 is none.
+/// A term's place in the arena, plus 1; 0 for no term.
 pub type Handle = u64;
 
 /// `inviso_pid`.
@@ -34,32 +35,32 @@ pub type Enabled = unsafe extern "C" fn(*mut Env<'_>, Handle, Handle, Handle) ->
 /// `inviso_trace`.
 pub type Trace = unsafe extern "C" fn(*mut Env<'_>, Handle, Handle, Handle, Handle, Handle);
 
-/// `inviso_tracer`: what a library offers. The pairs are in the order of the core's groups.
+/// `inviso_tracer`: the table of a library. The pairs are in the order of the core's groups.
 #[repr(C)]
 pub struct Table {
     /// See [`ABI`].
     pub abi: u32,
     /// Bytes of the library's table.
     pub size: u32,
-    /// Ends with a zero.
+    /// The text ends with a zero.
     pub name: *const c_char,
-    /// Answers 0 if all is well, as the next does.
+    /// Returns 0 on success, as the next one does.
     pub load: Option<unsafe extern "C" fn(*mut Env<'_>, *mut *mut c_void, Handle) -> c_int>,
-    /// In the place of another.
+    /// Called in place of `load` when it replaces another library.
     pub upgrade: Option<unsafe extern "C" fn(*mut Env<'_>, *mut *mut c_void, *mut *mut c_void, Handle) -> c_int>,
-    /// At the end.
+    /// Called at the end.
     pub unload: Option<unsafe extern "C" fn(*mut Env<'_>, *mut c_void)>,
     /// The general pair first.
     pub pairs: [Pair; 9],
 }
 
-/// What asks, and what is told.
+/// `enabled` and `trace`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Pair {
-    /// May be missing but in the first.
+    /// May be missing except in the first pair.
     pub enabled: Option<Enabled>,
-    /// Likewise.
+    /// May be missing except in the first pair.
     pub trace: Option<Trace>,
 }
 
@@ -121,38 +122,39 @@ pub struct Env<'a> {
     host: &'static HostTable,
     priv_data: *mut c_void,
     terms: Vec<Slot<'a>>,
-    /// Where somebody has to be told that something has come.
+    /// The mailboxes whose waiters have to be called.
     sent_to: Vec<Arc<Mailbox>>,
-    /// One thread's: a callback hands it to nobody.
+    /// It belongs to one thread: a callback passes it to no other.
     here: PhantomData<*mut ()>,
 }
 
 enum Slot<'a> {
     Lent(&'a Term),
-    /// With how deep it nests at most.
+    /// With an upper bound of its nesting.
     Own(Box<Term>, usize),
 }
 
-/// How deep what a callback makes may nest before it is cut to what can be sent: copies and comparisons take stack for each level.
+/// The deepest nesting of a term that a callback makes; a deeper one is cut to what can be sent. Copies and comparisons
+/// take stack for each level.
 const DEEPEST: usize = 2 * etf::MAX_DEPTH;
 
 impl<'a> Env<'a> {
-    /// One without terms.
+    /// An environment without terms.
     pub fn new(priv_data: *mut c_void) -> Env<'a> {
         Env { host: &HOST, priv_data, terms: Vec::with_capacity(16), sent_to: Vec::new(), here: PhantomData }
     }
 
-    /// A term that stands as long as this.
+    /// Adds a term that stands as long as this.
     pub fn lend(&mut self, term: &'a Term) -> Handle {
         self.put(Slot::Lent(term))
     }
 
-    /// A term of its own, which can be sent as it is.
+    /// Adds a term of its own, which can be sent as it is.
     pub fn own(&mut self, term: Term) -> Handle {
         self.nest(term, etf::MAX_DEPTH)
     }
 
-    /// A term of its own that nests so deep at most.
+    /// Adds a term of its own that nests at most so deep.
     fn nest(&mut self, mut term: Term, depth: usize) -> Handle {
         let fits = depth <= DEEPEST;
         if !fits {
@@ -161,7 +163,7 @@ impl<'a> Env<'a> {
         self.put(Slot::Own(Box::new(term), if fits { depth } else { etf::MAX_DEPTH }))
     }
 
-    /// The callback has returned: whoever waits for what it has sent is told.
+    /// The callback has returned: calls the waiters of the mailboxes that it has sent to.
     pub fn end(self) {
         if !self.sent_to.is_empty() {
             attached(|py| self.sent_to.iter().for_each(|mailbox| mailbox.tell_waiters(py)));
@@ -180,22 +182,22 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// The terms of an array of handles, and how deep one that has them nests; `None` if one is none.
+    /// The terms of an array of handles, and the nesting of a term that contains them; `None` if a handle has no term.
     ///
     /// # Safety
-    /// `handles` points to `n` of them, or `n` is 0.
+    /// `handles` points to `n` handles, or `n` is 0.
     unsafe fn all(&self, handles: *const Handle, n: usize) -> Option<(Vec<Term>, usize)> {
         if n == 0 {
             return Some((Vec::new(), 1));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `handles` points to `n` handles, or `n` is 0.
         let handles = unsafe { slice::from_raw_parts(handles, n) };
         let terms: Option<Vec<Term>> = handles.iter().map(|handle| self.get(*handle).cloned()).collect();
         let depth = handles.iter().map(|handle| self.depth(*handle)).max();
         Some((terms?, 1 + depth.unwrap_or(0)))
     }
 
-    /// How deep a term nests at most.
+    /// An upper bound of a term's nesting.
     fn depth(&self, handle: Handle) -> usize {
         match usize::try_from(handle).ok().and_then(|handle| self.terms.get(handle.checked_sub(1)?)) {
             Some(Slot::Own(_, depth)) => *depth,
@@ -204,7 +206,7 @@ impl<'a> Env<'a> {
     }
 }
 
-/// Cuts off what nests more than `levels` deep.
+/// Cuts off parts that nest more than `levels` deep.
 fn cut(term: &mut Term, levels: usize) {
     let has_parts = matches!(term, Term::Tuple(_) | Term::List(_) | Term::Map(_));
     let Some(inner) = levels.checked_sub(1).filter(|_| has_parts) else {
@@ -220,19 +222,19 @@ fn cut(term: &mut Term, levels: usize) {
     }
 }
 
-/// Runs `with` on an environment that C has handed back, and writes nothing where it is null.
+/// Runs `with` on an environment that C has passed back; does nothing if it is null.
 ///
 /// # Safety
-/// `env` is null, or what the callback that is running was called with.
+/// `env` is null, or the argument of the callback that is running.
 unsafe fn within<'e, 'a, R: Default>(env: *mut Env<'a>, with: impl FnOnce(&'e mut Env<'a>) -> Option<R>) -> R
 where
     'a: 'e,
 {
-    // SAFETY: the caller's promise; nobody else uses it while the callback runs.
+    // SAFETY: the caller promises the running callback's `env`; nothing else uses it while the callback runs.
     unsafe { env.as_mut() }.and_then(with).unwrap_or_default()
 }
 
-/// Writes what a caller asked for; 1.
+/// Writes a result for C; 1.
 ///
 /// # Safety
 /// `place` is null, or may be written to.
@@ -240,17 +242,17 @@ unsafe fn put<T>(place: *mut T, value: T) -> Option<c_int> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `place` is null, or may be written to.
     unsafe { ptr::write(place, value) };
     Some(1)
 }
 
-/// Which `inviso_kind` a term is; 0 for none.
+/// The `inviso_kind` of a term; 0 without one.
 ///
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn kind(env: *mut Env<'_>, term: Handle) -> c_int {
-    // SAFETY: C's promise, as in all of these: the env of this callback, and places as the header says.
+    // SAFETY: C's promise, as in all of these functions: the env of this callback, and places as the header says.
     unsafe {
         within(env, |env| {
             Some(match env.get(term)? {
@@ -309,12 +311,12 @@ unsafe extern "C" fn get_float(env: *mut Env<'_>, term: Handle, value: *mut f64)
     }
 }
 
-/// The bytes of an atom, a str or bytes: where they are, and how many.
+/// The bytes of an atom, a str or bytes: their address, and their number.
 ///
 /// # Safety
 /// As [`within`], and `text` and `length` as the place of [`put`].
 unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const u8, length: *mut usize) -> c_int {
-    // SAFETY: as in `kind`. The bytes lie behind the term, which stays where it is until the callback returns.
+    // SAFETY: as in `kind`. The term's bytes stay where they are until the callback returns.
     unsafe {
         within(env, |env| {
             let bytes: &[u8] = match env.get(term)? {
@@ -329,7 +331,7 @@ unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const
     }
 }
 
-/// How many a tuple, a list or a map has.
+/// The number of elements of a tuple, a list or a map.
 ///
 /// # Safety
 /// As [`within`], and `length` as the place of [`put`].
@@ -344,7 +346,7 @@ unsafe extern "C" fn get_length(env: *mut Env<'_>, term: Handle, length: *mut us
     }
 }
 
-/// An element of a tuple or a list, from 0; none beyond its end.
+/// An element of a tuple or a list, from 0; 0 beyond its end.
 ///
 /// # Safety
 /// As [`within`].
@@ -362,7 +364,7 @@ unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> H
     }
 }
 
-/// What a map has under a key.
+/// The value of a key in a map.
 ///
 /// # Safety
 /// As [`within`], and `value` as the place of [`put`].
@@ -400,13 +402,13 @@ unsafe extern "C" fn get_local_pid(env: *mut Env<'_>, term: Handle, pid: *mut Pi
 /// # Safety
 /// `pid` is null, or may be read.
 unsafe extern "C" fn is_process_alive(_: *mut Env<'_>, pid: *const PidNumber) -> c_int {
-    // SAFETY: null, or one that was got.
+    // SAFETY: null, or a pid from the host.
     let Some(pid) = (unsafe { pid.as_ref() }) else { return 0 };
     let living = |host: &'static host::Host| attached(|py| host.directory.living(py, host, pid.number)).flatten();
     c_int::from(host::try_host().and_then(living).is_some_and(|tracee| tracee.is_alive()))
 }
 
-/// An atom; none if the name is not UTF-8.
+/// An atom; 0 if the name is not UTF-8.
 ///
 /// # Safety
 /// As [`within`], and `name` is null, or ends with a zero.
@@ -442,11 +444,11 @@ unsafe fn bytes_of<'b>(bytes: *const u8, length: usize) -> &'b [u8] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `bytes` points to `length` bytes, or `length` is 0.
     unsafe { slice::from_raw_parts(bytes, length) }
 }
 
-/// A str; none if the text is not UTF-8.
+/// A str; 0 if the text is not UTF-8.
 ///
 /// # Safety
 /// As [`within`], and `text` and `length` as those of [`bytes_of`].
@@ -464,7 +466,7 @@ unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usi
     unsafe { within(env, |env| Some(env.nest(Term::Bytes(bytes_of(bytes, length).into()), 0))) }
 }
 
-/// A tuple; none if an element is none, as in those that follow.
+/// A tuple; 0 if an element has no term, as in the functions that follow.
 ///
 /// # Safety
 /// As [`within`], and `elements` and `n` as those of [`Env::all`].
@@ -482,7 +484,7 @@ unsafe extern "C" fn make_list(env: *mut Env<'_>, elements: *const Handle, n: us
     unsafe { within(env, |env| env.all(elements, n).map(|(elements, depth)| env.nest(Term::List(elements), depth))) }
 }
 
-/// A map; of equal keys the last one counts.
+/// A map; the last of equal keys counts.
 ///
 /// # Safety
 /// As [`within`], and `keys` and `values`, each with `n`, as those of [`Env::all`].
@@ -508,20 +510,20 @@ unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *c
 /// # Safety
 /// As [`within`], and `pid` is null, or may be read.
 unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handle {
-    // SAFETY: as in `kind`; null, or one that was got.
+    // SAFETY: as in `kind`; `pid` is null, or a pid from the host.
     unsafe {
         let Some(pid) = pid.as_ref() else { return 0 };
         within(env, |env| Some(env.nest(Term::Pid(Identifier::own(pid.number)), 0)))
     }
 }
 
-/// Puts a message into a process's mailbox; 0 if that has ended. Runs no Python and gives no lock of the
-/// interpreter's away: the callback may hold one of its own that others wait for.
+/// Puts a message into a process's mailbox; 0 if the process has ended. Runs no Python and releases no lock of the
+/// interpreter: the callback may hold a lock of its own for which other threads wait.
 ///
 /// # Safety
 /// As [`within`], and `to` is null, or may be read.
 unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Handle) -> c_int {
-    // SAFETY: as in `kind`; null, or one that was got.
+    // SAFETY: as in `kind`; `to` is null, or a pid from the host.
     unsafe {
         let Some(to) = to.as_ref() else { return 0 };
         within(env, |env| {

@@ -1,7 +1,19 @@
-//! Callable objects made from a bare function: an own type with a vectorcall slot.
+//! Callable objects made from a bare function: a type of our own with a vectorcall slot.
 //!
-//! The interpreter calls such an object through one pointer in it, without the argument checks of a built-in method: 2 to 4
-//! ns less an event. An object carries one word of the maker's, read back by [`data`].
+//! The interpreter calls such an object through one pointer in it, without the argument checks of a built-in method: 2
+//! to 4 ns less an event. An object carries one word of its maker, which [`data`] reads.
+//!
+//! # Roles
+//! Attached threads make, call and change callables.
+//!
+//! # States
+//! `TYPE` is null, then the type for ever. A callable's word is what its maker, or the last [`exchange`], set.
+//!
+//! # Orderings
+//! `TYPE` is set by one compare-exchange (`AcqRel`) and loaded `Acquire`. The word is swapped `AcqRel`.
+//!
+//! # Checked by
+//! `tests/python/test_trace_host.py`.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::mem::{offset_of, size_of};
@@ -11,8 +23,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The function of a callable: the object itself, the positional arguments, their number with the vectorcall flag bit (see
-/// [`nargs`]), the tuple of keyword names or null. Returns a new reference, or null with an exception set.
+/// The function of a callable: the object itself, the positional arguments, their number with the vectorcall flag bit
+/// (see [`nargs`]), the tuple of keyword names or null. Returns a new reference, or null with an exception set.
 pub type Function = unsafe extern "C" fn(
     this: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
@@ -33,17 +45,17 @@ const NAME: &CStr = c"inviso._native.Callback";
 /// The type, made at the first use and kept for the life of the process.
 static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes a callable object that runs `function`, with `data` for it to read back by [`data`].
+/// Makes a callable object that runs `function`, with `data` as its word.
 ///
 /// # Safety
-/// `function` must keep to [`Function`]'s contract, and `data` must be what it expects for as long as the object lives.
+/// `function` has [`Function`]'s contract, and `data` is the word that it expects for as long as the object lives.
 ///
 /// # Errors
-/// What making the type or the object raises (no memory).
+/// The error of making the type or the object (no memory).
 pub unsafe fn callable(py: Python<'_>, function: Function, data: *mut c_void) -> PyResult<Py<PyAny>> {
     let class = class(py)?;
-    // SAFETY: `class` is a ready type whose basic size is `Callable`'s, so the new object has room for all its fields; the
-    // head is filled by the allocation and the rest here, before anyone else sees the object.
+    // SAFETY: `class` is a ready type whose basic size is `Callable`'s, so the new object has space for all its fields;
+    // the head is filled by the allocation and the rest here, before any other code sees the object.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
@@ -57,7 +69,7 @@ pub unsafe fn callable(py: Python<'_>, function: Function, data: *mut c_void) ->
 /// Whether an object was made by [`callable`].
 ///
 /// # Errors
-/// As there.
+/// As [`callable`].
 pub fn is_callable(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     // SAFETY: the type of an object that stands.
     Ok(unsafe { ffi::Py_TYPE(object.as_ptr()) } == class(py)?)
@@ -66,31 +78,31 @@ pub fn is_callable(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> 
 /// Whether an object was made by [`callable`] for this function.
 ///
 /// # Safety
-/// Attached; the object stands.
+/// The thread is attached; the object stands.
 pub unsafe fn runs(object: *mut ffi::PyObject, function: Function) -> bool {
-    // SAFETY: the caller's promise; the exact type is looked at before the field is read.
+    // SAFETY: the caller promises that the object stands; the exact type is checked before the field is read.
     unsafe {
         ffi::Py_TYPE(object) == TYPE.load(Ordering::Acquire)
             && (*object.cast::<Callable>()).function as usize == function as usize
     }
 }
 
-/// Exchanges the word that the callable's maker gave it.
+/// Exchanges the callable's word.
 ///
 /// # Safety
-/// `this` was made by [`callable`], and its function may find either word; attached.
+/// `this` was made by [`callable`], and its function may find either word; the thread is attached.
 pub unsafe fn exchange(this: *mut ffi::PyObject, data: *mut c_void) -> *mut c_void {
-    // SAFETY: the caller's promise; one word of an object that stands.
+    // SAFETY: the caller promises an object of [`callable`], which stands; one word of it.
     unsafe { AtomicPtr::from_ptr(&raw mut (*this.cast::<Callable>()).data) }.swap(data, Ordering::AcqRel)
 }
 
-/// The word that the callable's maker gave it.
+/// The callable's word.
 ///
 /// # Safety
-/// `this` must be an object made by [`callable`]: the first argument of its function.
+/// `this` is an object made by [`callable`]: the first argument of its function.
 #[inline]
 pub unsafe fn data(this: *mut ffi::PyObject) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `this` is an object made by [`callable`]: the first argument of its function.
     unsafe { (*this.cast::<Callable>()).data }
 }
 
@@ -100,10 +112,10 @@ pub const fn nargs(nargsf: usize) -> usize {
     nargsf & !(1 << (usize::BITS - 1))
 }
 
-/// `None` as a new reference: what a callback returns to let things go on.
+/// `None` as a new reference: the result of a callback that lets the program continue.
 #[inline(always)]
 pub fn none() -> *mut ffi::PyObject {
-    // SAFETY: None lives as long as the interpreter; where it is not immortal (3.11) its count is raised, as a callback
+    // SAFETY: None lives as long as the interpreter; if it is not immortal (3.11) its count is raised, since a callback
     // holds the GIL.
     unsafe {
         let none = ffi::Py_None();
@@ -152,7 +164,7 @@ fn class(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     match TYPE.compare_exchange(ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(made.cast()),
         Err(first) => {
-            // SAFETY: another thread was first; ours is a reference that nobody else has.
+            // SAFETY: another thread was first; no other code has our reference.
             unsafe { ffi::Py_DECREF(made) };
             Ok(first)
         }

@@ -1,7 +1,9 @@
-//! Code and function watchers (3.12 on): CPython calls back when a code object or a function is made, changed or destroyed.
+//! Code and function watchers (3.12 on): CPython calls back when a code object or a function is made, changed or
+//! destroyed.
 //!
-//! There are eight of each per interpreter, shared by all tools. A callback runs on whichever thread did it, at once from
-//! many threads on a free-threaded build, and must not raise: it should push the object to a list and return 0.
+//! There are eight of each per interpreter, shared by all tools. A callback runs on the thread that made the change, at
+//! the same time on many threads of a free-threaded build, and must not raise: it should push the object to a list and
+//! return 0.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -9,13 +11,13 @@ use std::fmt;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 
-/// A code object has been made; it is complete, but nothing has run it yet.
+/// A code object has been made; it is complete and has not run yet.
 pub const CODE_CREATE: c_int = 0;
-/// A code object is about to go; its memory is still whole.
+/// A code object is about to be freed; its memory is still whole.
 pub const CODE_DESTROY: c_int = 1;
 /// A function has been made: every `def`, `lambda` and closure that runs, and one for each `exec`.
 pub const FUNCTION_CREATE: c_int = 0;
-/// A function is about to go.
+/// A function is about to be freed.
 pub const FUNCTION_DESTROY: c_int = 1;
 /// `function.__code__` is about to become the new value.
 pub const FUNCTION_MODIFY_CODE: c_int = 2;
@@ -26,7 +28,7 @@ pub const FUNCTION_MODIFY_KWDEFAULTS: c_int = 4;
 
 /// Called with the event and the code object, borrowed. Returns 0.
 pub type CodeCallback = unsafe extern "C" fn(event: c_int, code: *mut PyObject) -> c_int;
-/// Called with the event, the function and the new value (null where there is none), borrowed. Returns 0.
+/// Called with the event, the function and the new value (or null), borrowed. Returns 0.
 pub type FunctionCallback = unsafe extern "C" fn(event: c_int, function: *mut PyObject, value: *mut PyObject) -> c_int;
 
 extern "C" {
@@ -36,7 +38,7 @@ extern "C" {
     fn PyFunction_ClearWatcher(id: c_int) -> c_int;
 }
 
-/// What a watcher looks at.
+/// The kind of objects of a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Code objects.
@@ -64,12 +66,12 @@ impl Watcher {
     /// Watches code objects.
     ///
     /// # Safety
-    /// `callback` is never unloaded, leaves no exception, and is ready to be called on any thread.
+    /// `callback` is never unloaded, leaves no exception, and may be called on any thread.
     ///
     /// # Errors
     /// No slot is left.
     pub unsafe fn code(py: Python<'_>, callback: CodeCallback) -> Result<Watcher, NoWatcher> {
-        // SAFETY: attached; the callback is as the caller promises.
+        // SAFETY: the thread is attached; the caller promises the callback's contract.
         Watcher::made(py, Kind::Code, unsafe { PyCode_AddWatcher(callback) })
     }
 
@@ -81,13 +83,14 @@ impl Watcher {
     /// # Errors
     /// No slot is left.
     pub unsafe fn function(py: Python<'_>, callback: FunctionCallback) -> Result<Watcher, NoWatcher> {
-        // SAFETY: as above.
+        // SAFETY: as in `code`.
         Watcher::made(py, Kind::Function, unsafe { PyFunction_AddWatcher(callback) })
     }
 
-    /// Gives the slot back. On a free-threaded build a callback may still be running on another thread when this returns.
+    /// Gives the slot back. On a free-threaded build a callback may still be running on another thread when this
+    /// returns.
     pub fn clear(self, py: Python<'_>) {
-        // SAFETY: attached, and the id is ours until here.
+        // SAFETY: the thread is attached, and the id is ours until here.
         let done = unsafe {
             match self.kind {
                 Kind::Code => PyCode_ClearWatcher(self.id),
@@ -95,7 +98,7 @@ impl Watcher {
             }
         };
         if done < 0 {
-            // Somebody else cleared our id: there is nothing left to give back.
+            // other code cleared our id: there is nothing left to give back
             drop(PyErr::take(py));
         }
     }

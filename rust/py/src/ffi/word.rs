@@ -1,6 +1,23 @@
-//! Words that hold a function which the interpreter reads at each call: written as one word, and given back.
+//! Words that hold a function which the interpreter reads at each call. They are written as one word, and restored.
 //!
-//! What stands there meanwhile is never unloaded; neither are the functions that it calls on.
+//! A function that is put there is never unloaded; neither are the originals.
+//!
+//! # Roles
+//! Attached threads find a word, replace it and give it back. Any thread that runs Python calls through it.
+//!
+//! # States
+//! | `word` | `original` | the place has |
+//! | --- | --- | --- |
+//! | null | null | not been found |
+//! | set | null | its own function |
+//! | set | set | ours, or its own after it was given back |
+//!
+//! # Orderings
+//! `original` is stored `Release` before the word is replaced. Ours runs only through the replaced word, and loads
+//! `original` `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`.
 
 use super::vectorcall::Function;
 use pyo3::{exceptions::PyRuntimeError, ffi, prelude::*};
@@ -16,12 +33,12 @@ pub struct Word {
 }
 
 impl Word {
-    /// One whose place is not known.
+    /// A word whose place is not known.
     pub const fn new() -> Word {
         Word { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
     }
 
-    /// It is here.
+    /// Sets its place.
     ///
     /// # Safety
     /// `at` holds a function's address and stays for ever.
@@ -29,12 +46,14 @@ impl Word {
         self.word.store(at.cast(), Release);
     }
 
-    /// It is that of a function that is called through a word of its own (PEP 590), as Cython's are. The function is kept for ever.
+    /// Sets its place to that of a function which is called through a word of its own (PEP 590), as Cython's are. The
+    /// function is kept for ever.
     ///
     /// # Errors
     /// RuntimeError for another kind of object.
     pub fn found_in(&self, function: &Bound<'_, PyAny>) -> PyResult<()> {
-        // SAFETY: the flag says that instances have such a word, at the offset that the type has; the object is held for ever.
+        // SAFETY: the flag says that instances have such a word, at the offset in the type; the object is held for
+        // ever.
         unsafe {
             let class = ffi::Py_TYPE(function.as_ptr());
             let at = (*class).tp_vectorcall_offset;
@@ -62,7 +81,7 @@ impl Word {
         unsafe { self.word.load(Acquire).as_ref() }
     }
 
-    /// Puts a function there, which calls [`Word::original`] on.
+    /// Puts a function there, which calls [`Word::original`].
     pub fn put(&self, function: *mut ()) {
         let Some(word) = self.word() else { return };
         let there = word.load(Acquire);
@@ -72,7 +91,7 @@ impl Word {
         }
     }
 
-    /// What someone else has put there since stays, and ours under it.
+    /// Restores the original. A function that other code has put there since stays, and ours under it.
     pub fn give_back(&self, function: *mut ()) {
         if let Some(word) = self.word() {
             let _ = word.compare_exchange(function, self.original.load(Acquire), AcqRel, Acquire);
@@ -85,13 +104,13 @@ impl Word {
         self.original.load(Acquire)
     }
 
-    /// That of an object with a word of its own.
+    /// The original function of an object with a word of its own.
     ///
     /// # Safety
-    /// To be called by the function that was put there, after [`Word::found_in`].
+    /// Only the function that was put there calls it, after [`Word::found_in`].
     #[inline(always)]
     pub unsafe fn original_call(&self) -> Function {
-        // SAFETY: the caller's promise: the word holds functions of this kind.
+        // SAFETY: the caller has replaced a word that holds functions of this kind.
         unsafe { std::mem::transmute(self.original()) }
     }
 }
