@@ -220,7 +220,7 @@ fn pump_step(
     let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
     let mut all: Vec<(u64, Came)> = Vec::new();
     py.detach(|| {
-        // nobody else brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
+        // no other thread brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
         let drained = drain::drain_all(&sessions, step, Losses::Between, |at, record| {
             all.push((record.ticks, Came::Record(at, record.to_owned())));
         });
