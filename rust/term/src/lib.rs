@@ -1,11 +1,11 @@
-//! Terms, the external term format and trace records: plain data, without a trace of Python or of tracing.
+//! Terms, the external term format and trace records: plain data that knows neither Python nor tracing.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`term`] | any value that a message can carry |
+//! | [`term`] | any value of a message |
 //! | [`order`] | Erlang's order over all terms |
 //! | [`etf`] | terms as bytes: written without allocation, read without trust |
-//! | [`record`] | the head of a trace record in a ring |
+//! | [`record`] | the head of a trace record in a ring, and the shapes of messages |
 //!
 //! ```
 //! use inviso_term::{etf, term::Term};

@@ -1,7 +1,7 @@
 //! Erlang's order over all terms:
 //! number < atom < reference < fun < port < pid < tuple < native record < map < nil < list < bit string.
 //!
-//! What Python adds comes after: set, opaque object, cut.
+//! Values that only Python has come after: set, opaque object, cut.
 //!
 //! ```
 //! use inviso_term::{order, term::Term};
@@ -14,14 +14,13 @@ use crate::term::{Identifier, Record, Term};
 use num_bigint::BigInt;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-/// The order of Erlang's `==`, `<` and `lists:sort/1`: numbers compare by value, so that 1 equals 1.0.
+/// The order of Erlang's `==`, `<` and `lists:sort/1`. Numbers compare by value, so 1 equals 1.0.
 #[must_use]
 pub fn loose(a: &Term, b: &Term) -> Ordering {
     compare(a, b, Mode::Loose)
 }
 
-/// The order of map keys, whose equality is `=:=`: at any depth every integer comes before every float, and -0.0 before
-/// 0.0.
+/// The order of map keys, whose equality is `=:=`. At any depth every integer comes before every float, and -0.0 before 0.0.
 #[must_use]
 pub fn exact(a: &Term, b: &Term) -> Ordering {
     compare(a, b, Mode::Exact)
@@ -59,7 +58,7 @@ fn rank(term: &Term) -> u8 {
 
 fn compare(a: &Term, b: &Term, mode: Mode) -> Ordering {
     match (a, b) {
-        // a list of nothing but a tail is the tail
+        // a list with only a tail is that tail
         (Term::ImproperList(none, a), b) if none.is_empty() => compare(a, b, mode),
         (a, Term::ImproperList(none, b)) if none.is_empty() => compare(a, b, mode),
         (Term::Int(a), Term::Int(b)) => a.cmp(b),
@@ -68,7 +67,7 @@ fn compare(a: &Term, b: &Term, mode: Mode) -> Ordering {
         (Term::Float(_), Term::Int(_)) if mode == Mode::Exact => Greater,
         (Term::Int(a), Term::Float(b)) => int_float(a, *b),
         (Term::Float(a), Term::Int(b)) => int_float(b, *a).reverse(),
-        // UTF-8 is in the order of its characters
+        // the order of UTF-8 is the order of characters
         (Term::Atom(a), Term::Atom(b)) => a.cmp(b),
         (Term::Pid(a), Term::Pid(b)) => number(a).cmp(&number(b)).then_with(|| node(a).cmp(&node(b))),
         (Term::Ref(a), Term::Ref(b)) | (Term::Port(a), Term::Port(b)) => {
@@ -99,7 +98,7 @@ fn floats(a: f64, b: f64, mode: Mode) -> Ordering {
     }
 }
 
-/// By value; no integer is rounded to a float.
+/// By value, without rounding the integer to a float.
 fn int_float(int: &BigInt, float: f64) -> Ordering {
     if float.is_nan() || float == f64::INFINITY {
         return Less;
@@ -111,7 +110,7 @@ fn int_float(int: &BigInt, float: f64) -> Ordering {
     int.cmp(&integer(whole)).then_with(|| whole.partial_cmp(&float).unwrap_or(Equal))
 }
 
-/// The integer that a whole, finite float is.
+/// The integer of a whole, finite float.
 fn integer(whole: f64) -> BigInt {
     if whole.abs() < (1u64 << 63) as f64 {
         return BigInt::from(whole as i64);
@@ -138,7 +137,7 @@ fn elements(a: &[Term], b: &[Term], mode: Mode) -> Ordering {
     a.iter().zip(b).map(|(a, b)| compare(a, b, mode)).find(|o| o.is_ne()).unwrap_or(Equal)
 }
 
-/// Of maps of one size: by keys in key order, then by values in that order.
+/// The order of maps of one size: by keys in key order, then by values in that order.
 fn maps(a: &[(Term, Term)], b: &[(Term, Term)], mode: Mode) -> Ordering {
     fn sorted(map: &[(Term, Term)]) -> Vec<&(Term, Term)> {
         let mut sorted: Vec<_> = map.iter().collect();
@@ -151,7 +150,7 @@ fn maps(a: &[(Term, Term)], b: &[(Term, Term)], mode: Mode) -> Ordering {
     keys.or_else(|| pairs().map(|(a, b)| compare(&a.1, &b.1, mode)).find(|o| o.is_ne())).unwrap_or(Equal)
 }
 
-/// Of sets of one size: as maps with such keys.
+/// The order of sets of one size: as maps with these keys.
 fn sets(a: &[Term], b: &[Term]) -> Ordering {
     fn sorted(set: &[Term]) -> Vec<&Term> {
         let mut sorted: Vec<_> = set.iter().collect();
@@ -162,7 +161,7 @@ fn sets(a: &[Term], b: &[Term]) -> Ordering {
     a.iter().zip(&b).map(|(a, b)| exact(a, b)).find(|o| o.is_ne()).unwrap_or(Equal)
 }
 
-/// By definition: module, name, what isn't exported first, number of fields, their names; then by the values.
+/// By definition: module, name, private before exported, number of fields, their names. Then by the values.
 fn records(a: &Record, b: &Record, mode: Mode) -> Ordering {
     let defined = |of: &Record| (of.exported, of.fields.len());
     let names = || a.fields.iter().map(|(name, _)| name).cmp(b.fields.iter().map(|(name, _)| name));
@@ -185,7 +184,7 @@ fn parts(list: &Term) -> Option<Parts<'_>> {
     }
 }
 
-/// Element by element; where one list has ended its tail is compared with what the other goes on with.
+/// Element by element. At the end of one list its tail is compared with the rest of the other.
 fn lists(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
     let common = elements(a.0, b.0, mode);
     if common.is_ne() {
@@ -195,12 +194,12 @@ fn lists(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
     rest((&a.0[at..], a.1), (&b.0[at..], b.1), mode)
 }
 
-/// At least one has no elements left.
+/// Compares two lists, at least one of them without elements.
 fn rest(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
     match (a, b) {
         (([], None), ([], None)) => Equal,
         (([], Some(a)), ([], Some(b))) => compare(a, b, mode),
-        // a tail may be a list itself, if somebody made one so
+        // a tail may itself be a list
         (([], Some(a)), b) => match parts(a) {
             Some(a) => lists(a, b, mode),
             None => rank(a).cmp(if b.0.is_empty() { &NIL } else { &LIST }),
@@ -211,7 +210,7 @@ fn rest(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
     }
 }
 
-/// Bit by bit; of two that begin the same the shorter comes first.
+/// Bit by bit. Of two with the same beginning the shorter comes first.
 fn binaries(a: &Term, b: &Term) -> Ordering {
     let (Some((a, a_bits)), Some((b, b_bits))) = (a.as_binary(), b.as_binary()) else {
         return Equal;
@@ -237,7 +236,7 @@ mod tests {
         Identifier::new(n, node, 0)
     }
 
-    /// Each comes before the next, in both orders unless `only` one is named.
+    /// Each comes before the next, in both orders or in the one of `only`.
     fn ascending(terms: &[T], only: Option<Mode>) {
         for mode in [Mode::Loose, Mode::Exact].into_iter().filter(|mode| only.is_none_or(|only| only == *mode)) {
             for (i, a) in terms.iter().enumerate() {
@@ -358,10 +357,10 @@ mod tests {
             ],
             None,
         );
-        // by the smallest key as keys go, which is no float where there is an integer
+        // by the smallest key in key order: an integer before any float
         ascending(&[map(&[(float(), 0), (int(2), 0)]), map(&[(T::Float(0.5), 0), (int(3), 0)])], None);
         ascending(&[map(&[(int(1), 5), (float(), 3)]), map(&[(int(1), 7), (float(), 9)])], None);
-        // integer keys first, at any depth
+        // integer keys come first, at any depth
         ascending(&[map(&[(int(2), 0)]), map(&[(float(), 0)])], None);
         ascending(&[map(&[(T::Tuple(vec![int(2)]), 0)]), map(&[(T::Tuple(vec![float()]), 0)])], None);
         let value = |value| T::Map(vec![(int(1), value)]);
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_adds_has_an_order_of_its_own() {
+    fn pythons_own_values_have_an_order() {
         let set = |elements: &[i64]| T::Set(elements.iter().copied().map(T::from).collect());
         let opaque = |class: &str, id, text: Option<&str>| T::Opaque(class.into(), id, text.map(Into::into));
         let of_objects = [
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_go_on_into_their_tails() {
+    fn tails_are_compared_with_elements() {
         let list = |n: &[i64]| T::List(n.iter().copied().map(T::from).collect());
         let improper = |n: &[i64], tail: T| T::ImproperList(n.iter().copied().map(T::from).collect(), tail.into());
         ascending(
@@ -426,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn pids_go_by_number_references_and_ports_by_node() {
+    fn pids_are_ordered_by_number_references_and_ports_by_node() {
         ascending(&[T::Pid(id(1, "b")), T::Pid(id(2, "a"))], None);
         ascending(&[T::Port(id(2, "a")), T::Port(id(1, "b"))], None);
         let far = Identifier { rest: 1, ..id(0, "a") };
@@ -439,7 +438,7 @@ mod tests {
         for of_kind in [T::Ref, T::Port] {
             ascending(&[of(9, "a", 1), of(1, "a", 2), of(2, "a", 2), of(0, "b", 1)].map(of_kind), None);
         }
-        // of pids the number counts first
+        // pids are ordered by number first
         ascending(&[of(1, "a", 2), of(1, "b", 1), of(9, "a", 1)].map(T::Pid), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The head of a trace record, as it stands in a ring, and the table of what a record's message looks like ([`Shape`]).
+//! The head of a trace record in a ring, and the table of messages' shapes ([`Shape`]).
 //!
 //! ```
 //! use inviso_term::record::{Header, Kind};
@@ -13,49 +13,49 @@ mod shapes;
 use bytemuck::{Pod, Zeroable};
 pub use shapes::{Element, Kind, Shape, TRACE, TRACE_TS};
 
-/// 32 bytes before the payload. In memory only: the byte order is the machine's.
+/// The 32 bytes before the payload. They stay in memory, in the machine's byte order.
 ///
-/// As words, on a little-endian machine: `len | kind << 32 | flags << 40 | extra << 48`, then stamp, tracee, what.
+/// As words of a little-endian machine: `len | kind << 32 | flags << 40 | extra << 48`, then stamp, tracee, what.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Header {
-    /// Bytes of the record: this header and the payload, without the padding after it.
+    /// The length of header and payload in bytes, without the padding after them.
     pub len: u32,
     /// A [`Kind`].
     pub kind: u8,
-    /// Which time stamp the message gets.
+    /// The kind of the message's timestamp.
     pub flags: u8,
-    /// The number of the scheduler that wrote it.
+    /// The number of the scheduler that wrote the record.
     pub extra: u16,
-    /// When, in ticks of the session's clock.
+    /// The time, in ticks of the session's clock.
     pub stamp: u64,
-    /// The process that it is about.
+    /// The process of the event.
     pub tracee: u64,
-    /// What the kind says: a name's number, another process, a count.
+    /// Depends on the kind: a name's number, another process, a count.
     pub what: u64,
 }
 
 const _: () = assert!(size_of::<Header>() == Header::SIZE && align_of::<Header>() == 8);
 
 impl Header {
-    /// Bytes of a header.
+    /// The length of a header in bytes.
     pub const SIZE: usize = 32;
 
-    /// The kind, if it is one that this version knows.
+    /// The kind, if this version knows it.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_u8(self.kind)
     }
 
-    /// The header as the ring takes it.
+    /// The header as the ring's words.
     #[inline(always)]
     #[must_use]
     pub fn words(self) -> [u64; 4] {
         bytemuck::cast(self)
     }
 
-    /// The header of a record that the ring gives.
+    /// The header of the ring's words.
     #[inline(always)]
     #[must_use]
     pub fn from_words(words: [u64; 4]) -> Header {

@@ -1,4 +1,4 @@
-//! Terms as Erlang's shell writes them, for people.
+//! The text of terms, as in Erlang's shell.
 //!
 //! ```
 //! use inviso_term::term::Term;
@@ -9,7 +9,7 @@
 use crate::term::{Identifier, Term};
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Containers inside each other that are shown; deeper ones are `...`.
+/// The deepest nesting that is shown. Deeper containers are `...`.
 const DEPTH: usize = 100;
 
 impl Display for Term {
@@ -104,7 +104,7 @@ fn commas(elements: &[Term], f: &mut Formatter<'_>, depth: usize) -> fmt::Result
     Ok(())
 }
 
-/// 0 for this node, as in Erlang; of other nodes which start it was.
+/// 0 for this node, as in Erlang; for other nodes the creation.
 fn place(of: &Identifier) -> u32 {
     if of.is_own() {
         0
@@ -148,7 +148,7 @@ mod tests {
     use crate::term::Record;
 
     #[test]
-    fn each_kind_is_as_the_shell_writes_it() {
+    fn each_kind_is_shown_as_by_the_shell() {
         let cases = [
             (Term::from(-3), "-3"),
             (Term::Float(1.0), "1.0"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_of_other_nodes_show_which_start_of_it() {
+    fn identifiers_of_other_nodes_show_the_creation() {
         let of = |creation| Identifier::new(4 | 2 << 32, "a@b", creation);
         assert_eq!([0, 1, 7].map(|n| Term::Pid(of(n)).to_string()), ["<1.4.2>", "<1.4.2>", "<7.4.2>"]);
         assert_eq!(Term::Port(of(7)).to_string(), "#Port<7.8589934596>");
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_very_deep_is_cut() {
+    fn a_very_deep_term_is_cut() {
         let mut term = Term::List(vec![]);
         for _ in 0..1000 {
             term = Term::List(vec![term]);
         }
         assert!(term.to_string().contains("..."));
-        std::mem::forget(term); // its own drop would recurse
+        std::mem::forget(term); // a drop would recurse
     }
 }

@@ -1,4 +1,4 @@
-//! Erlang's terms, with what Python adds: text apart from bytes, sets, and what could not be copied.
+//! Erlang's terms and the values that only Python has: text as distinct from bytes, sets, and values that were not copied.
 //!
 //! ```
 //! use inviso_term::term::Term;
@@ -11,30 +11,29 @@ use crate::order;
 use num_bigint::BigInt;
 use std::sync::Arc;
 
-/// Any value that a message can carry.
+/// Any value of a message.
 ///
-/// Equality is exact, as Erlang's `=:=`: 1 is not 1.0, and 0.0 is not -0.0. Text equals bytes of the same contents, as
-/// both are one binary to Erlang; only the constructor tells them apart. The order over all terms is in
-/// [`crate::order`].
+/// Equality is exact, as Erlang's `=:=`: 1 is not 1.0, and 0.0 is not -0.0. Text equals bytes with the same contents, because
+/// both are one binary for Erlang; only the constructor distinguishes them. The order of all terms is in [`crate::order`].
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// An integer without limit.
+    /// An integer of any size.
     Int(BigInt),
     /// A float.
     Float(f64),
     /// An atom.
     Atom(Arc<str>),
-    /// Text; a binary of its UTF-8 for Erlang.
+    /// Text. For Erlang a binary of its UTF-8.
     Str(Box<str>),
-    /// Bytes; a binary for Erlang.
+    /// Bytes. For Erlang a binary.
     Bytes(Box<[u8]>),
-    /// A bit string whose last byte has `bits` (1 to 7) bits, the high ones.
+    /// A bit string. Its last byte has `bits` bits (1 to 7), the high ones.
     BitString(Box<[u8]>, u8),
     /// A tuple.
     Tuple(Vec<Term>),
     /// A proper list.
     List(Vec<Term>),
-    /// A list, not empty, with a tail that is no list.
+    /// A non-empty list whose tail is not a list.
     ImproperList(Vec<Term>, Box<Term>),
     /// A map: pairs with distinct keys, in any order.
     Map(Vec<(Term, Term)>),
@@ -48,31 +47,31 @@ pub enum Term {
     Ref(Identifier),
     /// A native record.
     Record(Box<Record>),
-    /// A function, by module, name and arity, which is a small integer of Erlang's ([`SMALL`](crate::etf::SMALL)).
+    /// A function, by module, name and arity. The arity is a small integer of Erlang's ([`SMALL`](crate::etf::SMALL)).
     Fun(Box<str>, Box<str>, u64),
-    /// A function that Erlang made at run time.
+    /// A function that Erlang created at run time.
     Closure(Box<Closure>),
-    /// An object that is not copied: the name of its type, its identity, and its text if that was asked for.
+    /// An object that was not copied: the name of its type, its identity, and its text if that was requested.
     Opaque(Box<str>, u64, Option<Box<str>>),
-    /// Where a limit cut something off, and which limit.
+    /// The place of a cut, and the limit that caused it.
     Cut(Box<str>),
 }
 
 /// The identifier of a process, port or reference: a number on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identifier {
-    /// The number; of a pid Erlang's id in the low, its serial in the high half.
+    /// The number; for a pid, Erlang's id in the low half and its serial in the high half.
     pub id: u64,
-    /// What a reference of another node has beyond 64 bits; 0 for everything else.
+    /// The bits above 64 in a reference of another node; 0 for all others.
     pub rest: u128,
     /// The node's name.
     pub node: Arc<str>,
-    /// Which start of the node.
+    /// The creation: one start of the node.
     pub creation: u32,
 }
 
 impl Identifier {
-    /// An identifier of this node, whatever its name.
+    /// An identifier of this node, with the placeholder for its name.
     #[must_use]
     pub fn own(id: u64) -> Identifier {
         Identifier::new(id, "nonode@nohost", 0)
@@ -84,27 +83,27 @@ impl Identifier {
         self.creation == 0 && &*self.node == "nonode@nohost"
     }
 
-    /// An identifier of up to 64 bits.
+    /// An identifier of at most 64 bits.
     #[must_use]
     pub fn new(id: u64, node: &str, creation: u32) -> Identifier {
         Identifier { id, rest: 0, node: node.into(), creation }
     }
 }
 
-/// A native record of Erlang: named values, in the order of the definition that they were made by.
+/// A native record of Erlang: named values, in the order of its definition.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The module that defines it.
     pub module: Box<str>,
-    /// Its name there.
+    /// Its name in the module.
     pub name: Box<str>,
-    /// Whether other modules may look into it.
+    /// Whether other modules may read its fields.
     pub exported: bool,
     /// The fields, with distinct names.
     pub fields: Vec<(Box<str>, Term)>,
 }
 
-/// A function that Erlang made at run time. It can't be run here; it goes back to Erlang as it came.
+/// A function that Erlang created at run time. It can't run here; it goes back to Erlang unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Closure {
     pub(crate) module: Box<str>,
@@ -115,19 +114,19 @@ pub struct Closure {
 }
 
 impl Closure {
-    /// The module that it was made in.
+    /// The module that created it.
     #[must_use]
     pub fn module(&self) -> &str {
         &self.module
     }
 
-    /// Number of parameters; very old nodes don't tell.
+    /// The number of parameters; old nodes don't write it.
     #[must_use]
     pub fn arity(&self) -> Option<u8> {
         self.arity
     }
 
-    /// Its index in the module and the hash of its code, the numbers in `#Fun<module.index.unique>`.
+    /// Its index in the module and the hash of its code: the numbers in `#Fun<module.index.unique>`.
     #[must_use]
     pub fn numbers(&self) -> (u32, u32) {
         (self.index, self.unique)
@@ -147,7 +146,7 @@ impl Term {
         Term::Str(text.into())
     }
 
-    /// The contents of a binary, and how many bits of the last byte count (1 to 8; 8 for whole bytes).
+    /// The contents of a binary, and the number of bits in the last byte (1 to 8; 8 for whole bytes).
     #[must_use]
     pub fn as_binary(&self) -> Option<(&[u8], u8)> {
         match self {
@@ -178,14 +177,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_nodes_identifiers_have_neither_a_name_nor_a_creation() {
+    fn identifiers_of_this_node_have_neither_a_name_nor_a_creation() {
         let is_own = |node, creation| Identifier::new(7, node, creation).is_own();
         assert!(Identifier::own(7).is_own() && is_own("nonode@nohost", 0));
         assert!(!is_own("nonode@nohost", 1) && !is_own("a@b", 0) && !is_own("a@b", 1));
     }
 
     #[test]
-    fn what_is_a_binary_has_bits_in_its_last_byte() {
+    fn a_binary_has_bits_in_its_last_byte() {
         let bits = |n| Term::BitString([0xa0].into(), n);
         let of = |term: &Term| term.as_binary().map(|(bytes, bits)| (bytes.to_vec(), bits));
         assert_eq!(of(&Term::str("a")), Some((vec![b'a'], 8)));

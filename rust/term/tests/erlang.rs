@@ -1,4 +1,4 @@
-//! Bytes as Erlang writes them are read, and what is written here is what Erlang would write.
+//! Erlang's encodings are read, and terms are written as Erlang would write them.
 
 use inviso_term::{
     etf::{self, DecodeError, Encoder, Full, Node},
@@ -19,14 +19,14 @@ fn pid(id: u64) -> Term {
     Term::Pid(Identifier::new(id, "nonode@nohost", 0))
 }
 
-/// Both ways.
+/// Read and written.
 #[track_caller]
 fn same(digits: &str, term: Term) {
     assert_eq!(etf::decode(&hex(digits)), Ok(term.clone()));
     assert_eq!(etf::encode(&term), hex(digits));
 }
 
-/// Read, and written in another way.
+/// Read, and written in another encoding.
 #[track_caller]
 fn read(digits: &str, term: Term) {
     let back = etf::decode(&hex(digits)).unwrap();
@@ -39,7 +39,7 @@ fn refused(digits: &str, error: DecodeError) {
     assert_eq!(etf::decode(&hex(digits)), Err(error));
 }
 
-/// The 31 characters that floats once were.
+/// The 31 characters of a float in the old encoding.
 fn old_float(text: &[u8]) -> String {
     let digits: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("63 {digits:0<62}")
@@ -150,7 +150,7 @@ fn this_nodes_identifiers_have_a_placeholder_for_its_name() {
     both(|out| out.reference(0x1_2345_6789_abcd), |out, of| out.reference_of(of));
 }
 
-/// `fun(X) -> X + Free end` of a module `m`, with one free variable; with the size that it says it has.
+/// `fun(X) -> X + Free end` of a module `m`, with one free variable, and the size that it claims.
 fn fun(size: u32) -> String {
     format!(
         "70 {size:08x} 01 000102030405060708090a0b0c0d0e0f 00000003 00000001 77016d 6103 6204a1b2c3
@@ -158,7 +158,7 @@ fn fun(size: u32) -> String {
     )
 }
 
-/// What was written in few bits has no more.
+/// Numbers of few bits have no more in old encodings.
 #[test]
 fn old_identifiers_have_their_bounds() {
     for (before, after) in [
@@ -211,7 +211,7 @@ fn native_records() {
 #[test]
 fn funs() {
     same("71 77016d 770166 6102", Term::Fun("m".into(), "f".into(), 2));
-    // a node writes the arity as a small integer, and reads any that is one
+    // a node writes the arity as a small integer, and reads any encoding of one
     let known = Term::Fun("m".into(), "f".into(), 2);
     read("71 77016d 770166 62 00000002", known.clone());
     read("71 77016d 770166 6e 01 00 02", known);
@@ -231,7 +231,7 @@ fn funs() {
         let Term::Closure(closure) = &term else { panic!("{term:?}") };
         assert_eq!((closure.module(), closure.arity(), closure.numbers()), ("m", arity, numbers));
         assert_eq!(etf::encode(&term), hex(digits));
-        // with something around it
+        // with other bytes around it
         let tuple = Term::Tuple(vec![term.clone(), term]);
         assert_eq!(etf::decode(&etf::encode(&tuple)), Ok(tuple));
     }
@@ -241,11 +241,11 @@ fn funs() {
 }
 
 #[test]
-fn what_erlang_has_no_type_for() {
+fn values_without_a_type_in_erlang() {
     let set = "68 02 770b 24696e7669736f2e736574";
     same(&format!("{set} 6a"), Term::Set(vec![]));
     same(&format!("{set} 6c 00000002 6101 6102 6a"), Term::Set(ints([1, 2])));
-    // as Erlang writes lists of small numbers, and atoms long ago
+    // in Erlang's encoding of lists of small numbers, and in the old one of atoms
     read(&format!("{set} 6b 0002 0102"), Term::Set(ints([1, 2])));
     read("68 02 64 000b 24696e7669736f2e736574 6b 0001 01", Term::Set(ints([1])));
     let cut = "68 02 770b 24696e7669736f2e637574";
@@ -256,7 +256,7 @@ fn what_erlang_has_no_type_for() {
     });
     same(&format!("{opaque} 6d 00000001 54 6101 6d 00000001 72"), Term::Opaque("T".into(), 1, Some("r".into())));
 
-    // nearly so: tuples
+    // nearly the same: tuples
     let mark = |name, rest: Vec<Term>| Term::Tuple([Term::atom(name)].into_iter().chain(rest).collect());
     read(&format!("{set} 6101"), mark("$inviso.set", ints([1])));
     read(&format!("{set} 6c 00000001 6101 6102"), {
@@ -272,7 +272,7 @@ fn what_erlang_has_no_type_for() {
     same("68 02 76 000c 2424696e7669736f2e736574 6a", mark("$inviso.set", vec![Term::List(vec![])]));
 }
 
-/// Recorded from a real node: a call, with what its match specification added.
+/// Recorded from a real node: a call with the term that its match specification added.
 #[test]
 fn a_trace_message() {
     let call = "83 6805 77057472616365 58770d6e6f6e6f6465406e6f686f7374000000530000000000000000 770463616c6c
@@ -283,11 +283,11 @@ fn a_trace_message() {
     let extra = tuple(&[Term::atom("extra"), caller]);
     let message = tuple(&[Term::atom("trace"), pid(0x53), Term::atom("call"), mfa, extra]);
     assert_eq!(etf::decode(&hex(call)), Ok(message.clone()));
-    // the same, but that lists of small numbers are lists here
+    // the same, except that lists of small numbers are encoded as lists here
     assert_eq!(etf::encode_versioned(&message), hex(&call.replace("6b000101", "6c 00000001 6101 6a")));
 }
 
-/// What a visitor is told of a fun that it has no object for.
+/// The value of a fun for a visitor without funs.
 #[test]
 fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
     struct Texts;
@@ -310,9 +310,9 @@ fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
     assert_eq!(etf::walk(&hex("6101"), etf::Limits::default(), &mut Texts), Err(DecodeError::Refused("no fun")));
 }
 
-/// What a visitor can give back to Erlang.
+/// A visitor can return a fun to Erlang.
 #[test]
-fn a_visitor_gets_a_fun_as_it_was_written() {
+fn a_visitor_gets_the_encoding_of_a_fun() {
     struct Funs;
     impl etf::Visit for Funs {
         type Value = Vec<u8>;

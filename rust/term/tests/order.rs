@@ -1,4 +1,4 @@
-//! The order against a slow model of it, and that it is an order.
+//! The order of terms, compared with a slow model, and the laws of an order.
 
 use inviso_term::{
     order,
@@ -8,7 +8,7 @@ use num_bigint::BigInt;
 use proptest::{collection::vec, prelude::*, sample};
 use std::cmp::Ordering;
 
-/// Few values, so that many are equal or nearly so.
+/// Few values, so that many are equal or nearly equal.
 fn term() -> impl Strategy<Value = Term> {
     let two_53 = 1i64 << 53;
     let ints = [-1, 0, 1, 2, two_53, two_53 + 1, i64::MAX, i64::MIN].map(Term::from);
@@ -57,7 +57,7 @@ fn record(value: impl Strategy<Value = Term>) -> impl Strategy<Value = Term> {
     })
 }
 
-/// Maps of one size, whose keys are in another order as numbers than as keys.
+/// Maps of one size whose keys have another order as numbers than as keys.
 fn map_of_numbers() -> impl Strategy<Value = Term> {
     let keys = [1, 2, 3].map(Term::from).into_iter().chain([0.5, 1.0, 2.0].map(Term::Float)).collect::<Vec<_>>();
     (sample::subsequence(keys, 2), vec(0i64..4, 2))
@@ -74,7 +74,7 @@ fn distinct<T>(all: Vec<T>, key: impl Fn(&T) -> &Term) -> Vec<T> {
     kept
 }
 
-/// Erlang's order as its rules say it, with no thought of speed.
+/// Erlang's order by its rules, without regard to speed.
 fn model(a: &Term, b: &Term, exact: bool) -> Ordering {
     let kind = |term: &Term| match term {
         Term::Int(_) | Term::Float(_) => "0 number",
@@ -144,7 +144,7 @@ fn model(a: &Term, b: &Term, exact: bool) -> Ordering {
     })
 }
 
-/// Without the wrapping of a list that has a tail and nothing else.
+/// The term without a list around it that has only a tail.
 fn unwrapped(term: &Term) -> Term {
     match term {
         Term::ImproperList(front, tail) if front.is_empty() => unwrapped(tail),
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn maps_go_by_their_keys_in_key_order(a in map_of_numbers(), b in map_of_numbers()) {
+    fn maps_are_ordered_by_their_keys_in_key_order(a in map_of_numbers(), b in map_of_numbers()) {
         prop_assert_eq!(order::loose(&a, &b), model(&a, &b, false));
         prop_assert_eq!(order::exact(&a, &b), model(&a, &b, true));
     }

@@ -1,4 +1,4 @@
-//! Terms that a real node wrote: plain, compressed, and as old nodes write them.
+//! Terms of a real node: plain, compressed, and in old encodings.
 
 use flate2::{write::ZlibEncoder, Compression};
 use inviso_term::{
@@ -14,9 +14,9 @@ fn hex(digits: &str) -> Vec<u8> {
     digits.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
 }
 
-/// What the node read from any of the forms on a line is one term, and so it is here.
+/// All encodings on a line are one term for the node, and here.
 #[test]
-fn all_forms_of_a_term_are_one_term_and_it_comes_back() {
+fn all_encodings_of_a_term_are_one_term() {
     let mut compressed = 0;
     for line in TERMS.lines() {
         let mut forms = line.split(' ').map(hex);
@@ -26,7 +26,7 @@ fn all_forms_of_a_term_are_one_term_and_it_comes_back() {
             compressed += usize::from(form.get(1) == Some(&80));
             let read = etf::decode(&form).unwrap();
             if read != term {
-                // a fun made at run time is kept as it was written, with the atoms of its time
+                // a fun that was created at run time is kept in its encoding, with the atoms of its time
                 assert!(read.to_string().contains("#Fun<tgen."), "{line}");
                 assert_eq!(read.to_string(), term.to_string());
             }
@@ -56,7 +56,7 @@ fn damage_is_refused_or_read_as_something_else() {
     }
 }
 
-/// As `term_to_binary(Term, [compressed])` writes it, of this size.
+/// The encoding of `term_to_binary(Term, [compressed])`, with this size.
 fn compressed(term: &[u8], size: usize) -> Vec<u8> {
     let mut out = ZlibEncoder::new(Vec::new(), Compression::fast());
     out.write_all(term).unwrap();
@@ -64,12 +64,12 @@ fn compressed(term: &[u8], size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn compressed_terms_are_read_as_erlang_reads_them() {
+fn compressed_terms_are_read_as_by_erlang() {
     let one = [97, 1];
     assert_eq!(etf::decode(&compressed(&one, 2)), Ok(Term::from(1)));
     assert_eq!(etf::decode(&compressed(&one, 3)), Err(DecodeError::Compressed));
     assert_eq!(etf::decode(&compressed(&one, 1)), Err(DecodeError::Compressed));
-    // what follows inside is nothing, a version byte inside is no term
+    // bytes after the inner term are ignored, an inner version byte is an error
     assert_eq!(etf::decode(&compressed(&[97, 1, 97, 2], 4)), Ok(Term::from(1)));
     assert_eq!(etf::decode(&compressed(&[131, 97, 1], 3)), Err(DecodeError::Tag(131)));
     // only a whole term, after its version byte
@@ -77,7 +77,7 @@ fn compressed_terms_are_read_as_erlang_reads_them() {
     assert_eq!(etf::decode(&inner[1..]), Err(DecodeError::Tag(80)));
     assert_eq!(etf::decode(&[&[131, 104, 1], &inner[1..]].concat()), Err(DecodeError::Tag(80)));
     assert_eq!(etf::decode(&compressed(&inner[1..], inner.len() - 1)), Err(DecodeError::Tag(80)));
-    // terms follow it
+    // more terms follow it
     let two = [&inner[..], &[97, 2]].concat();
     let mut decoder = Decoder::new(&two, Limits::default()).unwrap();
     assert_eq!((decoder.term(), decoder.rest()), (Ok(Term::from(1)), &[97, 2][..]));
@@ -89,7 +89,7 @@ fn compressed_terms_are_read_as_erlang_reads_them() {
 }
 
 #[test]
-fn what_was_compressed_has_a_limit_of_its_own() {
+fn compressed_terms_have_a_limit_of_their_own() {
     let zeroes = etf::encode(&Term::Bytes(vec![0; 1 << 20].into()));
     let bytes = compressed(&zeroes, zeroes.len());
     assert!(bytes.len() < 10_000);
@@ -102,9 +102,9 @@ fn what_was_compressed_has_a_limit_of_its_own() {
     assert_eq!(etf::decode(&[131, 80, 255, 255, 255, 255]), Err(DecodeError::Large));
 }
 
-/// Only the node that wrote these could read them.
+/// Only the node that wrote these can read them.
 #[test]
-fn what_is_for_one_node_only_is_refused() {
+fn terms_for_one_node_only_are_refused() {
     for (tag, rest) in [(121, "0102030405060708 6101"), (82, "00"), (73, "00000001"), (75, "000001"), (68, "00")] {
         let bytes = [vec![131, tag], hex(&rest.replace(' ', ""))].concat();
         assert_eq!(etf::decode(&bytes), Err(DecodeError::Tag(tag)));

@@ -1,4 +1,4 @@
-//! Every term comes back as it was written, and no bytes do harm.
+//! Every term is read back as it was written, and any bytes are read or refused.
 
 use inviso_term::{
     etf::{self, DecodeError, Decoder, Encoder, Limits},
@@ -72,7 +72,7 @@ fn record(value: impl Strategy<Value = Term>) -> impl Strategy<Value = Term> {
     })
 }
 
-/// Bytes that begin to be terms more often than random ones do.
+/// Bytes that are more often the beginning of a term than random ones.
 fn term_like() -> impl Strategy<Value = Vec<u8>> {
     let mark = sample::select(vec!["$inviso.set", "$inviso.cut", "$inviso.opaque", "n@h"])
         .prop_map(|name| [&[119, name.len() as u8], name.as_bytes()].concat());
@@ -86,7 +86,7 @@ fn term_like() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Tells text from bytes, which `==` doesn't.
+/// The text of a term. It distinguishes text from bytes, which `==` does not.
 fn shown(term: &Term) -> String {
     format!("{term:?}")
 }
@@ -95,7 +95,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_term_comes_back(term in term()) {
+    fn a_term_is_read_back(term in term()) {
         let back = etf::decode(&etf::encode(&term)).unwrap();
         prop_assert_eq!(shown(&back), shown(&term));
         prop_assert_eq!(&back, &term);
@@ -103,14 +103,14 @@ proptest! {
     }
 
     #[test]
-    fn what_can_be_read_can_be_written(bytes in term_like()) {
+    fn a_term_that_can_be_read_can_be_written(bytes in term_like()) {
         if let Ok(term) = Decoder::new(&bytes, Limits::default()).and_then(|mut decoder| decoder.term()) {
             prop_assert_eq!(shown(&etf::decode(&etf::encode(&term)).unwrap()), shown(&term));
         }
     }
 
     #[test]
-    fn what_is_plain_can_be_read(bytes in term_like(), term in term(), at in any::<sample::Index>(), byte: u8) {
+    fn a_plain_term_can_be_read(bytes in term_like(), term in term(), at in any::<sample::Index>(), byte: u8) {
         let mut damaged = etf::encode(&term);
         prop_assert!(etf::is_whole(&damaged));
         let at = at.index(damaged.len());
@@ -159,7 +159,7 @@ fn nested(depth: usize) -> Term {
     (1..depth).fold(Term::from(7), |term, _| Term::List(vec![term]))
 }
 
-/// On a thread with little stack, as threads of an interpreter may have. Code that is not optimized takes more.
+/// On a thread with little stack, as an interpreter's threads may have. Unoptimized code takes more.
 fn with_little_stack(run: impl FnOnce() + Send + 'static) {
     let size = if cfg!(debug_assertions) { 2 << 20 } else { 256 << 10 };
     std::thread::Builder::new().stack_size(size).spawn(run).unwrap().join().unwrap();
@@ -171,7 +171,7 @@ fn nesting_ends_at_the_limit() {
         let deepest = nested(etf::MAX_DEPTH);
         assert_eq!(etf::decode(&etf::encode(&deepest)), Ok(deepest));
 
-        // deeper is cut when it is written
+        // deeper parts are cut in writing
         let bytes = etf::encode(&nested(etf::MAX_DEPTH + 50));
         let mut inner = &etf::decode(&bytes).unwrap();
         let mut levels = 1;
@@ -180,7 +180,7 @@ fn nesting_ends_at_the_limit() {
         }
         assert_eq!((inner, levels), (&Term::Cut("depth".into()), etf::MAX_DEPTH));
 
-        // and refused when it is read, whatever limit was asked for
+        // and refused in reading, whatever the limit
         let mut bytes = [108, 0, 0, 0, 1].repeat(100_000);
         bytes.push(106);
         let limits = Limits { depth: usize::MAX, ..Limits::default() };

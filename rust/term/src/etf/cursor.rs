@@ -1,4 +1,4 @@
-//! The bytes of terms, piece by piece: numbers, names, texts.
+//! Reads the parts of encoded terms: numbers, names, texts.
 
 use super::{decode::DecodeError, encode::trimmed, mark, tag, MAX_ATOM, SMALL};
 use std::borrow::Cow;
@@ -7,15 +7,15 @@ use std::borrow::Cow;
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
     all: &'a [u8],
-    /// The end of them that was not read yet.
+    /// The bytes that were not read yet.
     pub(super) left: &'a [u8],
 }
 
-/// What the elements of a tuple are that stands for something else.
+/// The meaning of a tuple that may stand for another value.
 pub(super) enum Marked<'a> {
-    /// It stands for itself; nothing of it was read.
+    /// The tuple itself. Its elements were not read.
     No,
-    /// A set; a list of any kind follows.
+    /// A set. A list of any kind follows.
     Set,
     /// An object: type, identity and text.
     Opaque(&'a str, u64, Option<&'a str>),
@@ -28,24 +28,24 @@ impl<'a> Cursor<'a> {
         Cursor { all, left: all }
     }
 
-    /// How many were read.
+    /// How many bytes were read.
     pub(super) fn at(&self) -> usize {
         self.all.len() - self.left.len()
     }
 
-    /// Those that were read since.
+    /// The bytes that were read since a position.
     pub(super) fn since(&self, at: usize) -> &'a [u8] {
         self.all.get(at..self.at()).unwrap_or_default()
     }
 
-    /// Whether the next byte is this one, which is read then.
+    /// Reads the next byte if it is this one. Answers whether it was.
     pub(super) fn skip(&mut self, byte: u8) -> bool {
         let rest = self.left.strip_prefix(&[byte]);
         self.left = rest.unwrap_or(self.left);
         rest.is_some()
     }
 
-    /// Whether a tuple of `n` elements stands for something else. It has to be so in every respect.
+    /// The meaning of a tuple of `n` elements. A tuple that differs in any part is a tuple.
     pub(super) fn marked(&mut self, n: usize) -> Marked<'a> {
         if !matches!(n, 2 | 4) {
             return Marked::No;
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         value.ok_or(DecodeError::Malformed("float"))
     }
 
-    /// An integer that is no larger than 64 bits and a sign.
+    /// An integer of at most 64 bits and a sign.
     pub(super) fn integer(&mut self) -> Result<i128, DecodeError> {
         match self.u8()? {
             tag::SMALL_INTEGER => Ok(i128::from(self.u8()?)),
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An atom where one is needed, as it was written.
+    /// An atom, decoded but not unescaped.
     pub(super) fn name(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         let tag = self.u8()?;
         self.name_of(tag)
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
         Ok(name)
     }
 
-    /// A count of things of at least `least` bytes each: there can't be more of them than the rest has room for.
+    /// Checks a count of elements of at least `least` bytes each: the rest of the bytes must hold them.
     pub(super) fn count(&self, n: usize, least: usize) -> Result<usize, DecodeError> {
         if n > self.left.len() / least {
             return Err(DecodeError::Short);
@@ -159,11 +159,11 @@ impl<'a> Cursor<'a> {
         if is_long {
             return self.u32();
         }
-        // what was written in a byte had two bits
+        // the one-byte form has two bits
         Some(self.u8()?).filter(|n| *n < 4).map(u32::from).ok_or(DecodeError::Malformed("creation"))
     }
 
-    /// The first word of a reference, where it was written in a form that had 18 bits for it.
+    /// The first word of a reference, in an encoding with 18 bits for it.
     pub(super) fn short_word(&mut self) -> Result<u32, DecodeError> {
         Some(self.u32()?).filter(|word| *word < 1 << 18).ok_or(DecodeError::Malformed("reference"))
     }
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A sign or none, digits on both sides of a point, an exponent or none: what Erlang takes.
+/// Whether Erlang accepts the text as a float: an optional sign, digits on both sides of a point, an optional exponent.
 fn is_float(text: &str) -> bool {
     let signed = |text: &str| text.strip_prefix(['+', '-']).unwrap_or(text).to_owned();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -219,7 +219,7 @@ fn word(negative: bool, magnitude: &[u8]) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// The integer, if it fits 64 bits.
+/// The integer, if it fits in 64 bits.
 pub(super) fn small(negative: bool, magnitude: &[u8]) -> Option<i64> {
     word(negative, magnitude).and_then(|value| i64::try_from(value).ok())
 }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_float_that_is_text_has_digits_on_both_sides_of_its_point() {
+    fn a_float_in_text_has_digits_on_both_sides_of_its_point() {
         for text in ["1.5", "+1.5", "-1.5", "1.5e3", "1.5E3", "1.5e+3", "1.5e-3", "00.10"] {
             assert!(is_float(text), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Reading terms from any bytes: never a panic, never more memory than the bytes justify.
+//! Reads terms from any bytes, without panics and with memory in proportion to the bytes.
 
 use super::{
     cursor::{self, Cursor, Marked},
@@ -12,22 +12,22 @@ use crate::term::Term;
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// Up to so many elements a count is believed when room is made for them; for more, room is made as they come.
+/// The largest count for which memory is reserved at once. Above it, memory grows with the elements.
 const TRUSTED: usize = 32;
 
-/// Why bytes are no term.
+/// Why bytes are not a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes end in the middle of a term.
     #[error("the bytes end in the middle of a term")]
     Short,
-    /// A tag that is not known, or not allowed where it stands.
+    /// An unknown tag, or one that is not allowed in its place.
     #[error("unknown tag {0}")]
     Tag(u8),
-    /// A compressed term that is damaged, or has another size than it says.
+    /// A compressed term that is damaged or has another size than it claims.
     #[error("a damaged compressed term")]
     Compressed,
-    /// Terms in terms, deeper than [`Limits::depth`].
+    /// Nesting deeper than [`Limits::depth`].
     #[error("nested too deeply")]
     Deep,
     /// More bytes than [`Limits::bytes`] or [`Limits::inflated`].
@@ -36,7 +36,7 @@ pub enum DecodeError {
     /// Bytes follow the term.
     #[error("bytes after the term")]
     Trailing,
-    /// An atom that is no UTF-8, a float that is none, a count of bits over 8, and the like.
+    /// An atom that is not UTF-8, an invalid float, a bit count over 8, and the like.
     #[error("a malformed {0}")]
     Malformed(&'static str),
     /// The visitor refused a value.
@@ -44,30 +44,30 @@ pub enum DecodeError {
     Refused(&'static str),
 }
 
-/// How much is read at most.
+/// The limits of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Terms in terms. Never more than [`MAX_DEPTH`], whatever is asked for: reading is recursive.
+    /// The deepest nesting, at most [`MAX_DEPTH`]: reading is recursive.
     pub depth: usize,
-    /// Bytes in all. What a term takes in memory is in proportion to its bytes.
+    /// The longest input, in bytes. A term's memory is in proportion to its bytes.
     pub bytes: usize,
-    /// Bytes of a compressed term when it no longer is.
+    /// The longest compressed term after decompression, in bytes.
     pub inflated: usize,
 }
 
 impl Default for Limits {
-    /// The largest depth, 256 MiB, and 64 MiB of what was compressed.
+    /// The largest depth, 256 MiB, and 64 MiB after decompression.
     fn default() -> Self {
         Limits { depth: MAX_DEPTH, bytes: 256 << 20, inflated: 64 << 20 }
     }
 }
 
-/// Reads one term, which may begin with the version byte, and hands its parts to a visitor.
+/// Reads one term, with or without a version byte, and passes its parts to a visitor.
 ///
-/// Nothing is allocated here but the lists of values that the visitor is given, and a compressed term as it was before.
+/// It allocates only the lists of values for the visitor, and the bytes of a compressed term.
 ///
 /// # Errors
-/// A [`DecodeError`], or what the visitor answers.
+/// A [`DecodeError`], or the visitor's error.
 pub fn walk<V: Visit>(bytes: &[u8], limits: Limits, visitor: &mut V) -> Result<V::Value, V::Error> {
     let mut decoder = Decoder::new(bytes, limits)?;
     let value = decoder.read(visitor)?;
@@ -78,7 +78,7 @@ pub fn walk<V: Visit>(bytes: &[u8], limits: Limits, visitor: &mut V) -> Result<V
     }
 }
 
-/// Reads one term, which may begin with the version byte.
+/// Reads one term, with or without a version byte.
 ///
 /// # Errors
 /// A [`DecodeError`].
@@ -86,7 +86,7 @@ pub fn decode(bytes: &[u8]) -> Result<Term, DecodeError> {
     walk(bytes, Limits::default(), &mut Terms)
 }
 
-/// Reads terms that stand one after the other.
+/// Reads several terms, one after the other.
 ///
 /// ```
 /// use inviso_term::{etf::{Decoder, Limits}, term::Term};
@@ -114,13 +114,13 @@ impl<'a> Decoder<'a> {
         Ok(Decoder { bytes: Cursor::new(bytes), depth: limits.depth.min(MAX_DEPTH), inflated: limits.inflated })
     }
 
-    /// What was not read yet. After an error that is somewhere in the middle of a term.
+    /// The bytes that were not read yet. After an error they begin somewhere in a term.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.left
     }
 
-    /// The next term, which may begin with the version byte, as a [`Term`].
+    /// The next term, with or without a version byte, as a [`Term`].
     ///
     /// # Errors
     /// A [`DecodeError`].
@@ -128,7 +128,7 @@ impl<'a> Decoder<'a> {
         self.read(&mut Terms)
     }
 
-    /// Over the next term, which may begin with the version byte: it is read as by [`Decoder::term`], but nothing is made of it.
+    /// Skips the next term, with or without a version byte. It checks the same as [`Decoder::term`] and builds nothing.
     ///
     /// # Errors
     /// A [`DecodeError`].
@@ -136,10 +136,10 @@ impl<'a> Decoder<'a> {
         self.read(&mut Skip)
     }
 
-    /// The next term, which may begin with the version byte, as what the visitor makes of it.
+    /// The next term, with or without a version byte, as the visitor's value.
     ///
     /// # Errors
-    /// A [`DecodeError`], or what the visitor answers.
+    /// A [`DecodeError`], or the visitor's error.
     pub fn read<V: Visit>(&mut self, visitor: &mut V) -> Result<V::Value, V::Error> {
         if self.bytes.skip(VERSION) && self.bytes.skip(tag::COMPRESSED) {
             return self.compressed(visitor);
@@ -147,7 +147,7 @@ impl<'a> Decoder<'a> {
         self.value(visitor)
     }
 
-    /// As Erlang does, only after the version byte, and what follows the term inside is nothing.
+    /// Reads a compressed term. As in Erlang it is allowed only after a version byte, and bytes after the inner term are ignored.
     #[cold]
     fn compressed<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
         let size = self.bytes.u32()? as usize;
@@ -202,7 +202,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What few messages have. Apart, so that a level of nesting takes little stack.
+    /// Reads a term that few messages have. It is a function of its own so that a level of nesting takes little stack.
     #[inline(never)]
     fn rare<V: Visit>(&mut self, tag: u8, v: &mut V) -> Result<V::Value, V::Error> {
         match tag {
@@ -314,7 +314,7 @@ impl<'a> Decoder<'a> {
         v.map(pairs)
     }
 
-    /// As Erlang does, with no field twice.
+    /// Reads a native record. As in Erlang, its fields must be distinct.
     #[inline(never)]
     fn record<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
         let n = self.bytes.u32()? as usize;
@@ -351,12 +351,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The set of the elements of the list that follows; if that turns out improper, the tuple that it is then.
+    /// Reads the list of a set. If the list is improper, the value is a tuple.
     #[inline(never)]
     fn set<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
         let elements = match self.bytes.u8()? {
             tag::NIL => return v.set(Vec::new()),
-            // Erlang writes lists of small numbers so
+            // Erlang's encoding of lists of small numbers
             tag::STRING => {
                 let numbers = self.numbers(v)?;
                 return v.set(numbers);
@@ -373,7 +373,7 @@ impl<'a> Decoder<'a> {
         v.tuple(vec![name, list])
     }
 
-    /// The bytes of a string, as the integers that they are.
+    /// The bytes of a string as integers.
     #[inline(never)]
     fn numbers<V: Visit>(&mut self, v: &mut V) -> Result<Vec<V::Value>, V::Error> {
         self.bytes.string()?.iter().map(|byte| v.int(i64::from(*byte))).collect()

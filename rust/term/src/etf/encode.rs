@@ -1,16 +1,16 @@
-//! Writing terms into a buffer that is given.
+//! Writes terms into a buffer of the caller.
 
 use super::{mark, reference, tag, visit::Node, MAX_ATOM};
 
-/// The buffer has no room for what was to be written; nothing of it was.
+/// The buffer has no space for a part. Nothing of the part was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Writes terms one after the other into a buffer. Never allocates, never panics.
+/// Writes terms into a buffer, one after the other. It never allocates and never panics.
 ///
-/// Compound terms are a head and then their parts: `tuple(2)` and two terms; `list(n)`, n terms and the tail, which is
-/// `nil()` for a proper list; `map(n)` and n pairs; `record(…)` and a value for each field; `set(n)`, n terms and `nil()`. Every method answers [`Full`] and
-/// leaves the buffer as it was when there is no room; it can't take back what came before, see [`Encoder::truncate`].
+/// A compound term is a head and then its parts: `tuple(2)` and two terms; `list(n)`, n terms and the tail, which is `nil()` for
+/// a proper list; `map(n)` and n pairs; `record(…)` and a value for each field; `set(n)`, n terms and `nil()`. Without space each
+/// method answers [`Full`] and leaves the buffer unchanged. Earlier parts stay: see [`Encoder::truncate`].
 ///
 /// ```
 /// use inviso_term::{etf::{self, Encoder, Full}, term::Term};
@@ -34,10 +34,10 @@ pub struct Encoder<'a> {
     len: usize,
 }
 
-/// The node name that stands for this node wherever it has no other.
+/// The placeholder for the name of this node.
 pub(super) const HERE: &[u8; 13] = b"nonode@nohost";
 
-/// `tag`, `HERE` as an atom, the rest: what a pid or port of this node is.
+/// A pid or port of this node: `tag`, `HERE` as an atom, the rest.
 #[inline(always)]
 fn of_this_node<const N: usize>(tag: u8, rest: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
@@ -54,48 +54,48 @@ impl<'a> Encoder<'a> {
         Encoder { buffer, len: 0 }
     }
 
-    /// Bytes written.
+    /// How many bytes were written.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing has been written.
+    /// Whether nothing was written.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that are left.
+    /// How many bytes are free.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.buffer.len() - self.len
     }
 
-    /// What has been written.
+    /// The written bytes.
     #[inline]
     #[must_use]
     pub fn written(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or_default()
     }
 
-    /// The place up to which [`Encoder::truncate`] can go back.
+    /// The position for [`Encoder::truncate`].
     #[inline]
     #[must_use]
     pub fn mark(&self) -> usize {
         self.len
     }
 
-    /// Takes back what was written after a mark.
+    /// Removes everything after a mark.
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
         self.len = self.len.min(mark);
     }
 
-    /// Bytes as they are: terms that are written already, or what stands beside terms.
+    /// Appends bytes unchanged: encoded terms, or bytes beside terms.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.put_with([], bytes)
@@ -126,9 +126,9 @@ impl<'a> Encoder<'a> {
         self.put([tag, a, b, c, d])
     }
 
-    /// All of it or nothing.
+    /// Writes all of it or nothing.
     #[inline]
-    pub(super) fn whole(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
+    pub(super) fn all_or_nothing(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
         let at = self.len;
         let done = write(self);
         if done.is_err() {
@@ -140,7 +140,7 @@ impl<'a> Encoder<'a> {
     /// An integer.
     ///
     /// # Errors
-    /// [`Full`], as every method here.
+    /// [`Full`], like all methods.
     #[inline]
     pub fn int(&mut self, n: i64) -> Result<(), Full> {
         if let Ok(n) = u8::try_from(n) {
@@ -153,7 +153,7 @@ impl<'a> Encoder<'a> {
         self.big(n < 0, &n.unsigned_abs().to_le_bytes())
     }
 
-    /// An integer of any size by its sign and magnitude, lowest byte first; zeroes at the end don't matter.
+    /// An integer of any size, by its sign and magnitude, lowest byte first. Zeros at the end are ignored.
     #[inline(never)]
     pub fn big(&mut self, negative: bool, magnitude: &[u8]) -> Result<(), Full> {
         let magnitude = trimmed(magnitude);
@@ -179,7 +179,7 @@ impl<'a> Encoder<'a> {
         self.put([tag::NEW_FLOAT, a, b, c, d, e, f, g, h])
     }
 
-    /// An atom; only the first 255 characters of the name are written (254 if it begins as `$inviso.` does).
+    /// An atom. Only the first 255 characters of the name are written (254 if it begins like `$inviso.`).
     #[inline]
     pub fn atom(&mut self, name: &str) -> Result<(), Full> {
         if mark::looks_like(name) {
@@ -226,12 +226,12 @@ impl<'a> Encoder<'a> {
         self.bits(bytes, 8)
     }
 
-    /// A bit string whose last byte has `bits` bits, 1 to 8, the high ones.
+    /// A bit string. Its last byte has `bits` bits (1 to 8), the high ones.
     #[inline]
     pub fn bits(&mut self, bytes: &[u8], bits: u8) -> Result<(), Full> {
         let [a, b, c, d] = u32::try_from(bytes.len()).map_err(|_| Full)?.to_be_bytes();
         if bytes.is_empty() {
-            // Erlang takes no empty bit string
+            // Erlang refuses an empty bit string
             return self.put([tag::LIST, 0, 0, 0, 0, tag::BINARY, 0, 0, 0, 0]);
         }
         self.put_with([tag::BIT_BINARY, a, b, c, d, bits.clamp(1, 8)], bytes)
@@ -246,7 +246,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// The head of a list of `n` elements; the tail follows them. A list of none has no head: its tail is all of it.
+    /// The head of a list of `n` elements; the tail follows them. An empty list has no head, only its tail.
     #[inline]
     pub fn list(&mut self, n: usize) -> Result<(), Full> {
         if n == 0 {
@@ -255,7 +255,7 @@ impl<'a> Encoder<'a> {
         self.put_sized(tag::LIST, n)
     }
 
-    /// The empty list, and the end of every proper one.
+    /// The empty list, and the end of every proper list.
     #[inline]
     pub fn nil(&mut self) -> Result<(), Full> {
         self.put([tag::NIL])
@@ -267,11 +267,11 @@ impl<'a> Encoder<'a> {
         self.put_sized(tag::MAP, n)
     }
 
-    /// The head of a native record with these fields, which have to be distinct; their values follow.
+    /// The head of a native record with these distinct fields. Their values follow.
     pub fn record<'f>(
         &mut self, module: &str, name: &str, exported: bool, mut fields: impl ExactSizeIterator<Item = &'f str>,
     ) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.put_sized(tag::RECORD, fields.len())?;
             out.put([u8::from(exported)])?;
             out.plain_atom(module)?;
@@ -280,17 +280,17 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// The head of a set of `n` elements; `nil()` follows them.
+    /// The head of a set of `n` elements. `nil()` follows them.
     #[inline]
     pub fn set(&mut self, n: usize) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.tuple(2)?;
             out.plain_atom(mark::SET)?;
             out.list(n)
         })
     }
 
-    /// A process of this node, whatever its name.
+    /// A process of this node, with the placeholder for its name.
     #[inline]
     pub fn pid(&mut self, id: u64) -> Result<(), Full> {
         // id and serial are the low and the high half; the creation is 0
@@ -300,7 +300,7 @@ impl<'a> Encoder<'a> {
 
     /// A process of a node.
     pub fn pid_of(&mut self, of: Node<'_>) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.put([tag::NEW_PID])?;
             out.plain_atom(of.name)?;
             out.put(of.id.rotate_left(32).to_be_bytes())?;
@@ -308,7 +308,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// A port of this node, whatever its name.
+    /// A port of this node, with the placeholder for its name.
     #[inline]
     pub fn port(&mut self, id: u64) -> Result<(), Full> {
         self.put(of_this_node::<28>(tag::V4_PORT, &id.to_be_bytes()))
@@ -316,7 +316,7 @@ impl<'a> Encoder<'a> {
 
     /// A port of a node.
     pub fn port_of(&mut self, of: Node<'_>) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.put([tag::V4_PORT])?;
             out.plain_atom(of.name)?;
             out.put(of.id.to_be_bytes())?;
@@ -324,7 +324,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// A reference of this node, whatever its name.
+    /// A reference of this node, with the placeholder for its name.
     #[inline]
     pub fn reference(&mut self, id: u64) -> Result<(), Full> {
         self.reference_of(Node { name: "nonode@nohost", id, rest: 0, creation: 0 })
@@ -334,7 +334,7 @@ impl<'a> Encoder<'a> {
     pub fn reference_of(&mut self, of: Node<'_>) -> Result<(), Full> {
         let words = reference::words(of.id, of.rest);
         let words = if words[3..] == [0, 0] { &words[..3] } else { &words[..] };
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.put([tag::NEWER_REFERENCE, 0, words.len() as u8])?;
             out.plain_atom(of.name)?;
             out.put(of.creation.to_be_bytes())?;
@@ -344,7 +344,7 @@ impl<'a> Encoder<'a> {
 
     /// A function.
     pub fn fun(&mut self, module: &str, name: &str, arity: u64) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.put([tag::EXPORT])?;
             out.plain_atom(module)?;
             out.plain_atom(name)?;
@@ -352,9 +352,9 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// An object that is not copied: the name of its type, its identity, and its text if that was asked for.
+    /// An object that was not copied: the name of its type, its identity, and its text if that was requested.
     pub fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.tuple(4)?;
             out.plain_atom(mark::OPAQUE)?;
             out.str(type_name)?;
@@ -366,9 +366,9 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Where a limit cut something off, and which limit.
+    /// The place of a cut, and the limit that caused it.
     pub fn cut(&mut self, what: &str) -> Result<(), Full> {
-        self.whole(|out| {
+        self.all_or_nothing(|out| {
             out.tuple(2)?;
             out.plain_atom(mark::CUT)?;
             out.str(what)
@@ -376,7 +376,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Without the zeroes at the high end.
+/// The magnitude without zeros at the high end.
 pub(super) fn trimmed(magnitude: &[u8]) -> &[u8] {
     let len = magnitude.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     magnitude.get(..len).unwrap_or_default()
@@ -395,7 +395,7 @@ mod tests {
     };
 
     #[test]
-    fn an_encoder_knows_what_it_has_and_has_room_for() {
+    fn an_encoder_knows_its_length_and_its_space() {
         let mut buffer = [0; 5];
         let mut out = Encoder::new(&mut buffer);
         let seen = |out: &Encoder<'_>| (out.len(), out.room(), out.is_empty(), out.mark(), out.written().to_vec());
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(seen(&out), (5, 0, false, 5, vec![97, 7, 1, 2, 3]));
         assert_eq!((out.nil(), out.raw(&[4]), out.raw(&[])), (Err(Full), Err(Full), Ok(())));
         out.truncate(9);
-        assert_eq!(out.len(), 5, "there is nothing more to take back");
+        assert_eq!(out.len(), 5, "there is nothing more to remove");
         out.truncate(mark);
         assert_eq!(seen(&out), (2, 3, false, 2, vec![97, 7]));
         assert_eq!(out.set(1), Err(Full));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_take_the_shortest_form() {
+    fn integers_have_the_shortest_encoding() {
         let written = |n: i64| encode(&Term::from(n));
         let small = |n: i64| written(n)[0] == tag::SMALL_INTEGER;
         let word = |n: i64| written(n)[0] == tag::INTEGER;
@@ -424,7 +424,7 @@ mod tests {
             assert_eq!(written(n)[0], tag::SMALL_BIG);
             assert_eq!(decode(&written(n)), Ok(Term::from(n)));
         }
-        // whichever way they came
+        // by both methods
         for n in [0i64, 1, -1, 255, 256, i32::MAX.into(), i32::MIN.into(), 1 << 31, -(1 << 31) - 1, 1 << 40] {
             let mut buffer = [0; 20];
             let mut out = Encoder::new(&mut buffer);

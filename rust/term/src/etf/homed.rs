@@ -1,9 +1,9 @@
-//! Identifiers of this node, with the name that it has for others.
+//! Replaces the placeholder for this node in identifiers by a name.
 
 use super::{encode::HERE, measure::measure, tag, Encoder, Node, MAX_ATOM};
 
-/// Adds a copy of one term (without a version byte), and of what is behind it, in which every pid, port and reference of this node, whatever its name,
-/// says of which node it is. Everything else is copied as it is; so are bytes that are no term.
+/// Appends a copy of one term (without a version byte) and of the bytes after it. Every pid, port and reference of this node gets
+/// this name and creation. Everything else is copied unchanged, also bytes that are not a term.
 ///
 /// ```
 /// use inviso_term::{etf, term::{Identifier, Term}};
@@ -21,7 +21,7 @@ pub fn homed(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// A node as identifiers have it: its name, and which start of it.
+/// The name and creation of a node, encoded for identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName {
     atom: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct NodeName {
 }
 
 impl NodeName {
-    /// A name of up to [`MAX_ATOM`] characters; of a longer one, none is given to identifiers.
+    /// A name of up to [`MAX_ATOM`] characters. A longer name is not written to identifiers.
     #[must_use]
     pub fn new(name: &str, creation: u32) -> NodeName {
         let mut atom = Vec::new();
@@ -38,8 +38,9 @@ impl NodeName {
     }
 }
 
-/// Adds a copy of one term (without a version byte), and of what is behind it, in which every pid, port and reference of a node without a name is of the node
-/// that `node` answers for its creation, if it answers one. Everything else is copied as it is; so are bytes that are no term.
+/// Appends a copy of one term (without a version byte) and of the bytes after it. Every pid, port and reference of a node without
+/// a name gets the node that `node` answers for its creation, if it answers one. Everything else is copied unchanged, also bytes
+/// that are not a term.
 ///
 /// ```
 /// use inviso_term::{etf::{self, NodeName}, term::{Identifier, Term}};
@@ -61,7 +62,7 @@ fn mentions_here(bytes: &[u8]) -> bool {
     bytes.windows(2 + HERE.len()).any(|at| at[0] == tag::SMALL_ATOM_UTF8 && is_here(at))
 }
 
-/// Whether bytes begin with the atom that stands for this node.
+/// Whether `bytes` begins with the placeholder's atom.
 fn is_here(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&[tag::SMALL_ATOM_UTF8, HERE.len() as u8]).is_some_and(|rest| rest.starts_with(HERE))
 }
@@ -78,7 +79,7 @@ fn rewrite<'a>(bytes: &[u8], mut node: impl FnMut(u32) -> Option<&'a NodeName>, 
         };
         if head != 0 && is_here(rest.get(head..)?) {
             let numbers = rest.get(head + 2 + HERE.len()..length)?;
-            // the first of a reference's numbers, the last of the others'
+            // the creation is the first of a reference's numbers, and the last of the others'
             let creation = if head == 3 { numbers.first_chunk()? } else { numbers.last_chunk()? };
             if let Some(node) = node(u32::from_be_bytes(*creation)).filter(|node| !node.atom.is_empty()) {
                 out.extend_from_slice(bytes.get(copied..at + head)?);
@@ -89,12 +90,12 @@ fn rewrite<'a>(bytes: &[u8], mut node: impl FnMut(u32) -> Option<&'a NodeName>, 
         at += length;
         left = left.checked_add(parts)? - 1;
     }
-    bytes.get(..at)?; // whole
+    bytes.get(..at)?; // the term is whole
     out.extend_from_slice(bytes.get(copied..)?);
     Some(())
 }
 
-/// The name, and the numbers with the creation at its place.
+/// Appends the name, and the numbers with the new creation.
 fn identify(is_reference: bool, numbers: &[u8], node: &NodeName, out: &mut Vec<u8>) -> Option<()> {
     out.extend_from_slice(&node.atom);
     if is_reference {
@@ -107,9 +108,9 @@ fn identify(is_reference: bool, numbers: &[u8], node: &NodeName, out: &mut Vec<u
     Some(())
 }
 
-/// An atom as [`Encoder`] writes it.
+/// Appends an atom as [`Encoder`] encodes it.
 fn put_atom(out: &mut Vec<u8>, name: &str) {
-    // the tail of an identifier has the atom behind one byte
+    // the end of an identifier has the atom after one byte
     let mut buffer = [0; 32 + 4 * MAX_ATOM];
     let mut encoder = Encoder::new(&mut buffer);
     if encoder.pid_of(Node { name, id: 0, rest: 0, creation: 0 }).is_ok() {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_identifier_of_this_node_and_nothing_else_is_named() {
+    fn only_identifiers_of_this_node_get_the_name() {
         for name in ["a@b", "a-rather-long-name-of-a-node@some.host.example"] {
             let mut out = vec![1, 2];
             homed(&encode(&odd(Identifier::own)), name, 7, &mut out);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_term_stay_also_behind_one() {
+    fn bytes_that_are_not_a_term_stay_also_after_one() {
         let whole = encode(&odd(Identifier::own));
         for length in 0..whole.len() {
             let mut out = Vec::new();

@@ -1,21 +1,22 @@
-//! Compressed terms: a size, then the term as zlib compresses it.
+//! Compressed terms: a size, then the term in zlib's format.
 //!
-//! Erlang makes them when it is asked to (`term_to_binary/2`, `compressed`), of whole terms only: there is none inside
-//! another term.
+//! Erlang writes them on request (`term_to_binary/2`, `compressed`), and only for whole terms. So there is no compressed term
+//! inside another term.
 
 use super::decode::DecodeError;
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// Bytes by which the room grows at most: the size that the bytes claim is not believed.
+/// The largest growth of the buffer in one step, in bytes. The claimed size is not trusted.
 const STEP: usize = 64 << 10;
 
-/// The bytes of the term, without a version byte, and how many bytes it took compressed. There have to be exactly `size`.
+/// The bytes of the term, without a version byte, and the length of the compressed bytes. The term must have exactly `size`
+/// bytes.
 pub(super) fn inflate(compressed: &[u8], size: usize) -> Result<(Vec<u8>, usize), DecodeError> {
     let mut zlib = Decompress::new(true);
     let mut term = Vec::new();
     loop {
         let (read, made) = (zlib.total_in(), term.len());
-        // one byte more than there may be, so that too many are noticed
+        // one byte more than allowed, to notice a longer term
         term.reserve_exact(STEP.min(size + 1 - made));
         let rest = usize::try_from(read).ok().and_then(|read| compressed.get(read..)).unwrap_or_default();
         let status = zlib.decompress_vec(rest, &mut term, FlushDecompress::None);
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_size_comes_back() {
+    fn a_term_has_exactly_its_size() {
         for size in [0, 1, 2, STEP - 1, STEP, STEP + 1, 3 * STEP, 1 << 20] {
             let bytes: Vec<u8> = (0..size).map(|n| (n / 7) as u8).collect();
             let mut compressed = deflate(&bytes);
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_claimed_takes_no_memory() {
+    fn a_claimed_size_takes_no_memory() {
         let (term, _) = inflate(&deflate(&[0; 100]), 100).unwrap();
         assert!(term.capacity() < STEP);
         assert_eq!(inflate(&deflate(&[0; 100]), usize::MAX - 1), Err(DecodeError::Compressed));

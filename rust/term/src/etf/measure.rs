@@ -1,8 +1,8 @@
-//! How long terms are, without looking into them.
+//! The lengths of encoded terms, without decoding their parts.
 
 use super::tag;
 
-/// How long an atom is with its head.
+/// The length of an atom with its head.
 fn atom(bytes: &[u8]) -> Option<usize> {
     Some(match *bytes {
         [tag::SMALL_ATOM_UTF8 | tag::SMALL_ATOM, n, ..] => 2 + usize::from(n),
@@ -11,7 +11,7 @@ fn atom(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Bytes of what stands at the beginning, without its parts, and how many parts follow.
+/// The length of a term's head, and the number of its parts after it.
 pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
     let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
     let short = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
@@ -47,14 +47,14 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether bytes begin with a term (without a version byte), however deep, that is made of what messages are made of today: all of it is
-/// looked at, without recursion. Other terms are for the decoder.
+/// Whether `bytes` begins with a term (without a version byte) of any depth that consists only of today's usual message parts. It
+/// checks the whole term without recursion. Other terms need the decoder.
 #[must_use]
 pub fn is_plain(bytes: &[u8]) -> bool {
     plain(bytes, 1).is_some()
 }
 
-/// How many bytes so many terms take that bytes begin with. As [`is_plain`]: None where one is cut off, or made of anything else.
+/// The length of this many terms at the beginning of `bytes`. As [`is_plain`]: None if one is cut off or has other parts.
 ///
 /// ```
 /// use inviso_term::etf;
@@ -100,13 +100,13 @@ pub fn plain(bytes: &[u8], terms: usize) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Whether bytes begin with a term (without a version byte), however deep, as far as the lengths of its parts tell.
+/// Whether `bytes` begins with a term (without a version byte) of any depth, judged by the lengths of its parts only.
 #[must_use]
 pub fn is_whole(bytes: &[u8]) -> bool {
     length(bytes).is_some()
 }
 
-/// How many bytes the term takes that bytes begin with (without a version byte), however deep; None if they begin with none.
+/// The length of the term at the beginning of `bytes` (without a version byte), of any depth; None if there is no term.
 ///
 /// ```
 /// assert_eq!(inviso_term::etf::length(&[104, 1, 97, 7, 9, 9]), Some(4));
@@ -122,7 +122,8 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Whether `is` takes the beginning of any term in a term (without a version byte); `None` if it is none.
+/// Whether `is` holds for any part of a term (without a version byte), given the bytes from that part on; `None` for an invalid
+/// term.
 pub(super) fn any(bytes: &[u8], mut is: impl FnMut(&[u8]) -> bool) -> Option<bool> {
     let (mut at, mut left) = (0, 1_usize);
     while left > 0 {
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use crate::{etf, term::Term};
 
-    /// One more level around a term, of each kind that has parts; the inner term stands first, last, or between others.
+    /// One more level around a term, for each kind with parts. The inner term is the first, the last or a middle part.
     type Level = fn(&[u8]) -> Vec<u8>;
 
     const LEVELS: [Level; 8] = [
@@ -153,7 +154,7 @@ mod tests {
         |inner| [&[tag::MAP, 0, 0, 0, 1][..], inner, &[tag::NIL]].concat(),
         |inner| [&[tag::MAP, 0, 0, 0, 2, tag::NIL, tag::NIL, tag::SMALL_INTEGER, 1][..], inner].concat(),
         |inner| [&[tag::EXPORT][..], inner, &[tag::NIL, tag::NIL]].concat(),
-        // module, name, one field's name, its value
+        // module, name, the name of one field, its value
         |inner| [&[tag::RECORD, 0, 0, 0, 1, 1, tag::NIL, tag::NIL, tag::NIL][..], inner].concat(),
     ];
 
@@ -187,7 +188,7 @@ mod tests {
         ]
     }
 
-    /// Also far beyond the depth that the decoder goes to.
+    /// Also much deeper than the decoder reads.
     #[test]
     fn a_deep_term_is_whole_at_its_very_end() {
         for depth in [0, 1, 2, 300] {
@@ -198,18 +199,18 @@ mod tests {
                     let ends = (0..=term.len()).filter(|end| is_whole(&term[..*end])).collect::<Vec<_>>();
                     assert_eq!(ends, [term.len()], "{leaf:?} {depth} levels deep");
                     term.push(tag::NIL);
-                    assert!(is_whole(&term), "what stands behind it is nobody's matter");
-                    assert_eq!(any(&term, |part| part == [tag::NIL]), Some(false), "nor is it looked at");
+                    assert!(is_whole(&term), "bytes after the term are ignored");
+                    assert_eq!(any(&term, |part| part == [tag::NIL]), Some(false), "they are not checked");
                 }
                 if depth == 300 {
-                    break; // one leaf will do there
+                    break; // one leaf is enough there
                 }
             }
         }
     }
 
     #[test]
-    fn each_part_is_looked_at_however_deep() {
+    fn each_part_is_checked_at_any_depth() {
         let needle = etf::encode(&Term::atom("needle"));
         for level in LEVELS {
             let mut term = needle.clone();
@@ -244,12 +245,12 @@ mod tests {
             assert_eq!(ends, [term.len()]);
         }
         for term in plain(&[tag::SMALL_ATOM, 1, b'a']) {
-            assert!(!is_plain(&term), "a leaf that messages don't have");
+            assert!(!is_plain(&term), "a leaf that is not a usual message part");
         }
     }
 
     #[test]
-    fn what_messages_are_made_of_is_plain_and_nothing_else_is() {
+    fn only_usual_message_parts_are_plain() {
         let is_one = |tag| {
             let numbers = [tag::SMALL_INTEGER, tag::INTEGER, tag::NEW_FLOAT, tag::SMALL_BIG];
             let texts = [tag::SMALL_ATOM_UTF8, tag::BINARY, tag::BIT_BINARY, tag::NIL, tag::STRING];

@@ -1,29 +1,29 @@
-//! Erlang's external term format: writing without allocation, reading any bytes without harm.
+//! Erlang's external term format: written without allocation, read from any bytes.
 //!
-//! Erlang reads everything that is written here, but NaN and infinities, which stay floats, and maps with a key that is text in one
-//! place and the same bytes in another: who writes for Erlang makes something else of them first ([`portable`]). What Erlang writes is read, also what it has not written for long: compressed terms, and every
-//! form of atoms, numbers, funs and identifiers. What only the node that wrote it can read (`local`, atoms of a distribution
-//! channel) is refused. What Erlang has no type for is written so that both sides make the best of it, and this side
-//! gets back what it gave even after Erlang had it in between:
+//! Erlang reads everything that this module writes, with two exceptions: NaN and infinities, which stay floats, and maps with one
+//! key as text and as the same bytes. Writers for Erlang replace these first ([`portable`]). This module reads everything that
+//! Erlang writes, also old forms: compressed terms, and all encodings of atoms, numbers, funs and identifiers. It refuses terms
+//! that only their own node can read (`local`, atoms of a distribution channel). Values without a type in Erlang have encodings
+//! that are useful there. They are read back unchanged here, also after Erlang had them in between:
 //!
-//! | here | written as |
+//! | here | encoded as |
 //! | --- | --- |
 //! | text | a binary |
-//! | bytes | a bit string whose last byte has 8 bits: an equal binary for Erlang, told from text here |
-//! | no bytes | a list of no elements with the empty binary as its tail: to Erlang that tail |
+//! | bytes | a bit string whose last byte has 8 bits: an equal binary for Erlang, but distinct from text here |
+//! | no bytes | a list without elements whose tail is the empty binary: for Erlang only that tail |
 //! | set | `{'$inviso.set', [Element]}` |
-//! | object | `{'$inviso.opaque', Type, Id, Text}`, text `undefined` if there is none |
+//! | object | `{'$inviso.opaque', Type, Id, Text}`; the text is `undefined` if there is none |
 //! | cut | `{'$inviso.cut', What}` |
-//! | atom `'$inviso.…'` of the program, after any number of `$` | the same with one more `$` |
+//! | the program's atom `'$inviso.…'`, after any number of `$` | the same with one more `$` |
 //!
-//! Bytes that went through an Erlang node come back as binaries, so as text if they are UTF-8.
+//! Bytes that went through an Erlang node are binaries then, so they are text if they are UTF-8.
 //!
 //! ```
 //! use inviso_term::{etf, term::Term};
 //! let set = Term::Set(vec![Term::from(1)]);
 //! assert_eq!(etf::decode(&etf::encode_versioned(&set)).unwrap(), set);
 //!
-//! // {'$inviso.set', [1]} by the program itself is no set
+//! // the program's own {'$inviso.set', [1]} is not a set
 //! let tuple = Term::Tuple(vec![Term::atom("$inviso.set"), Term::List(vec![Term::from(1)])]);
 //! assert_eq!(etf::decode(&etf::encode(&tuple)).unwrap(), tuple);
 //! ```
@@ -47,16 +47,16 @@ pub use portable::portable;
 pub use visit::{ClosureRef, Node, RecordRef, Visit};
 pub use write::{encode, encode_versioned};
 
-/// The byte that begins a term on its own.
+/// The byte that begins a whole term.
 pub const VERSION: u8 = 131;
 
-/// Terms in terms, at most: what is deeper is cut when a [`Term`](crate::term::Term) is written, and refused when read.
+/// The deepest nesting. Deeper parts are cut when a [`Term`](crate::term::Term) is written, and refused when one is read.
 pub const MAX_DEPTH: usize = 200;
 
 /// The largest integer that Erlang keeps in one word.
 pub const SMALL: i64 = (1 << 59) - 1;
 
-/// Characters of an atom, at most.
+/// The largest number of characters in an atom.
 pub const MAX_ATOM: usize = 255;
 
 mod tag {
@@ -93,7 +93,7 @@ mod tag {
     pub const V4_PORT: u8 = 120;
 }
 
-/// Atoms that mark what Erlang has no type for, and how a program's atoms are kept apart from them.
+/// Atoms that mark values without a type in Erlang, and the escape of a program's own atoms.
 mod mark {
     pub const SET: &str = "$inviso.set";
     pub const OPAQUE: &str = "$inviso.opaque";
@@ -110,7 +110,7 @@ mod mark {
         name.trim_start_matches('$').starts_with("inviso.")
     }
 
-    /// The program's atom of an atom that was written. Only what has a second `$` was given one.
+    /// The program's atom of an encoded one. Only an atom with a second `$` was escaped.
     #[inline]
     pub fn unescaped(name: &str) -> &str {
         match name.strip_prefix('$') {
@@ -120,10 +120,10 @@ mod mark {
     }
 }
 
-/// A reference's words as one number, the order of the numbers being Erlang's of the references: 18 bits of the first
-/// word, the second, the third; and what is left over.
+/// The words of a reference as one number whose order is Erlang's order of references: 18 bits of the first word, the second
+/// word, the third word; and the rest.
 mod reference {
-    /// Bits of the first word that Erlang's own references use.
+    /// The bits of the first word that Erlang's own references use.
     const FIRST: u32 = 18;
 
     pub fn of_words(words: [u32; 5]) -> (u64, u128) {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_escaped_name_comes_back_and_none_is_a_mark() {
+    fn every_escaped_name_is_unescaped_and_none_is_a_mark() {
         for name in ["$inviso.set", "$$inviso.set", "$$$inviso.", "$inviso.x", "inviso.set", "$a", "$", ""] {
             let written = if mark::looks_like(name) { format!("${name}") } else { name.to_owned() };
             assert_eq!(mark::unescaped(&written), name);

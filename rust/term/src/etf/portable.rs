@@ -1,13 +1,13 @@
-//! What Erlang would refuse, as what it takes.
+//! Replaces the parts of terms that Erlang refuses.
 
-use super::{encode::HERE, encode_versioned, measure, tag, terms::Odd, Decoder, Limits, VERSION};
+use super::{encode::HERE, encode_versioned, measure, tag, terms::Unportable, Decoder, Limits, VERSION};
 use crate::{order, term::Term};
 use std::borrow::Cow;
 
-/// The same term for Erlang, which reads any bytes of this crate's encoder but two things: floats that are not finite become the
-/// atoms `nan`, `infinity` and `'-infinity'`; and maps in which a key is there twice for Erlang, as text and the same bytes are one
-/// binary, become lists of pairs. Bytes without those come back as they are, and so do bytes that are no term; of others
-/// only the term stays.
+/// The term as Erlang accepts it. Erlang refuses only two things that this crate encodes. Floats that are not finite become the
+/// atoms `nan`, `infinity` and `'-infinity'`. A map with one key as text and as the same bytes (one binary for Erlang) becomes a
+/// list of pairs. Other bytes stay unchanged, also bytes that are not a term. If a part was replaced, bytes after the term are
+/// dropped.
 ///
 /// ```
 /// use inviso_term::{etf, term::Term};
@@ -24,9 +24,9 @@ pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether bytes stand somewhere that could begin such a float, or a map: seldom by chance.
+/// Whether the bytes contain the beginning of such a float or of a map. They seldom do by chance.
 fn may_be_refused(bytes: &[u8]) -> bool {
-    // what is compressed can't be seen
+    // compressed bytes can't be searched
     if let [VERSION, tag::COMPRESSED, ..] = bytes {
         return true;
     }
@@ -35,7 +35,7 @@ fn may_be_refused(bytes: &[u8]) -> bool {
     while let Some(at) = next(from).map(|at| from + at) {
         match bytes.get(at..) {
             Some([tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..]) => return true,
-            // the end of the name that most identifiers have looks like one
+            // the end of the name that most identifiers have looks like a map
             Some([tag::MAP, 0, ..]) if !bytes.get(..=at).is_some_and(|before| before.ends_with(HERE)) => return true,
             _ => {}
         }
@@ -44,7 +44,7 @@ fn may_be_refused(bytes: &[u8]) -> bool {
     false
 }
 
-/// Whether such a float or a map really is there, or can't be told without reading all.
+/// Whether the term has such a float or map, or can't be read.
 fn has_what_may_be_refused(bytes: &[u8]) -> bool {
     let term = bytes.strip_prefix(&[VERSION]).unwrap_or(bytes);
     let may = |term: &[u8]| matches!(term, [tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..] | [tag::MAP, ..]);
@@ -54,7 +54,7 @@ fn has_what_may_be_refused(bytes: &[u8]) -> bool {
 #[cold]
 fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new(bytes, Limits::default()).ok()?;
-    let mut odd = Odd { found: false };
+    let mut odd = Unportable { found: false };
     decoder.clone().read(&mut odd).ok()?;
     if !odd.found {
         return None;
@@ -63,7 +63,7 @@ fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
     replace(&mut term).then(|| [&encode_versioned(&term), decoder.rest()].concat())
 }
 
-/// Whether there was any. As deep as the decoder goes.
+/// Replaces all of them. Answers whether there were any. It goes as deep as the decoder.
 fn replace(term: &mut Term) -> bool {
     let all = |terms: &mut [Term]| terms.iter_mut().fold(false, |any, term| replace(term) | any);
     match term {
@@ -108,7 +108,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn only_what_is_not_finite_is_replaced_wherever_it_is() {
+    fn floats_that_are_not_finite_are_replaced_anywhere() {
         let around = |x: Term| {
             let pairs = vec![(x.clone(), x.clone()), (Term::from(1), Term::Float(f64::MAX))];
             let improper = Term::ImproperList(vec![x.clone()], Box::new(x.clone()));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_one_of_a_container_is_replaced() {
+    fn all_parts_of_a_container_are_replaced() {
         let record = |x: &Term| {
             let fields = vec![("f".into(), x.clone()), ("g".into(), x.clone())];
             Term::Record(Box::new(Record { module: "m".into(), name: "r".into(), exported: false, fields }))
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_or_in_a_record_is_looked_at() {
+    fn compressed_terms_and_records_are_searched() {
         let record = |x: Term| {
             let fields = vec![("f".into(), Term::from(1)), ("g".into(), x)];
             Term::Record(Box::new(Record { module: "m".into(), name: "r".into(), exported: false, fields }))
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_only_look_so_stay() {
+    fn bytes_that_only_look_like_such_parts_stay() {
         let bytes = encode(&Term::Bytes([70, 0x7f, 0xf0, 0, 0, 0, 0, 0, 0].into()));
         assert!(matches!(portable(&bytes), Cow::Borrowed(_)));
         assert!(matches!(portable(&[70, 0xff, 0xff]), Cow::Borrowed(_)));

@@ -1,4 +1,4 @@
-//! The visitors of this crate: one makes [`Term`]s, two make nothing.
+//! The visitors of this crate: one builds [`Term`]s, two build nothing.
 
 use super::{
     decode::DecodeError,
@@ -7,14 +7,14 @@ use super::{
 use crate::term::{Closure, Identifier, Record, Term};
 use num_bigint::{BigInt, Sign};
 
-/// Makes [`Term`]s.
+/// Builds [`Term`]s.
 pub(super) struct Terms;
 
-/// Only looks whether there are terms.
+/// Only checks terms.
 pub(super) struct Skip;
 
-/// Looks for what Erlang may refuse: floats that are not finite, maps of more than one pair.
-pub(super) struct Odd {
+/// Searches for parts that Erlang may refuse: floats that are not finite, maps of more than one pair.
+pub(super) struct Unportable {
     pub(super) found: bool,
 }
 
@@ -24,50 +24,50 @@ impl From<Node<'_>> for Identifier {
     }
 }
 
-type Made = Result<Term, DecodeError>;
+type TermResult = Result<Term, DecodeError>;
 
 impl Visit for Terms {
     type Value = Term;
     type Error = DecodeError;
 
-    fn int(&mut self, n: i64) -> Made {
+    fn int(&mut self, n: i64) -> TermResult {
         Ok(Term::from(n))
     }
 
-    fn big(&mut self, negative: bool, magnitude: &[u8]) -> Made {
+    fn big(&mut self, negative: bool, magnitude: &[u8]) -> TermResult {
         let sign = if negative { Sign::Minus } else { Sign::Plus };
         Ok(Term::Int(BigInt::from_bytes_le(sign, magnitude)))
     }
 
-    fn float(&mut self, value: f64) -> Made {
+    fn float(&mut self, value: f64) -> TermResult {
         Ok(Term::Float(value))
     }
 
-    fn atom(&mut self, name: &str) -> Made {
+    fn atom(&mut self, name: &str) -> TermResult {
         Ok(Term::atom(name))
     }
 
-    fn str(&mut self, text: &str) -> Made {
+    fn str(&mut self, text: &str) -> TermResult {
         Ok(Term::str(text))
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Made {
+    fn bytes(&mut self, bytes: &[u8]) -> TermResult {
         Ok(Term::Bytes(bytes.into()))
     }
 
-    fn bits(&mut self, bytes: &[u8], bits: u8) -> Made {
+    fn bits(&mut self, bytes: &[u8], bits: u8) -> TermResult {
         Ok(Term::BitString(bytes.into(), bits))
     }
 
-    fn tuple(&mut self, elements: Vec<Term>) -> Made {
+    fn tuple(&mut self, elements: Vec<Term>) -> TermResult {
         Ok(Term::Tuple(elements))
     }
 
-    fn list(&mut self, elements: Vec<Term>) -> Made {
+    fn list(&mut self, elements: Vec<Term>) -> TermResult {
         Ok(Term::List(elements))
     }
 
-    fn improper(&mut self, mut elements: Vec<Term>, tail: Term) -> Made {
+    fn improper(&mut self, mut elements: Vec<Term>, tail: Term) -> TermResult {
         Ok(match tail {
             Term::List(more) => {
                 elements.extend(more);
@@ -81,11 +81,11 @@ impl Visit for Terms {
         })
     }
 
-    fn map(&mut self, pairs: Vec<(Term, Term)>) -> Made {
+    fn map(&mut self, pairs: Vec<(Term, Term)>) -> TermResult {
         Ok(Term::Map(pairs))
     }
 
-    fn record(&mut self, of: RecordRef<'_>, values: Vec<Term>) -> Made {
+    fn record(&mut self, of: RecordRef<'_>, values: Vec<Term>) -> TermResult {
         Ok(Term::Record(Box::new(Record {
             module: of.module.into(),
             name: of.name.into(),
@@ -94,35 +94,35 @@ impl Visit for Terms {
         })))
     }
 
-    fn set(&mut self, elements: Vec<Term>) -> Made {
+    fn set(&mut self, elements: Vec<Term>) -> TermResult {
         Ok(Term::Set(elements))
     }
 
-    fn pid(&mut self, of: Node<'_>) -> Made {
+    fn pid(&mut self, of: Node<'_>) -> TermResult {
         Ok(Term::Pid(of.into()))
     }
 
-    fn port(&mut self, of: Node<'_>) -> Made {
+    fn port(&mut self, of: Node<'_>) -> TermResult {
         Ok(Term::Port(of.into()))
     }
 
-    fn reference(&mut self, of: Node<'_>) -> Made {
+    fn reference(&mut self, of: Node<'_>) -> TermResult {
         Ok(Term::Ref(of.into()))
     }
 
-    fn fun(&mut self, module: &str, name: &str, arity: u64) -> Made {
+    fn fun(&mut self, module: &str, name: &str, arity: u64) -> TermResult {
         Ok(Term::Fun(module.into(), name.into(), arity))
     }
 
-    fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Made {
+    fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> TermResult {
         Ok(Term::Opaque(type_name.into(), id, text.map(Into::into)))
     }
 
-    fn cut(&mut self, what: &str) -> Made {
+    fn cut(&mut self, what: &str) -> TermResult {
         Ok(Term::Cut(what.into()))
     }
 
-    fn closure(&mut self, of: ClosureRef<'_>) -> Made {
+    fn closure(&mut self, of: ClosureRef<'_>) -> TermResult {
         Ok(Term::Closure(Box::new(Closure {
             module: of.module.into(),
             arity: of.arity,
@@ -140,7 +140,7 @@ impl Visit for Skip {
     crate::alike! { Ok(()); int big float atom str bytes bits tuple list improper map record set pid port reference fun opaque cut closure }
 }
 
-impl Visit for Odd {
+impl Visit for Unportable {
     type Value = ();
     type Error = DecodeError;
 

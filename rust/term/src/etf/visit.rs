@@ -1,57 +1,57 @@
-//! What makes values of the terms that are read: [`Term`](crate::term::Term)s, or another language's objects.
+//! The visitor of decoded terms. It builds [`Term`](crate::term::Term)s or another language's objects.
 
 use std::borrow::Cow;
 
-/// The identifier of a process, port or reference as it is read, and as it is written.
+/// The identifier of a process, port or reference, as it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
     /// The node's name.
     pub name: &'a str,
-    /// The number on it; of a pid Erlang's id in the low, its serial in the high half.
+    /// Its number; for a pid, Erlang's id in the low half and its serial in the high half.
     pub id: u64,
-    /// What a reference of another node has beyond 64 bits; 0 for everything else.
+    /// The bits above 64 in a reference of another node; 0 for all others.
     pub rest: u128,
-    /// Which start of the node.
+    /// The creation: one start of the node.
     pub creation: u32,
 }
 
-/// A native record as it is read, without its values.
+/// A native record without its values.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRef<'a> {
     /// The module that defines it.
     pub module: &'a str,
-    /// Its name there.
+    /// Its name in the module.
     pub name: &'a str,
-    /// Whether other modules may look into it.
+    /// Whether other modules may read its fields.
     pub exported: bool,
     /// The names of its fields, which are distinct.
     pub fields: &'a [Cow<'a, str>],
 }
 
-/// A function that Erlang made at run time, as it is read.
+/// A function that Erlang created at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosureRef<'a> {
-    /// The module that it was made in.
+    /// The module that created it.
     pub module: &'a str,
-    /// Number of parameters; very old nodes don't tell.
+    /// The number of parameters; old nodes don't write it.
     pub arity: Option<u8>,
     /// Its index in the module.
     pub index: u32,
     /// A hash of its code.
     pub unique: u32,
-    /// All of it, as it was written. Only whoever reads it can make one.
+    /// Its whole encoding. Only the decoder creates one.
     pub(crate) encoded: &'a [u8],
 }
 
 impl<'a> ClosureRef<'a> {
-    /// All of it as it was written, from its tag on.
+    /// Its whole encoding, from its tag on.
     #[must_use]
     pub fn encoded(&self) -> &'a [u8] {
         self.encoded
     }
 }
 
-/// Makes values of terms, each from the values of its parts.
+/// Builds the value of a term from the values of its parts.
 ///
 /// ```
 /// use inviso_term::{etf::{self, DecodeError, Visit}, term::Term};
@@ -75,14 +75,14 @@ impl<'a> ClosureRef<'a> {
 /// assert_eq!(etf::walk(&bytes, etf::Limits::default(), &mut Sum), Ok(3));
 /// ```
 pub trait Visit {
-    /// What a term becomes.
+    /// The value of a term.
     type Value;
-    /// Why it can't become that.
+    /// Why a term has no value.
     type Error: From<super::DecodeError>;
 
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     fn int(&mut self, n: i64) -> Result<Self::Value, Self::Error>;
-    /// An integer beyond 64 bits, by its sign and magnitude, lowest byte first.
+    /// An integer of more than 64 bits, by its sign and magnitude, lowest byte first.
     fn big(&mut self, negative: bool, magnitude: &[u8]) -> Result<Self::Value, Self::Error>;
     /// A float.
     fn float(&mut self, value: f64) -> Result<Self::Value, Self::Error>;
@@ -92,20 +92,20 @@ pub trait Visit {
     fn str(&mut self, text: &str) -> Result<Self::Value, Self::Error>;
     /// Bytes.
     fn bytes(&mut self, bytes: &[u8]) -> Result<Self::Value, Self::Error>;
-    /// A bit string, not empty, whose last byte has `bits` (1 to 7) bits, the high ones.
+    /// A non-empty bit string. Its last byte has `bits` bits (1 to 7), the high ones.
     fn bits(&mut self, bytes: &[u8], bits: u8) -> Result<Self::Value, Self::Error>;
     /// A tuple.
     fn tuple(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
     /// A proper list.
     fn list(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
-    /// A list, not empty, that ends with something else than the empty list. Erlang doesn't write a list as the tail, but
-    /// nothing keeps others from it.
+    /// A non-empty list that ends with another term than the empty list. Erlang doesn't write a list as the tail, but other
+    /// writers can.
     fn improper(&mut self, elements: Vec<Self::Value>, tail: Self::Value) -> Result<Self::Value, Self::Error>;
-    /// A map. Nothing keeps the bytes from having a key twice.
+    /// A map. Its bytes may have a key twice.
     fn map(&mut self, pairs: Vec<(Self::Value, Self::Value)>) -> Result<Self::Value, Self::Error>;
     /// A native record, with a value for each field.
     fn record(&mut self, of: RecordRef<'_>, values: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
-    /// A set. Nothing keeps the bytes from having an element twice.
+    /// A set. Its bytes may have an element twice.
     fn set(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
     /// A process.
     fn pid(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
@@ -115,20 +115,19 @@ pub trait Visit {
     fn reference(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
     /// A function, by module, name and arity.
     fn fun(&mut self, module: &str, name: &str, arity: u64) -> Result<Self::Value, Self::Error>;
-    /// An object that was not copied: the name of its type, its identity, and its text if that was asked for.
+    /// An object that was not copied: the name of its type, its identity, and its text if that was requested.
     fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Result<Self::Value, Self::Error>;
-    /// Where a limit cut something off, and which limit.
+    /// The place of a cut, and the limit that caused it.
     fn cut(&mut self, what: &str) -> Result<Self::Value, Self::Error>;
 
-    /// A function that Erlang made at run time; unless told otherwise an opaque object of type `fun`, with the text that
-    /// Erlang shows for it.
+    /// A function that Erlang created at run time. The default is an opaque object of type `fun` with the text that Erlang shows.
     fn closure(&mut self, of: ClosureRef<'_>) -> Result<Self::Value, Self::Error> {
         let text = format!("#Fun<{}.{}.{}>", of.module, of.index, of.unique);
         self.opaque("fun", u64::from(of.index) << 32 | u64::from(of.unique), Some(&text))
     }
 }
 
-/// Methods of [`Visit`](crate::etf::Visit) that all answer the same, whatever they are given; it has an example.
+/// Implements methods of [`Visit`](crate::etf::Visit) that all answer the same value. The trait has an example.
 #[macro_export]
 macro_rules! alike {
     (@ int, $answer:expr) => { $crate::alike!(@ $answer, int(i64)); };

@@ -1,4 +1,4 @@
-//! Writing any [`Term`].
+//! Encodes any [`Term`].
 
 use super::{
     encode::{Encoder, Full},
@@ -8,13 +8,13 @@ use super::{
 use crate::term::{Identifier, Term};
 use num_bigint::Sign;
 
-/// A term on its own, without the version byte.
+/// The bytes of a term, without a version byte.
 #[must_use]
 pub fn encode(term: &Term) -> Vec<u8> {
     encode_after(&[], term)
 }
 
-/// A term on its own, with the version byte.
+/// The bytes of a term, with a version byte.
 #[must_use]
 pub fn encode_versioned(term: &Term) -> Vec<u8> {
     encode_after(&[VERSION], term)
@@ -26,7 +26,7 @@ fn encode_after(head: &[u8], term: &Term) -> Vec<u8> {
     loop {
         buffer.resize(size, 0);
         let mut out = Encoder::new(&mut buffer[head.len()..]);
-        // what no buffer could hold is cut, so some size is enough
+        // an encoding is never too large for a buffer: longer parts are cut
         if out.term(term).is_ok() {
             let len = head.len() + out.len();
             buffer.truncate(len);
@@ -39,9 +39,9 @@ fn encode_after(head: &[u8], term: &Term) -> Vec<u8> {
 impl Encoder<'_> {
     /// Any term.
     ///
-    /// What the format can't hold is cut: the containers `depth` 200 levels down, and `size` for more than 4 GiB.
+    /// Parts that the format can't hold become cuts: `depth` for containers 200 levels down, `size` for more than 4 GiB.
     pub fn term(&mut self, term: &Term) -> Result<(), Full> {
-        self.whole(|out| out.nested(term, MAX_DEPTH))
+        self.all_or_nothing(|out| out.nested(term, MAX_DEPTH))
     }
 
     fn nested(&mut self, term: &Term, depth: usize) -> Result<(), Full> {
@@ -104,7 +104,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The size that is written in 32 bits, and whether that is a number of parts.
+/// The size that is written in 32 bits, and whether it is a number of parts.
 fn measure(term: &Term) -> (usize, bool) {
     match term {
         Term::Int(n) => ((n.bits() / 8) as usize + 1, false),
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::term::Record;
 
-    /// What is longer than 32 bits can say is cut by this.
+    /// A longer size than 32 bits hold becomes a cut.
     #[test]
     fn a_size_is_that_of_the_longest_text_or_the_number_of_parts() {
         let two = || vec![Term::from(1), Term::from(2)];

@@ -1,12 +1,12 @@
-//! The number of a message, behind the term of a trace message `send` or `receive`.
+//! The number of a message, after the term of a trace message `send` or `receive`.
 //!
-//! The sending and the receipt of one message have the same number. It is in nobody's way: Erlang, and whatever else reads a term out of
-//! bytes, stops at its end (a real OTP does, `tests/python/test_message_numbers.py`).
+//! The sending and the receipt of one message have the same number. It disturbs no reader: Erlang and other readers of a term
+//! stop at its end (`tests/python/test_message_numbers.py` checks that with a real OTP).
 //!
-//! | bytes | where |
+//! | bytes | place |
 //! | --- | --- |
-//! | `B1`, the number (8) | a sending; the receipt of what the same operating system process sent |
-//! | `B2`, the number (8), the sender's creation (4) | the receipt of what another one sent |
+//! | `B1`, the number (8) | a sending; a receipt of a message of the same operating system process |
+//! | `B2`, the number (8), the sender's creation (4) | a receipt of another process's message |
 //! | `B3`, `B4` or `B5`, the number (8) | the sending of a call, a result or an exception |
 //!
 //! ```
@@ -19,44 +19,44 @@
 //! assert_eq!((numbered::length(&[]), numbered::of(&[])), (0, None));
 //! ```
 
-/// What a message is, as its sender says.
+/// The kind of a message, as its sender recorded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// A message of the program's own, or the receipt of any message.
+    /// A message of the program itself, or the receipt of any message.
     #[default]
     Item,
-    /// A call that another thread or an event loop is asked to make.
+    /// A request to another thread or an event loop to make a call.
     Call,
-    /// The value that a call, task or future has come to.
+    /// The result of a call, task or future.
     Result,
-    /// The exception that a call, task or future has come to.
+    /// The exception of a call, task or future.
     Exception,
 }
 
 impl MessageKind {
-    /// All of them, by their numbers.
+    /// All kinds, by their numbers.
     pub const ALL: [MessageKind; 4] = [Self::Item, Self::Call, Self::Result, Self::Exception];
 }
 
-/// Which message it is.
+/// The number of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Number {
-    /// What the sender called it: no other message of that process has the same.
+    /// The number that the sender gave it, unique in that process.
     pub number: u64,
-    /// The creation in the sender's pid, if it is of another process than the one that the message is about; else 0.
+    /// The creation in the sender's pid if the tracee is of another process; else 0.
     pub sender: u32,
-    /// Of a sending, what the message is.
+    /// The kind of the message, for a sending.
     pub kind: MessageKind,
 }
 
-/// What begins it: no term's tag, and no version.
+/// The first byte: neither a term's tag nor a version.
 const MARK: u8 = 0xb1;
 const WITH_SENDER: u8 = 0xb2;
-/// With the number of a [`MessageKind`] other than `Item` added.
+/// The number of a [`MessageKind`] other than `Item` is added to it.
 const WITH_KIND: u8 = 0xb2;
 
-/// Adds it.
+/// Appends the number.
 #[inline]
 pub fn put(out: &mut Vec<u8>, number: Number) {
     out.push(match (number.sender, number.kind) {
@@ -70,7 +70,7 @@ pub fn put(out: &mut Vec<u8>, number: Number) {
     }
 }
 
-/// The number in what is behind a term, if there is one; something else may follow.
+/// The number at the beginning of the bytes after a term, if there is one. Other bytes may follow.
 #[inline]
 #[must_use]
 pub fn of(rest: &[u8]) -> Option<Number> {
@@ -84,7 +84,7 @@ pub fn of(rest: &[u8]) -> Option<Number> {
     Some(Number { number: u64::from_be_bytes(*number), sender, kind })
 }
 
-/// How many bytes of what is behind a term are its number.
+/// The length of the number at the beginning of the bytes after a term.
 #[inline]
 #[must_use]
 pub fn length(rest: &[u8]) -> usize {

@@ -1,7 +1,7 @@
-//! The one table of trace messages: each kind of record, its tag, and the elements of its message.
+//! The table of trace messages: each kind of record, its tag, and the elements of its message.
 //!
-//! Whoever makes messages walks the elements of a kind and renders each: the external term format, terms, Python objects. The
-//! exports read them back by the same table. The shapes are those of trace.md and seq_trace.md.
+//! A renderer walks the elements of a kind: one for the external term format, one for terms, one for Python objects. The exports
+//! parse messages by the same table. The shapes are those of trace.md and seq_trace.md.
 //!
 //! ```
 //! use inviso_term::record::{Element, Kind};
@@ -10,61 +10,62 @@
 //! assert_eq!(Kind::of_tag(b"return_from"), Some(Kind::ReturnFrom));
 //! ```
 
-/// The first word of a message about a tracee that has no time stamp.
+/// The first word of a message about a tracee without a timestamp.
 pub const TRACE: &str = "trace";
-/// The first word of a message about a tracee that has one.
+/// The first word of a message about a tracee with a timestamp.
 pub const TRACE_TS: &str = "trace_ts";
 
-/// One element of a message. `what` and the payload are the record's.
+/// One element of a message. `what` and the payload are fields of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// [`TRACE`], or [`TRACE_TS`] in a message with a time stamp.
+    /// [`TRACE`], or [`TRACE_TS`] in a message with a timestamp.
     Trace,
-    /// The process or port that the event is about.
+    /// The process or port of the event.
     Tracee,
     /// The kind's tag.
     Tag,
-    /// `{Module, Function, Arguments}`: the name `what`, and the payload. The arity, where there is no payload.
+    /// `{Module, Function, Arguments}`: the name `what`, and the payload. Without a payload, the arity is in the arguments'
+    /// place.
     Call,
     /// `{Module, Function, Arity}`: the name `what`.
     Function,
-    /// The function to which a call returns: the name `what`, or the payload, where there is one.
+    /// The function that a call returns to: the payload, or the name `what` if there is none.
     Caller,
-    /// The payload, which may stand for an object of the program's.
+    /// The payload. It may stand for an object of the program.
     Value,
-    /// The same of a message that is sent. Where `what` is 0, its [`Element::Receiver`] is in the payload too.
+    /// The same, for a message that is sent. If `what` is 0, the payload also contains its [`Element::Receiver`].
     Message,
-    /// Who gets a message: the process `what`, or a term.
+    /// The receiver of a message: the process `what`, or a term.
     Receiver,
     /// The other process or port, `what`.
     Peer,
-    /// The payload: what a process or port begins with, most often `{Module, Function, Arguments}`.
+    /// The payload: the start of a process or port, usually `{Module, Function, Arguments}`.
     Start,
-    /// The payload: where a process is, `{Module, Function, Arity}` or 0.
+    /// The payload: the present function of a process, `{Module, Function, Arity}` or 0.
     Place,
     /// The payload, any term.
     Term,
-    /// Two elements: those of the pair that is the payload.
+    /// Two elements: those of the pair in the payload.
     Pair,
     /// The number `what`.
     Count,
-    /// What a match specification adds, if it does.
+    /// The term that a match specification added, if there is one.
     Extra,
-    /// The scheduler's number, if it was asked for.
+    /// The scheduler's number, if it was requested.
     Scheduler,
-    /// The time stamp, if one was asked for.
+    /// The timestamp, if one was requested.
     Stamp,
 }
 
-/// What the message of a kind looks like.
+/// The shape of a kind's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What the message calls its event; "" of a record that has no message.
+    /// The tag of the event; "" for a record without a message.
     pub tag: &'static str,
     /// All elements of the message, in order.
     pub elements: &'static [Element],
-    /// Those of them that are the kind's own: what stands between the head, which all messages about a tracee share, and what
-    /// they may have at the end.
+    /// The kind's own elements: those between the head, which all messages about a tracee share, and the optional ones at the
+    /// end.
     pub own: &'static [Element],
 }
 
@@ -87,13 +88,12 @@ macro_rules! elements {
     (none $($all:ident)*) => { &[$(Element::$all),*] };
 }
 
-/// Makes the kinds of the table's rows: documentation, name = number, tag: what is around [its own elements].
+/// Defines the kinds of the table's rows: documentation, name = number, tag: the frame [its own elements].
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal, $tag:literal: $around:ident [$($own:ident)*];)*) => {
-        /// What happened.
+        /// The kind of a record.
         ///
-        /// Events have numbers from 1 up, records about the log itself from 240 up. A number is never used for anything else
-        /// later.
+        /// Events have numbers from 1 up, records about the log itself from 240 up. The meaning of a number never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -105,7 +105,7 @@ macro_rules! kinds {
             /// Every kind, by number.
             pub const ALL: [Kind; [$($number),*].len()] = [$(Kind::$kind),*];
 
-            /// The kind of a number.
+            /// The kind with this number.
             #[inline]
             #[must_use]
             pub fn from_u8(n: u8) -> Option<Kind> {
@@ -115,7 +115,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kind whose messages have this tag: the first one, where more have.
+            /// The kind whose messages have this tag; the first one of several.
             #[inline]
             #[must_use]
             #[allow(non_upper_case_globals, unreachable_patterns)]
@@ -128,7 +128,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What its messages look like.
+            /// The shape of its messages.
             #[inline]
             #[must_use]
             pub const fn shape(self) -> &'static Shape {
@@ -147,13 +147,13 @@ macro_rules! kinds {
 kinds! {
     /// A call; the payload is the list of its arguments.
     Call = 1, "call": matched [Call];
-    /// A call, without its arguments.
+    /// A call without its arguments.
     CallArity = 2, "call": matched [Function];
-    /// Execution goes on in the function that the payload names.
+    /// Execution continues in the function of the payload.
     ReturnTo = 3, "return_to": trace [Caller];
-    /// The process started another; the payload says with what.
+    /// The process started another one. The payload is its start.
     Spawn = 4, "spawn": trace [Peer Start];
-    /// The process was started by another.
+    /// The process was started by another one. The payload is its start.
     Spawned = 5, "spawned": trace [Peer Start];
     /// The process ended; the payload is the reason.
     Exit = 6, "exit": trace [Term];
@@ -176,46 +176,46 @@ kinds! {
     Link = 14, "link": trace [Peer];
     /// The process removed its link to the process `what`.
     Unlink = 15, "unlink": trace [Peer];
-    /// The process was linked to by the process `what`.
+    /// The process `what` linked itself to this one.
     GettingLinked = 16, "getting_linked": trace [Peer];
-    /// The process `what` is linked to it no longer.
+    /// The process `what` removed its link to this one.
     GettingUnlinked = 17, "getting_unlinked": trace [Peer];
-    /// It begins to run; the payload is where.
+    /// The process begins to run. The payload is its function.
     In = 18, "in": trace [Place];
-    /// It stops running; the payload is where.
+    /// The process stops running. The payload is its function.
     Out = 19, "out": trace [Place];
-    /// It begins to run while it ends.
+    /// The process begins to run while it ends.
     InExiting = 20, "in_exiting": trace [Place];
-    /// It stops running while it ends.
+    /// The process stops running while it ends.
     OutExiting = 21, "out_exiting": trace [Place];
-    /// It has stopped running for ever.
+    /// The process has stopped running for good.
     OutExited = 22, "out_exited": trace [Place];
     /// A collection of the young generation begins; the payload is a list of pairs.
     GcMinorStart = 23, "gc_minor_start": trace [Term];
-    /// It ends.
+    /// That collection ends.
     GcMinorEnd = 24, "gc_minor_end": trace [Term];
     /// A full collection begins.
     GcMajorStart = 25, "gc_major_start": trace [Term];
-    /// It ends.
+    /// That collection ends.
     GcMajorEnd = 26, "gc_major_end": trace [Term];
-    /// The limit of memory was passed in a collection.
+    /// A collection found more memory in use than the limit.
     GcMaxHeapSize = 27, "gc_max_heap_size": trace [Term];
     /// A port was opened by the process `what`; the payload is its driver.
     Open = 28, "open": trace [Peer Start];
     /// A port was closed; the payload is the reason.
     Closed = 29, "closed": trace [Term];
-    /// A system event that `system/3` watches for; the payload is a pair of its name and what is said about it.
+    /// A system event that `system/3` watches. The payload is a pair of its name and its details.
     Monitor = 30, "monitor": monitor [Pair];
-    /// An event of sequential tracing; the core's `seq_event` says what it holds.
+    /// An event of sequential tracing. The core's `seq_event` defines the payload.
     Seq = 31, "seq_trace": seq [Pair];
-    /// Here `what` records were lost; no payload.
+    /// `what` records were lost here. There is no payload.
     Drop = 240, "drop": bare [Count];
-    /// All that was traced before is delivered; `what` is the number of the reference that was asked with.
+    /// All earlier trace was delivered. `what` is the number of the request's reference.
     Delivered = 241, "": none [];
 }
 
 impl Kind {
-    /// What its messages call the event; "" of a record that has no message.
+    /// The tag of its messages; "" for a record without a message.
     #[inline]
     #[must_use]
     pub const fn tag(self) -> &'static str {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_known_by_its_number_alone() {
+    fn a_kind_is_known_by_its_number() {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_u8(kind as u8), Some(kind));
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_says_what_its_messages_have() {
+    fn a_kind_knows_the_elements_of_its_messages() {
         assert_eq!([Kind::Call, Kind::Seq, Kind::Delivered].map(Kind::tag), ["call", "seq_trace", ""]);
         let has = |kind: Kind| [Element::Trace, Element::Extra, Element::Peer].map(|of| kind.shape().has(of));
         assert_eq!(has(Kind::Call), [true, true, false]);
