@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading, "io": io}
 SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text", "label"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
-DBG = ["_limits", "_literal", "_options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
+DBG = ["_limits", "_literal", "cli._options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
 NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -45,20 +45,20 @@ MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
     *("tprof", "cli", "etf", "export", "log", "meta", "autostart", "case"),
     *("ttb", "ttb._config", "ttb._format", "ttb._run"),
-    *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "_log_cli"),
-    *("merge", "merge._files", "merge._text", "_merge_cli"),
-    *("runtime", "control", "cluster", "_cluster_cli"),
+    *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "cli._log"),
+    *("merge", "merge._files", "merge._text", "cli._merge"),
+    *("runtime", "control", "cluster", "cli._cluster"),
     *(f"tool._{part}" for part in ("base", "cases", "config", "generators", "history", "jobs", "nodes")),
     *(f"tool._{part}" for part in ("return", "running", "saved", "sessions", "tool")),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
     *("integrations._listening", "integrations.gunicorn", "integrations.uvicorn"),
     *("_table", "_seq_table"),
-    *("_attach", "_attach_cli", "_config", "_config_cli", "_pytest._settings", "_pytest._recorder", "_pytest._measured", "_pytest._limits", "runtime._initiator", "runtime._local"),
+    *("_attach", "cli._attach", "_config", "cli._config", "_pytest._settings", "_pytest._recorder", "_pytest._measured", "_pytest._limits", "runtime._initiator", "runtime._local"),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
     *("picture", *(f"picture._{part}" for part in ("page", "text", "svg", "histogram"))),
-    *("export._files", "export._table", "_export_cli", "_program", "_traceparent"),
+    *("export._files", "export._table", "cli._export", "_program", "_traceparent"),
 ]
 
 

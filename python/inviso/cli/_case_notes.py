@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ._link._folder import Folder
-from ._literal import NotLiteral, read, written
+from inviso._link._folder import Folder
+from inviso._literal import NotLiteral, read, written
 
 __all__ = ["Note", "Notes"]
 

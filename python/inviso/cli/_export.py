@@ -66,7 +66,7 @@ def main(words: list[str]) -> int:
     """
 
     def carried_out() -> int:
-        from . import export
+        from inviso import export
 
         options, given = KNOWN.split_files(words)
         if "--help" in options:

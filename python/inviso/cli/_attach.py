@@ -38,9 +38,9 @@ def main(words: Sequence[str]) -> int:
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given
-    from ._attach import CannotAttach, attach, detach
-    from ._config import effective
-    from .errors import BadArg
+    from inviso._attach import CannotAttach, attach, detach
+    from inviso._config import effective
+    from inviso.errors import BadArg
 
     try:
         settings = effective({"node": given.node, "log_dir": given.log_dir, "allow": given.allow, "timeout": given.timeout})

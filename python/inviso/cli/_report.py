@@ -18,15 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from ._children import Leader, lead
+from inviso._children import Leader, lead
+from inviso._descriptor import Own, duplicate, private, stderr
+from inviso._pattern import Pattern
+from inviso.tprof import Profile, Profiler
+from inviso.tprof import format as format_
+from inviso.tprof._child import merged
+from inviso.tprof._model import CallType, Sort
+
 from ._command import CannotBegin, greenlets_unseen, wants_color
-from ._descriptor import Own, duplicate, private, stderr
-from ._pattern import Pattern
 from ._progress import Progress
-from .tprof import Profile, Profiler
-from .tprof import format as format_
-from .tprof._child import merged
-from .tprof._model import CallType, Sort
 
 __all__ = ["Measurement", "Request"]
 

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from inviso.errors import BadArg
+
 from ._options import Options, Usage, number, refuse, say
-from .errors import BadArg
 
 if TYPE_CHECKING:
-    from .tprof import Diff
+    from inviso.tprof import Diff
 
 __all__ = ["HELP", "KNOWN", "OVER", "main"]
 
@@ -60,7 +61,7 @@ def main(words: Sequence[str]) -> int:
         over, least = _percent(options, "--fail-over"), _percent(options, "--least") or 0.0
         if len(files) != 2:
             raise Usage(f"two profiles are needed, and {len(files)} {'was' if len(files) == 1 else 'were'} given")
-        from . import tprof
+        from inviso import tprof
 
         by = tprof._check.one_of("tprof diff, --by", options.get("--by", "measurement"), tprof._diff.BYS)
         changes = tprof.diff(tprof.load(files[0]), tprof.load(files[1]), by=by)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ._descriptor import as_many_as_may
+from inviso._descriptor import as_many_as_may
+
 from ._options import parsed
 
 __all__ = ["main", "parser"]
@@ -62,12 +63,12 @@ def main(words: Sequence[str]) -> int:
         os.environ["INVISO_HOST"] = given.host
     if given.status:
         return _status(given)
-    from .errors import BadArg, SystemLimit
+    from inviso.errors import BadArg, SystemLimit
 
     try:
         if given.detach:
             return _detached(words)
-        from . import agent
+        from inviso import agent
 
         as_many_as_may()
         files = [given.ca, given.cert, given.key]
@@ -119,10 +120,10 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
     versions, which are ``not_joined``; ``refused``: how many ``lines`` of zenoh's log say that a TLS connection was not let in, for its certificate
     say, and what the ``last`` one says.
     """
-    from ._link._folder import AGENT, Folder
-    from ._link._frame import BadFrame, pack
-    from ._link._meet import Met
-    from .terms import Atom
+    from inviso._link._folder import AGENT, Folder
+    from inviso._link._frame import BadFrame, pack
+    from inviso._link._meet import Met
+    from inviso.terms import Atom
 
     found = []
     with Folder.open(is_control=True) as folder:

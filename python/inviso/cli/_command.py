@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from inviso.errors import BadArg
+
 from ._options import Given, Options, Usage, refuse, say
-from ._run import Program, run
-from .errors import BadArg
+from ._runner import Program, run
 
 __all__ = ["CannotBegin", "Watch", "carry_out", "greenlets_unseen", "wants_color"]
 

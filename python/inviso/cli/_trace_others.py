@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ._children import Folder
+from inviso._children import Folder
 
 __all__ = ["LINES", "STOP", "ChildLine", "Others", "log_of", "micros"]
 

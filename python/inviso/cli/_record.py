@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import tracing
+from inviso import tracing
+from inviso._pattern import Pattern, hint, show
+
 from ._command import CannotBegin
 from ._options import Usage, absolute
-from ._pattern import Pattern, hint, show
 
 __all__ = ["OPTION", "Recording", "path_of"]
 

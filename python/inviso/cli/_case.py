@@ -12,21 +12,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from inviso._config import effective
+from inviso._link._folder import Folder
+from inviso._link._names import host, host_of
+from inviso._link._peer import has_ended
+from inviso._literal import NotLiteral, read
+from inviso.cluster import Answers, NodeError
+from inviso.control._control import Control, Found, own_name
+from inviso.control._use import using
+from inviso.errors import BadArg
+from inviso.runtime._component import words as in_words
+from inviso.tool import Definition, definitions
+from inviso.tool._cases import Faulty, bindings, carry_out, check
+
 from ._case_notes import Note, Notes
-from ._cluster_cli import TAG, carried_out, lines, seconds, show
-from ._config import effective
-from ._link._folder import Folder
-from ._link._names import host, host_of
-from ._link._peer import has_ended
-from ._literal import NotLiteral, read
+from ._cluster import TAG, carried_out, lines, seconds, show
 from ._options import parsed
-from .cluster import Answers, NodeError
-from .control._control import Control, Found, own_name
-from .control._use import using
-from .errors import BadArg
-from .runtime._component import words as in_words
-from .tool import Definition, definitions
-from .tool._cases import Faulty, bindings, carry_out, check
 
 __all__ = ["main", "parser"]
 

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from . import _native
+from inviso import _native
+from inviso._log_files import beside
+from inviso._log_read import FORMS, PAUSE, Named, Reader, Written, convert, named
+from inviso._log_stats import Stats, stats
+from inviso._log_text import function, moment
+from inviso._stream import put
+
 from ._guarded import guarded
-from ._log_files import beside
-from ._log_read import FORMS, PAUSE, Named, Reader, Written, convert, named
-from ._log_stats import Stats, stats
-from ._log_text import function, moment
 from ._options import Options, Usage, number, refuse, say
-from ._stream import put
 
 HELP = """\
 usage: inviso log COMMAND [options] FILE ...
@@ -189,7 +190,7 @@ def _convert(source: Any, options: dict[str, str]) -> int:
     formats: dict[str, Callable[[Any, str], Any]] = importlib.import_module("inviso.export").FORMATS
     if form not in formats:
         raise Usage(f"--to: unknown form {form!r}; give {', '.join([*FORMS, *sorted(formats)])}")
-    from ._export_cli import report
+    from ._export import report
 
     return report("log", formats[form](source, out), out)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from time import perf_counter
 
-from ._beside import Beside
+from inviso._beside import Beside
 
 __all__ = ["Progress"]
 

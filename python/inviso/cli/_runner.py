@@ -23,7 +23,7 @@ from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from . import _native
+from inviso import _native
 
 __all__ = ["Program", "run"]
 

@@ -7,11 +7,12 @@ import os
 import sys
 from typing import Any
 
+from inviso.merge import FORMS, Merged, _opened, _told, logs
+
 from ._command import wants_color
 from ._guarded import guarded
-from ._log_cli import lines, output
+from ._log import lines, output
 from ._options import Options, Usage, number, refuse, say
-from .merge import FORMS, Merged, _opened, _told, logs
 
 HELP = """\
 usage: inviso merge [options] FOLDER
@@ -105,7 +106,7 @@ def _sources(given: list[str]) -> Any:
 
 
 def _print(sources: Any, clock: str | None, limit: int | None, options: dict[str, str]) -> int:
-    from .merge import _checked
+    from inviso.merge import _checked
 
     native, there = _opened(_checked("merge", sources, None, clock, "follow"), "follow", clock, is_named=True)
     status = lines(native, limit, options)

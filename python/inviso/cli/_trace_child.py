@@ -6,12 +6,13 @@ import posix
 import time
 from typing import Any
 
-from . import tracing
-from ._beside import Beside
-from ._children import MAIN, MAIN_OF_CHILD, Folder, of_child, title
-from ._trace_cli import EVERY, NAME, color, open_log, request_of, timed
+from inviso import tracing
+from inviso._beside import Beside
+from inviso._children import MAIN, MAIN_OF_CHILD, Folder, of_child, title
+from inviso.dbg._lines import Paint, line, plain
+
+from ._trace import EVERY, NAME, color, open_log, request_of, timed
 from ._trace_others import LINES, STOP, log_of, micros
-from .dbg._lines import Paint, line, plain
 
 __all__ = ["Lines"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ._run import Program
+from ._runner import Program
 
 if TYPE_CHECKING:
     import argparse

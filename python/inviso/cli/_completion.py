@@ -38,4 +38,4 @@ def main(words: Sequence[str]) -> int:
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given
-    return say((files("inviso") / "_completion" / given.shell).read_text("utf-8"))
+    return say((files("inviso.cli") / "completion" / given.shell).read_text("utf-8"))

@@ -6,9 +6,10 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 
-from ._config import Setting, effective
+from inviso._config import Setting, effective
+from inviso.errors import BadArg
+
 from ._options import parsed, refuse, say
-from .errors import BadArg
 
 __all__ = ["main", "parser", "table"]
 

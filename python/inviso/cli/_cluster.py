@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from inviso._config import effective
+from inviso._descriptor import as_many_as_may
+from inviso.cluster import SECONDS, Answers, Cluster, laid_out
+from inviso.control._control import is_meant
+from inviso.errors import BadArg
+from inviso.runtime._component import FLAGS
+
 from ._command import wants_color
-from ._config import effective
-from ._descriptor import as_many_as_may
 from ._options import parsed
-from .cluster import SECONDS, Answers, Cluster, laid_out
-from .control._control import is_meant
-from .errors import BadArg
-from .runtime._component import FLAGS
 
 __all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_told"]
 

@@ -16,24 +16,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _fork, match_spec, trace, tracing
-from ._beside import Beside
-from ._children import Leader, Outcome, lead
+from inviso import _fork, match_spec, trace, tracing
+from inviso._beside import Beside
+from inviso._children import Leader, Outcome, lead
+from inviso._config import effective
+from inviso._descriptor import stderr
+from inviso._limits import LOST, Rate
+from inviso._literal import NotLiteral, read
+from inviso._pattern import Pattern, hint, matches, parse, show
+from inviso.dbg._lines import Paint, line, plain
+from inviso.dbg._output import Descriptor, of_file
+from inviso.dbg._saved import BUILT_IN, reason
+from inviso.errors import BadArg
+from inviso.trace_ports import trace_port
+
 from ._command import CannotBegin, Watch, carry_out, greenlets_unseen, wants_color
-from ._config import effective
-from ._descriptor import stderr
-from ._limits import LOST, Rate
-from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
-from ._pattern import Pattern, hint, matches, parse, show
-from ._record_cli import OPTION, Recording, path_of
-from ._run import Program
+from ._record import OPTION, Recording, path_of
+from ._runner import Program
 from ._trace_others import ChildLine, Others, log_of
-from .dbg._lines import Paint, line, plain
-from .dbg._output import Descriptor, of_file
-from .dbg._saved import BUILT_IN, reason
-from .errors import BadArg
-from .trace_ports import trace_port
 
 __all__ = ["NAME", "color", "main", "open_log", "request_of", "timed"]
 

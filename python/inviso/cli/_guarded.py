@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from . import _native
+from inviso import _native
+from inviso.errors import BadArg
+
 from ._options import Usage, refuse
-from .errors import BadArg
 
 __all__ = ["guarded"]
 

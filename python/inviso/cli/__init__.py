@@ -1,8 +1,8 @@
 """The command line: ``inviso tprof|trace [options] script.py args…`` and others, also as ``python -m inviso …``.
 
 Options end at the script's name, or at ``-m module``; everything after it belongs to the program. The program runs as
-the interpreter would run it (``_run``); a profile is written when everything else of it has ended (``_report``);
-``trace`` is in ``_trace_cli``.
+the interpreter would run it (``_runner``); a profile is written when everything else of it has ended (``_report``).
+Each command is a module that is imported when it is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._options import Given, Options, Usage, absolute, number, refuse, say
 
 if TYPE_CHECKING:
     from ._report import Measurement
-    from ._run import Program
+    from ._runner import Program
 
 __all__ = ["main"]
 
@@ -118,59 +118,59 @@ def main(argv: Sequence[str] | None = None) -> int:
         case ["--version", *_]:
             return say(_version())
         case ["tprof", "diff", *rest]:
-            from . import _diff_cli
+            from . import _diff
 
-            return _diff_cli.main(rest)
+            return _diff.main(rest)
         case ["tprof", *rest]:
             return carry_out("tprof", TPROF, TPROF_HELP, rest, _measurement)
         case ["trace", *rest]:
-            from . import _trace_cli
+            from . import _trace
 
-            return _trace_cli.main(rest)
+            return _trace.main(rest)
         case ["nodes" | "status" | "start" | "stop" | "fetch" | "tp" | "tf", *_]:
-            from . import _cluster_cli
+            from . import _cluster
 
-            return _cluster_cli.main(words)
+            return _cluster.main(words)
         case ["top", *rest]:
-            from .top import _top_cli
+            from . import _top
 
-            return _top_cli.main(rest)
+            return _top.main(rest)
         case ["case", *rest]:
-            from . import _case_cli
+            from . import _case
 
-            return _case_cli.main(rest)
+            return _case.main(rest)
         case ["run", *rest]:
-            from . import _run_cli
+            from . import _run
 
-            return _run_cli.main(rest)
+            return _run.main(rest)
         case ["agent", *rest]:
-            from . import _agent_cli
+            from . import _agent
 
-            return _agent_cli.main(rest)
+            return _agent.main(rest)
         case ["attach", *rest]:
-            from . import _attach_cli
+            from . import _attach
 
-            return _attach_cli.main(rest)
+            return _attach.main(rest)
         case ["config", *rest]:
-            from . import _config_cli
+            from . import _config
 
-            return _config_cli.main(rest)
+            return _config.main(rest)
         case ["completion", *rest]:
-            from . import _completion_cli
+            from . import _completion
 
-            return _completion_cli.main(rest)
+            return _completion.main(rest)
         case ["log", *rest]:
-            from . import _log_cli
+            from . import _log
 
-            return _log_cli.main(rest)
+            return _log.main(rest)
         case ["export", *rest]:
-            from . import _export_cli
+            from . import _export
 
-            return _export_cli.main(rest)
+            return _export.main(rest)
         case ["merge", *rest]:
-            from . import _merge_cli
+            from . import _merge
 
-            return _merge_cli.main(rest)
+            return _merge.main(rest)
         case []:
             return refuse("", "no command was given")
         case [word, *_]:
@@ -181,11 +181,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _measurement(given: Given, program: Program) -> Measurement:
-    from ._config import effective
-    from ._pattern import parse
+    from inviso._config import effective
+    from inviso._pattern import parse
+    from inviso.tprof._check import check_tree, one_of
+    from inviso.tprof._model import CALL_TYPES, SORTS
+
     from ._report import Measurement, Request
-    from .tprof._check import check_tree, one_of
-    from .tprof._model import CALL_TYPES, SORTS
 
     options, settings = given.options, effective()
     limit = number(options.get("--limit"), "--limit", "rows")

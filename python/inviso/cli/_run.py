@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ._command import CannotBegin, carry_out
 from ._options import Given, Options
-from ._run import Program
+from ._runner import Program
 
 if TYPE_CHECKING:
-    from .autostart._file import Plan
+    from inviso.autostart._file import Plan
 
 __all__ = ["main"]
 
@@ -58,9 +58,9 @@ def main(words: list[str]) -> int:
 
 
 def _prepared(given: Given, program: Program) -> _Prepared:
-    from . import runtime
-    from ._config import effective
-    from .autostart._file import Plan
+    from inviso import runtime
+    from inviso._config import effective
+    from inviso.autostart._file import Plan
 
     options = given.options
     settings = effective({
@@ -92,8 +92,8 @@ class _Prepared:
 
     def prepare(self) -> None:
         """Listens: the program finds everything in place. So do the processes that it starts."""
-        from . import runtime
-        from .autostart._process import lead
+        from inviso import runtime
+        from inviso.autostart._process import lead
 
         try:
             runtime.listen(self.name, log_dir=self.plan.log_dir or "inviso-logs", allow=self.plan.allow)
@@ -106,6 +106,6 @@ class _Prepared:
 
     def cancel(self) -> None:
         """There is no program."""
-        from . import runtime
+        from inviso import runtime
 
         runtime.stop_listening()

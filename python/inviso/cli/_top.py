@@ -9,15 +9,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from inviso._cluster_cli import carried_out, number, seconds, until_told
-from inviso._command import wants_color
-from inviso._options import parsed
 from inviso.errors import BadArg, missing
 from inviso.runtime._live_counts import KINDS
+from inviso.top._live import Live, Refresh
+from inviso.top._sample import SORTS
+from inviso.top._table import record, tables
 
-from ._live import Live, Refresh
-from ._sample import SORTS
-from ._table import record, tables
+from ._cluster import carried_out, number, seconds, until_told
+from ._command import wants_color
+from ._options import parsed
 
 __all__ = ["main", "parser"]
 
@@ -99,7 +99,7 @@ def _top(given: argparse.Namespace) -> int:
         if sys.stdout is None or not sys.stdout.isatty():
             raise BadArg("top", "output", "it is no terminal; use --once or --json")
         try:
-            from ._screen import Screen
+            from inviso.top._screen import Screen
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in ("textual", "rich"):
                 raise
