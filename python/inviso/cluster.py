@@ -494,7 +494,7 @@ class Cluster:
 
     def _read_left(self, node: str, folder: str | None, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
         """The result of a node that is not there any more, by its log."""
-        from ._log_stats import Stats, stats
+        from .logs._stats import Stats, stats
 
         pid, place = {**self._noted, **self._began}[node]
         try:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from inviso import _native
-from inviso._log_files import beside
-from inviso._log_read import FORMS, PAUSE, Named, Reader, Written, convert, named
-from inviso._log_stats import Stats, stats
-from inviso._log_text import function, moment
 from inviso._stream import put
+from inviso.logs._files import beside
+from inviso.logs._read import FORMS, PAUSE, Named, Reader, Written, convert, named
+from inviso.logs._stats import Stats, stats
+from inviso.logs._text import function, moment
 
 from ._guarded import guarded
 from ._options import Options, Usage, number, refuse, say

@@ -24,14 +24,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from . import _native
-from ._native import Pid
-from ._seq_text import checked, clipped, dropped, format
-from ._system import Flag, start_new_thread
-from .errors import BadArg, shown
-from .process import node as own_node
-from .process import receive
-from .terms import Atom
+from inviso import _native
+from inviso._native import Pid
+from inviso._system import Flag, start_new_thread
+from inviso.errors import BadArg, shown
+from inviso.process import node as own_node
+from inviso.process import receive
+from inviso.terms import Atom
+
+from ._text import checked, clipped, dropped, format
 
 __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
 
@@ -118,8 +119,9 @@ class Output:
         return f"<Output of {self.node}: {len(self.events):,} event{'s' * (len(self.events) != 1)}{lost}>"
 
     def _repr_html_(self) -> str:
-        from ._seq_table import COLUMNS, row, texts
-        from ._table import Table
+        from inviso._table import Table
+
+        from ._table import COLUMNS, row, texts
 
         entries = merge(self)
         begun = min((entry.time for entry in entries if entry.time is not None), default=0)
@@ -184,7 +186,7 @@ class Output:
 
 def _set_module(tracer: tuple[Any, Any]) -> None:
     """A tracer module is the system tracer again, if it still is one."""
-    from .tracer import given
+    from inviso.tracer import given
 
     try:
         _native.seq_set_tracer(None, None, given("Collector/1", tracer))

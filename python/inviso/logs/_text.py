@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ._log_read import Damage, Drop
+from ._read import Damage, Drop
 
 COLOURS = {
     "call": "36", "return_from": "32", "return_to": "2;32", "exception_from": "31", "send": "35", "receive": "34",

@@ -9,12 +9,13 @@ import unicodedata
 from contextlib import suppress
 from typing import Any, TextIO
 
-from ._native import Pid
-from ._seq_nodes import apart
-from ._stream import put
-from .errors import BadArg, shown
-from .process import receive, spawn
-from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Record
+from inviso._native import Pid
+from inviso._stream import put
+from inviso.errors import BadArg, shown
+from inviso.process import receive, spawn
+from inviso.terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Record
+
+from ._nodes import apart
 
 __all__ = ["checked", "clipped", "dropped", "format", "printer", "term", "wide"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import seq_trace
-from .errors import BadArg, shown
-from .process import self as this_process
+from inviso.errors import BadArg, shown
+from inviso.process import self as this_process
+
+from ._tokens import set_token
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._native import Pid
+    from inviso._native import Pid
 
 __all__ = ["label"]
 
@@ -68,18 +69,18 @@ class label:
         self._before: Any = None
 
     def __enter__(self) -> label:
-        self._owner, self._before = this_process(), seq_trace.set_token(None)
+        self._owner, self._before = this_process(), set_token(None)
         try:
-            seq_trace.set_token("label", self._label)
+            set_token("label", self._label)
         except BadArg:
-            seq_trace.set_token(self._before)
+            set_token(self._before)
             raise
         for flag in self._flags:
-            seq_trace.set_token(flag, True)
+            set_token(flag, True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if this_process() == self._owner:  # a generator's block may end in another task
-            seq_trace.set_token(self._before)
+            set_token(self._before)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 
-from . import _native
-from .errors import BadArg, shown
+from inviso import _native
+from inviso.errors import BadArg, shown
 
 __all__ = ["HEADER", "LIMIT", "VARIABLE", "extract", "from_environment", "inject", "rejected", "to_environment"]
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import _native
-from ._log_read import PAUSE, Drop, Reader, _damage, _opened, named
-from ._native import Pid
-from .errors import BadArg, shown
-from .process import exit, monitor, receive, spawn
-from .trace_ports import look_up
+from inviso import _native
+from inviso._native import Pid
+from inviso.errors import BadArg, shown
+from inviso.process import exit, monitor, receive, spawn
+from inviso.trace_ports import look_up
+
+from ._read import PAUSE, Drop, Reader, _damage, _opened, named
 
 KINDS = ("file", "follow_file", "ip")
 CONNECT = 10.0

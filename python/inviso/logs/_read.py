@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from . import _native
-from .errors import BadArg, shown
-from .terms import Atom
+from inviso import _native
+from inviso.errors import BadArg, shown
+from inviso.terms import Atom
 
 BATCH = 1024
 """Messages that are made at a time."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ._log_text import show
+from inviso.logs._text import show
 
 if TYPE_CHECKING:
-    from ._seq_merge import Entry
+    from ._merge import Entry
 
 __all__ = ["COLUMNS", "row", "texts"]
 

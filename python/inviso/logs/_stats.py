@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._log_read import Damage, Drop, Source, _damage, named
-from ._native import Pid, log_stats
-from .terms import Port
+from inviso._native import Pid, log_stats
+from inviso.terms import Port
+
+from ._read import Damage, Drop, Source, _damage, named
 
 TOLD = 1000
 """Damage that is kept; the rest is counted."""
@@ -48,7 +49,7 @@ class Stats:
         return f"<Stats of {self.messages:,} messages, {self.damaged:,} damaged{lost}>"
 
     def _repr_html_(self) -> str:
-        from ._table import Table
+        from inviso._table import Table
 
         parts: list[tuple[str, Counter[Any]]] = [("tag", self.tags), ("function", self.functions), ("process", self.processes)]
         rows = [

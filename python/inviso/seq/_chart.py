@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ._native import Pid
-from ._seq_merge import Anchor, Entry, Output, key, merge
-from ._seq_text import clipped, term, wide
-from .errors import BadArg, shown
+from inviso._native import Pid
+from inviso.errors import BadArg, shown
+
+from ._merge import Anchor, Entry, Output, key, merge
+from ._text import clipped, term, wide
 
 __all__ = ["Chart", "chart"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._log_read import Named
+from ._read import Named
 
 __all__ = ["beside"]
 
