@@ -8,7 +8,7 @@ from inviso import _native
 from inviso._native import Pid
 from inviso._system import Flag
 from inviso.errors import BadArg, check_timeout, shown
-from inviso.process import _tracee
+from inviso.process._objects import tracee_of
 from inviso.terms import Atom, Ref
 
 from ._arguments import check_process
@@ -57,7 +57,7 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     ('trace_delivered', 'all')
     """
     where = "delivered/2"
-    tracee = _tracee(tracee)
+    tracee = tracee_of(tracee)
     if isinstance(tracee, Pid):
         check_process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inviso import _native
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
-from inviso.process import _tracee, _why_no_process
+from inviso.process._objects import tracee_of, why_no_process
 from inviso.terms import Port
 
 from ._arguments import list_of, one_of, why_not_here
@@ -51,11 +51,11 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     1
     ('flags', ['call', 'timestamp'])
     """
-    procs, why = _tracee(procs), None
+    procs, why = tracee_of(procs), None
     if isinstance(procs, Pid):
         why = why_not_here(procs)
     elif not (isinstance(procs, str) and procs in GROUPS["procs"]):
-        why = f"{shown(procs)} {_why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
+        why = f"{shown(procs)} {why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
     return _switch("process/4", session, "procs", procs, why, how, flags)
 
 
@@ -83,7 +83,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     0
     ('flags', ['send', 'ports'])
     """
-    ports, why = _tracee(ports), None
+    ports, why = tracee_of(ports), None
     if isinstance(ports, Port):
         why = None if ports.is_local() else f"{shown(ports)} is a port of another node; pass one of this node"
     elif not (isinstance(ports, str) and ports in GROUPS["ports"]):

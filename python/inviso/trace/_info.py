@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inviso import trace_ports
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
-from inviso.process import _is_gone, _tracee
+from inviso.process._objects import is_gone, tracee_of
 from inviso.terms import Atom, Port
 
 from ._arguments import check_process, mfa_of, one_of
@@ -51,7 +51,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
     """
     where = "info/3"
     native = alive(where, session)
-    what = _tracee(what)
+    what = tracee_of(what)
     if isinstance(what, Pid):
         check_process(where, "what", what)
         one_of(where, "item", "item of a process", item, ("flags", "tracer"))
@@ -89,7 +89,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             others = () if loading else ("flags", "tracer")  # OTP answers about them as long as nothing is set
             one_of(where, "item", "item of functions", item, (*ITEMS, "call_latency", "all", *others))
             return _on_load_info(session, item, loading)
-    if _is_gone(what):
+    if is_gone(what):
         one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
         return None
     if not isinstance(what, tuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inviso import _native, trace_ports
 from inviso._native import Pid
 from inviso.errors import BadArg, SystemLimit, is_text, shown
-from inviso.process import _is_gone, _tracee
+from inviso.process._objects import is_gone, tracee_of
 from inviso.terms import Port
 from inviso.trace_ports import PortGenerator, TracePort
 
@@ -132,7 +132,7 @@ def create(
         if "ring_bytes" not in options["given"]:
             options["ring_bytes"] = _PORT_RING
     if tracer is not None and not callable(tracer):
-        tracer = _tracee(tracer)
+        tracer = tracee_of(tracer)
     if isinstance(tracer, Pid):
         check_process(where, "tracer", tracer)
     elif isinstance(tracer, tuple):
@@ -186,7 +186,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     True
     """
     where = "session_info/1"
-    what = _tracee(what)
+    what = tracee_of(what)
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
         check_process(where, "what", what)
@@ -208,7 +208,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
             return [s for s in every if s._native.messages_of(what == "receive") is not False]
         if what == "on_load":
             return [s for s in every if s._native.on_load_kinds()]
-    if _is_gone(what):
+    if is_gone(what):
         return None
     if not isinstance(what, tuple):
         why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'all', 'new', 'send', 'receive' or 'on_load'"

@@ -14,24 +14,27 @@ Every process has a mailbox, and only the process itself takes messages out of i
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import _fork as _fork  # what a fork needs
-from . import _native
-from ._beside import Beside
-from ._native import Pid
-from .errors import BadArg, check_timeout, is_text, shown
-from .terms import Atom, Port, Ref
+from inviso import _fork as _fork  # what a fork needs
+from inviso import _native
+from inviso._beside import Beside
+from inviso._native import Pid
+from inviso.errors import BadArg, check_timeout, is_text, shown
+from inviso.terms import Port, Ref
+
+from ._links import demonitor, exit, link, links, monitor, process_flag, trap_exit, unlink
+from ._objects import object_of, pid, port, running, tracee_of
 
 if TYPE_CHECKING:
     import asyncio
     from typing import TypeAlias, TypeGuard
 
-    Process: TypeAlias = "Pid | threading.Thread | asyncio.Task[Any]"
+    from ._objects import Process
+
     Destination: TypeAlias = "Process | str | tuple[str, str]"
 
 __all__ = [
@@ -85,31 +88,6 @@ def processes() -> list[Pid]:
     return _native.processes()
 
 
-def pid(object: Process | Any) -> Pid:
-    """The pid of a thread or task, or of what messages are addressed to while it isn't known who will take them.
-
-    Args:
-        object: a thread or task; a queue of ``queue``, ``asyncio`` or ``multiprocessing``, a connection, an executor, a
-            pool, a future, whose Pid is of the kind ``"queue"``; or a Pid, which is returned.
-
-    Raises:
-        BadArg: ``object`` is none of these, or a thread or task that has not begun, or has ended.
-
-    >>> pid(threading.current_thread()) == self()
-    True
-    >>> import queue
-    >>> pid(queue.Queue()).kind
-    'queue'
-    """
-    if isinstance(object, Pid):
-        return object
-    found = _native.pid_of(object)
-    if found is None:
-        why = f"{shown(object)} is not a running thread or task, nor a queue; pass one that has begun"
-        raise BadArg("pid/1", "object", why)
-    return found
-
-
 def ports() -> list[Port]:
     """All open ports of this node: sockets, subprocesses that run, transports of pipes.
 
@@ -119,98 +97,6 @@ def ports() -> list[Port]:
     True
     """
     return _native.ports()
-
-
-def port(object: Any) -> Port:
-    """The port of a socket, a subprocess or a transport.
-
-    Args:
-        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``;
-            or a Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port
-            with its pipes.
-
-    Raises:
-        BadArg: ``object`` is none of these, or is closed.
-
-    >>> import socket
-    >>> with socket.socket() as listener:
-    ...     port(listener).name
-    'tcp_inet'
-    """
-    if isinstance(object, Port):
-        return object
-    found = _native.port_of(_outside(object))
-    if found is None:
-        why = f"{shown(object)} is no open port; pass a socket, a Popen or a transport of asyncio"
-        raise BadArg("port/1", "object", why)
-    return found
-
-
-def _outside(object: Any) -> Any:
-    """What an object of asyncio's stands for: the socket, the Popen, or the transport of a pipe."""
-    kind = type(object).__module__
-    if not kind.startswith("asyncio."):
-        return object
-    for name in ("_transport", "transport"):
-        # a StreamWriter, a Process
-        if kind in ("asyncio.streams", "asyncio.subprocess") and hasattr(object, name):
-            return _outside(getattr(object, name))
-    if kind == "asyncio.sslproto":
-        return _outside(getattr(getattr(object, "_ssl_protocol", object), "_transport", None))
-    if kind == "asyncio.trsock":
-        return object._sock
-    for name in ("_sock", "_proc"):
-        if getattr(object, name, None) is not None:
-            return getattr(object, name)
-    # the pipes of a subprocess are the subprocess's
-    subprocess = getattr(getattr(object, "_protocol", None), "proc", None)
-    return object if subprocess is None else _outside(subprocess)
-
-
-def _tracee(object: Any) -> Any:
-    """The Pid or Port of whatever stands for a process or port; anything else as it is."""
-    if isinstance(object, (Pid, Port, str, tuple)):
-        return object
-    found = _native.pid_of(object)
-    return found or _native.port_of(_outside(object)) or object
-
-
-_PROCESSES = (("threading", "Thread"), ("_asyncio", "Task"))
-_PORTS = (
-    ("socket", "socket"),
-    ("subprocess", "Popen"),
-    ("asyncio.transports", "BaseTransport"),
-    ("asyncio.streams", "StreamWriter"),
-    ("asyncio.subprocess", "Process"),
-)
-
-
-def _is_gone(object: Any) -> bool:
-    """Whether it stood for a process or port, or will, and there is none now."""
-    return _is_one(object, _PROCESSES + _PORTS)
-
-
-def _is_one(object: Any, kinds: tuple[tuple[str, str], ...]) -> bool:
-    known = (getattr(sys.modules.get(module), name, None) for module, name in kinds)
-    return issubclass(type(object), tuple(kind for kind in known if isinstance(kind, type)))
-
-
-def _why_no_process(object: Any) -> str:
-    """What is wrong with it where a process is wanted."""
-    if isinstance(object, Port) or _is_one(object, _PORTS):
-        return "is a port, not a process"
-    return "has not begun, or has ended" if _is_one(object, _PROCESSES) else "is not a process"
-
-
-def object_of(pid: Pid | Port) -> Any:
-    """The thread or task object of a process, or the object of a port; None if it is gone.
-
-    >>> object_of(self()) is threading.current_thread()
-    True
-    """
-    if isinstance(pid, Port):
-        return _native.port_object(pid._number) if pid.is_local() else None
-    return _native.object_of(_local("object_of/1", "pid", pid))
 
 
 def spawn(
@@ -314,161 +200,6 @@ class _Process(threading.Thread):
             _native.leaving(None)
 
 
-def link(pid: Pid | Any) -> bool:
-    """Links the caller to a process: when one of them ends, and not for the reason ``"normal"``, the other is told to end,
-    too (erlang.md, ``link/1``).
-
-    A process that traps exits (:func:`trap_exit`) gets the message ``("EXIT", pid, reason)`` instead. A task is told by being
-    cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
-    process that has ended is to be told of an end for ``"noproc"``.
-
-    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a
-    subprocess's ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
-
-    Raises:
-        BadArg: ``pid`` is neither a process of this node nor a port.
-
-    >>> child = spawn(lambda: receive())
-    >>> link(child), self() in links(child), unlink(child)
-    (True, True, True)
-    """
-    _native.link(_linkable("link/1", pid))
-    return True
-
-
-def unlink(pid: Pid | Any) -> bool:
-    """Removes the link between the caller and a process or port, if there is one (erlang.md, ``unlink/1``).
-
-    Raises:
-        BadArg: ``pid`` is neither a process of this node nor a port.
-
-    >>> unlink(self())
-    True
-    """
-    _native.unlink(_linkable("unlink/1", pid))
-    return True
-
-
-def links(pid: Process | None = None) -> list[Any]:
-    """The processes and ports that a process is linked to; the caller's without ``pid``.
-
-    Raises:
-        BadArg: ``pid`` is no process of this node.
-
-    >>> links()
-    []
-    """
-    return _native.links_of(_native.self_pid() if pid is None else _running("links/1", "pid", pid))
-
-
-def trap_exit(on: bool) -> bool:
-    """Whether exit signals come to the caller as messages ``("EXIT", pid, reason)`` from now on; answers whether they did
-    (erlang.md, ``process_flag(trap_exit, Boolean)``).
-
-    Raises:
-        BadArg: ``on`` is not a bool.
-
-    >>> trap_exit(True), trap_exit(False)
-    (False, True)
-    """
-    if not isinstance(on, bool):
-        raise BadArg("trap_exit/1", "on", f"{shown(on)} is not a bool; pass True or False")
-    return _native.trap_exit(on)
-
-
-def process_flag(flag: str, value: bool | int) -> bool | int:
-    """Sets a flag of the caller, and answers what it was (erlang.md, ``process_flag/2``).
-
-    Args:
-        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident
-            memory on a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory
-            belongs to all processes, so this limit is the node's. It ends nobody.
-        value: True or False; or an int from 0, where 0 is no limit.
-
-    Raises:
-        BadArg: a wrong argument. Nothing has changed.
-
-    >>> process_flag("max_heap_size", 1 << 30), process_flag("max_heap_size", 0)
-    (0, 1073741824)
-    """
-    if flag == "trap_exit":
-        if not isinstance(value, bool):
-            raise BadArg("process_flag/2", "value", f"{shown(value)} is not a bool; pass True or False")
-        return trap_exit(value)
-    if flag != "max_heap_size":
-        raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise BadArg("process_flag/2", "value", f"{shown(value)} is no number of words; pass an int from 0")
-    return _native.set_max_heap_size(int(value))
-
-
-def monitor(pid: Process) -> Ref:
-    """Has the caller told of a process's end, by the message ``("DOWN", reference, "process", pid, reason)`` (erlang.md,
-    ``monitor/2``). For a process that has ended it comes at once, with the reason ``"noproc"``.
-
-    Raises:
-        BadArg: ``pid`` is no process of this node.
-
-    >>> child = spawn(lambda: None)
-    >>> reference = monitor(child)
-    >>> receive(("DOWN", reference, "process", child, "_"))[:1]
-    ('DOWN',)
-    """
-    reference = Ref()
-    _native.monitor(_running("monitor/1", "pid", pid), reference)
-    return reference
-
-
-def demonitor(reference: Ref) -> bool:
-    """Takes a monitor back; False if it was not there any more (erlang.md, ``demonitor/1``).
-
-    Raises:
-        BadArg: ``reference`` is not a Ref.
-
-    >>> child = spawn(lambda: receive())
-    >>> demonitor(monitor(child)), send(child, "end")
-    (True, 'end')
-    """
-    if not isinstance(reference, Ref):
-        raise BadArg("demonitor/1", "reference", f"{shown(reference)} is not a Ref; pass what monitor() returned")
-    return _native.demonitor(reference)
-
-
-_MISSING = Atom("missing")
-
-
-def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
-    """``exit(reason)`` ends the caller; ``exit(pid, reason)`` sends a process an exit signal (erlang.md, ``exit/1``, ``exit/2``).
-
-    A thread ends by ``SystemExit``, a task by being cancelled; both may be caught. What a signal does says :func:`link`; the
-    reason ``"kill"`` can't be trapped and becomes ``"killed"``, the reason ``"normal"`` ends nobody but the caller itself.
-
-    Raises:
-        BadArg: ``pid`` is no process of this node.
-
-    >>> child = spawn(lambda: receive(), monitor=True)[0]
-    >>> exit(child, "enough")
-    True
-    >>> receive(("DOWN", "_", "process", child, "_"))[4]
-    'enough'
-    """
-    if reason is not _MISSING:
-        _native.exit_signal(_running("exit/2", "pid", pid), _word(reason))
-        return True
-    error: BaseException = SystemExit(pid)
-    if _native.self_pid().kind == "task":
-        import asyncio
-
-        error = asyncio.CancelledError(pid)
-    _native.note_exit(_word(pid), error)
-    raise error
-
-
-def _word(reason: Any) -> Any:
-    """A reason as a term: a plain str is an atom, as reasons mostly are."""
-    return Atom(reason) if type(reason) is str else reason
-
-
 def send(destination: Destination, message: Any) -> Any:
     """Puts ``message`` into the mailbox of a process and returns it (erlang.md, ``!``).
 
@@ -500,7 +231,7 @@ def send(destination: Destination, message: Any) -> Any:
         found = _native.whereis(name)
         _native.send(found if isinstance(found, Pid) else None, message, destination)
     else:
-        _native.send(_running("send/2", "destination", destination), message)
+        _native.send(running("send/2", "destination", destination), message)
     return message
 
 
@@ -540,7 +271,7 @@ def send_after(time: float, destination: Process, message: Any) -> Timer:
     number = isinstance(time, (int, float)) and not isinstance(time, bool)
     if not number or not 0 <= time < 1 << 40:
         raise BadArg("send_after/3", "time", f"{shown(time)} is no time in milliseconds; pass a number from 0")
-    return Timer(time / 1000, _running("send_after/3", "destination", destination), message)
+    return Timer(time / 1000, running("send_after/3", "destination", destination), message)
 
 
 def receive(pattern: Any = None, timeout: float | None = None) -> Any:
@@ -623,7 +354,7 @@ def peek(pid: Process | None = None) -> list[Any]:
     >>> peek(), receive()
     (['x'], 'x')
     """
-    return _native.mailbox_peek(None if pid is None else _running("peek/1", "pid", pid))
+    return _native.mailbox_peek(None if pid is None else running("peek/1", "pid", pid))
 
 
 def register(name: str, pid: Pid | Port | Any) -> bool:
@@ -640,13 +371,13 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     """
     if not is_text(name) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates")
-    return _register(name, _tracee(pid))
+    return _register(name, tracee_of(pid))
 
 
 def _register(name: str, pid: Pid | Port) -> bool:
     """The same by a pid: what is meta traced for names."""
     if not isinstance(pid, Port) or not pid.is_local():
-        pid = _running("register/2", "pid", pid)
+        pid = running("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
         raise BadArg("register/2", "pid", f"{shown(pid)} has ended; pass a living process")
@@ -728,28 +459,6 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _local(function: str, argument: str, given: Any) -> Pid:
-    pid = given if isinstance(given, Pid) else _native.pid_of(given)
-    if pid is None:
-        why = f"{shown(given)} {_why_no_process(given)}; pass a Pid, or a thread or task that runs"
-        raise BadArg(function, argument, why)
-    if not pid.is_local():
-        raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {node()}")
-    return pid
-
-
-def _running(function: str, argument: str, given: Any) -> Pid:
-    pid = _local(function, argument, given)
-    if pid.kind not in ("thread", "task"):
-        raise BadArg(function, argument, f"{shown(pid)} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
-    return pid
-
-
-def _linkable(function: str, pid: Any) -> Pid | Port:
-    pid = _tracee(pid)
-    return pid if isinstance(pid, Port) and pid.is_local() else _running(function, "pid", pid)
-
-
 def _matcher(pattern: Any) -> Callable[[Any], bool] | None:
     if pattern is None:
         return None
@@ -768,3 +477,8 @@ def _matches(pattern: Any, value: Any) -> bool:
             and all(map(_matches, pattern, value))
         )
     return bool(pattern == value)
+
+
+for _function in (object_of, pid, port, demonitor, exit, link, links, monitor, process_flag, trap_exit, unlink):
+    _function.__module__ = __name__  # as the documentation knows them
+del _function
