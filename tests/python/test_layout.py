@@ -32,7 +32,6 @@ BELOW = {
     "tracer": {"_native", "errors", "terms"},
     "_beside": {"_fork", "_native", "_system"},
     "_config": {"_pattern", "errors"},
-    "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "_link": {"_descriptor", "_native", "errors", "etf"},
     "_literal": {"match_spec", "terms"},
     "trace_ports": {"_fork", "_limits", "_native", "_program", "errors"},

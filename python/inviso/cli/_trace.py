@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from inviso import _fork, match_spec, trace, tracing
+from inviso import _fork, trace, tracing
 from inviso._beside import Beside
 from inviso._children import Leader, Outcome, lead
 from inviso._config import effective
@@ -28,6 +28,8 @@ from inviso.dbg._lines import Paint, line, plain
 from inviso.dbg._output import Descriptor, of_file
 from inviso.dbg._saved import BUILT_IN, reason
 from inviso.errors import BadArg
+from inviso.match_spec import ms
+from inviso.match_spec._compile import compiled
 from inviso.trace_ports import trace_port
 
 from ._command import CannotBegin, Watch, carry_out, greenlets_unseen, wants_color
@@ -196,9 +198,9 @@ def _spec(options: dict[str, str]) -> list[Any]:
         actions.append(("message", ("caller_line",)))
     spec = [("_", [], [])] if text is None else _written(text.strip())
     try:
-        match_spec.compiled("trace", spec, "call")
+        compiled("trace", spec, "call")
         made = [(head, guards, [*body, *actions]) for head, guards, body in spec]
-        match_spec.compiled("trace", made, "call")
+        compiled("trace", made, "call")
     except BadArg as wrong:
         raise Usage(f"--ms: {wrong.why}") from None
     except RuntimeError as wrong:
@@ -212,7 +214,7 @@ def _written(text: str) -> list[Any]:
         return BUILT_IN[found] if isinstance(found, str) else found  # type: ignore[no-any-return]
     try:
         if text.startswith("lambda"):
-            return match_spec.ms(text)
+            return ms(text)
         spec = read(text)
     except BadArg as wrong:
         raise Usage(f"--ms: {wrong.why}") from None

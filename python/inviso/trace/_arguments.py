@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from inviso.errors import BadArg, is_text, shown
-from inviso.match_spec import compiled, derives, word
+from inviso.match_spec._compile import compiled, derives, word
 
 if TYPE_CHECKING:
     from inviso import _native

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inviso import _native
 from inviso.errors import BadArg, shown
-from inviso.match_spec import compiled, derives, word
+from inviso.match_spec._compile import compiled, derives, word
 
 from ._arguments import list_of, mfa_of, one_of, spec_of
 from ._handle import alive, dead

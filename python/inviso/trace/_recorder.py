@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inviso import _native, _program, trace_ports
 from inviso.errors import BadArg, shown
-from inviso.match_spec import compiled, derives
+from inviso.match_spec._compile import compiled, derives
 from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 

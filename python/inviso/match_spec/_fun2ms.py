@@ -15,13 +15,24 @@ import linecache
 import reprlib
 import types
 import warnings
-from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from .errors import BadArg
-from .match_spec import Prefix, is_variable
-from .terms import Atom, BitString, ImproperList, Map
+from inviso.errors import BadArg
+
+from ._spec import Prefix, is_variable
+from ._syntax import by_name, codes, computed, conjuncts, object_of, pairs
+from ._values import (
+    after_first,
+    any_of,
+    constant,
+    copied,
+    decides_itself,
+    either,
+    is_no_number,
+    may_raise,
+    quoted,
+)
 
 __all__ = ["clause", "forget", "of_source"]
 
@@ -63,7 +74,6 @@ _ACTIONS = frozenset({
 _SIZES = {"is_list": "length", "is_tuple": "tuple_size", "is_map": "map_size", "is_binary": "byte_size"}
 _INDEXED = ("is_tuple", "is_list", "is_map")
 _MOST_ALTERNATIVES = 100
-_DEEPEST = 100
 _CLASSES: dict[Any, Callable[[Any], Any]] = {
     object: lambda x: True,
     int: lambda x: ("orelse", ("is_integer", x), ("is_boolean", x)),
@@ -90,7 +100,7 @@ def of_source(source: str) -> types.FunctionType:
     text = "".join(lines)
     try:
         tree = ast.parse(text, file, "eval")
-        inner = [*_codes(compile(text, file, "exec", dont_inherit=True))]
+        inner = [*codes(compile(text, file, "exec", dont_inherit=True))]
     except SyntaxError as error:
         why = f"{reprlib.repr(source)}, column {error.offset}: {error.msg}; write a lambda"
         raise BadArg("ms/1", "functions", why) from None
@@ -170,7 +180,7 @@ class _Compiler:
         except (SyntaxError, ValueError, RecursionError):
             return None, "its source can't be read; define it in a file of plain Python"
         # What is compiled must be what runs: another text may stand there by now.
-        if code not in _codes(whole):
+        if code not in codes(whole):
             return None, "its source has changed since it was loaded; reload it"
         kinds = ast.Lambda if code.co_name == "<lambda>" else (ast.FunctionDef, ast.AsyncFunctionDef)
         found = [node for node in ast.walk(tree) if isinstance(node, kinds) and self._is(node)]
@@ -237,7 +247,7 @@ class _Compiler:
         if rest.arg not in used:
             return Prefix(*head) if head else "_"
         if head:
-            self._parameters[rest.arg] = _after(len(head), "$_")
+            self._parameters[rest.arg] = after_first(len(head), "$_")
             return Prefix(*head)
         self._parameters[rest.arg] = "$1"
         return "$1"
@@ -254,7 +264,7 @@ class _Compiler:
                 if not isinstance(part, ast.Call):
                     self._refuse(part, "an action in something else", "write the actions one after the other")
             return [], list(parts)
-        parts = _conjuncts(body)
+        parts = conjuncts(body)
         first = next((n for n, part in enumerate(parts) if self._acts(part)), len(parts))
         guards, actions = parts[:first], parts[first:]
         flat: list[ast.expr] = []
@@ -290,11 +300,11 @@ class _Compiler:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return ("not", self._truth(operand))
             case ast.IfExp(test=test, body=body, orelse=other):
-                return _either(self._truth(test), self._truth(body), self._truth(other))
+                return either(self._truth(test), self._truth(body), self._truth(other))
             case ast.Compare(ops=[op], comparators=[other]):
                 return self._by_type(node, lambda: self._comparison(node, op, node.left, other), outermost)
             case ast.Compare():
-                return ("andalso", *(self._truth(pair, outermost=outermost) for pair in _pairs(node)))
+                return ("andalso", *(self._truth(pair, outermost=outermost) for pair in pairs(node)))
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, _], keywords=[]):
                 return self._by_type(node, lambda: self._isinstance(node), outermost)
             case ast.Call(func=ast.Name(id=name)) if name in _TESTS and name not in self._parameters:
@@ -309,9 +319,9 @@ class _Compiler:
     def _by_type(self, node: ast.expr, make: Callable[[], Any], outermost: bool) -> Any:
         """A condition, with an alternative for each type that a ``len`` or an index in it may be of."""
         places: dict[str, list[Any]] = {}  # those of one object have one type
-        for inner in reversed([*_computed(node)]):  # inner ones first, so that what an outer one is about is decided
+        for inner in reversed([*computed(node)]):  # inner ones first, so that what an outer one is about is decided
             if self._depends(inner) and not hasattr(inner, "decided"):
-                places.setdefault(ast.dump(_object(inner)), []).append(inner)
+                places.setdefault(ast.dump(object_of(inner)), []).append(inner)
         count = 1
         for group in places.values():
             count *= len(self._types(group))
@@ -333,7 +343,7 @@ class _Compiler:
             return
         for test in self._types(groups[0]):
             self._decide(groups[0], test)
-            x = self._value(_object(groups[0][0]))
+            x = self._value(object_of(groups[0][0]))
             self._choose(groups[1:], [*tests, (test, x)], make, alternatives)
         self._undecide(groups[0])
 
@@ -345,7 +355,7 @@ class _Compiler:
         for test in reversed(self._types(groups[0])):
             self._decide(groups[0], test)
             inner = self._chosen(groups[1:], make)
-            made = inner if made is None else _either((test, self._value(_object(groups[0][0]))), inner, made)
+            made = inner if made is None else either((test, self._value(object_of(groups[0][0]))), inner, made)
         self._undecide(groups[0])
         return made
 
@@ -357,7 +367,7 @@ class _Compiler:
 
     def _decide(self, group: list[Any], test: str) -> None:
         for place in group:
-            x = self._value(_object(place))
+            x = self._value(object_of(place))
             if isinstance(place, ast.Call):
                 place.decided = (_SIZES[test], x)  # type: ignore[attr-defined]
                 continue
@@ -365,7 +375,7 @@ class _Compiler:
             if test == "is_tuple":
                 place.decided = ("element", index + 1, x)
             elif test == "is_list":
-                place.decided = ("hd", _after(index, x))
+                place.decided = ("hd", after_first(index, x))
             else:
                 place.decided = ("map_get", index, x)
 
@@ -385,7 +395,7 @@ class _Compiler:
         match op:
             case ast.In() | ast.NotIn():
                 x, members = self._value(a), self._members(node, b)
-                found = _any_of([("==", x, each) for each in members], lazily=not any(map(_may_raise, members[1:])))
+                found = any_of([("==", x, each) for each in members], lazily=not any(map(may_raise, members[1:])))
                 return ("not", found) if isinstance(op, ast.NotIn) else found
             case ast.Is() | ast.IsNot():
                 if not (isinstance(b, ast.Constant) and (b.value is None or isinstance(b.value, bool))):
@@ -400,7 +410,7 @@ class _Compiler:
         if isinstance(several, ast.Name | ast.Attribute) and self._is_outside(several):
             value = self._free(several)
             if isinstance(value, tuple) and isinstance(value[1], tuple | list | set | frozenset) and value[1]:
-                return [_quoted(each) for each in value[1]]
+                return [quoted(each) for each in value[1]]
         self._refuse(node, "'in' something that is no literal", "write one value or more: x in (1, 2, 3)")
 
     def _isinstance(self, node: Any) -> Any:
@@ -426,7 +436,7 @@ class _Compiler:
                 return isinstance(value, one)
         if one in _CLASSES:
             return _CLASSES[one](x)
-        if _decides_itself(one):
+        if decides_itself(one):
             why = "name the classes that are meant, or a type test such as is_map"
             self._refuse(node, f"{ast.unparse(node)!r}, which takes what doesn't inherit from it,", why)
         return ("is_instance", x, f"{one.__module__}.{one.__qualname__}")
@@ -438,7 +448,7 @@ class _Compiler:
             return node.decided
         match node:
             case ast.Constant(value=value) if not isinstance(value, complex | types.EllipsisType):
-                return _constant(value)
+                return constant(value)
             case ast.Name(id=name) if name in self._parameters:
                 return self._parameters[name]
             case ast.Name() | ast.Attribute() if self._is_outside(node):
@@ -446,7 +456,7 @@ class _Compiler:
             case ast.Attribute(value=value, attr=name):
                 return ("attr", self._value(value), self._mangled(name))
             case ast.Subscript(value=value, slice=ast.Constant(value=str() as key)):
-                return ("map_get", _constant(key), self._value(value))
+                return ("map_get", constant(key), self._value(value))
             case ast.Tuple(elts=elements):
                 return (tuple(map(self._value, elements)),)
             case ast.List(elts=elements):
@@ -466,7 +476,7 @@ class _Compiler:
             case ast.Subscript(slice=ast.UnaryOp(op=ast.USub())):
                 self._refuse(node, f"{ast.unparse(node)!r}, which counts from the end,", "count from the beginning")
         if self._depends(node):
-            self._refuse(node, f"{ast.unparse(node)!r} where its type decides what it is", _by_name(node))
+            self._refuse(node, f"{ast.unparse(node)!r} where its type decides what it is", by_name(node))
         what = f"{ast.unparse(node)!r} ({type(node).__name__})"
         self._refuse(node, what, "it has no counterpart in a match specification")
 
@@ -487,7 +497,7 @@ class _Compiler:
         return name
 
     def _arithmetic(self, node: ast.expr, op: ast.operator, a: Any, b: Any) -> Any:
-        if any(_is_no_number(operand) for operand in (a, b)):
+        if any(is_no_number(operand) for operand in (a, b)):
             self._refuse(node, f"{ast.unparse(node)!r}, which is about no numbers,", "compare with what it gives")
         if type(op) in _ARITHMETIC:
             return (_ARITHMETIC[type(op)], a, b)
@@ -508,7 +518,7 @@ class _Compiler:
             self._refuse(node, f"keywords or * in a call of {name!r}", "pass the arguments by position")
         if name in ("len", "isinstance"):
             if self._depends(node):
-                self._refuse(node, f"{ast.unparse(node)!r} outside a condition", _by_name(node))
+                self._refuse(node, f"{ast.unparse(node)!r} outside a condition", by_name(node))
             return self._truth(node)
         if name not in _FUNCTIONS | _ACTIONS:
             why = (
@@ -552,7 +562,7 @@ class _Compiler:
     def _free(self, node: ast.expr) -> Any:
         value = self._outside(node)
         try:
-            return _quoted(_copied(value))
+            return quoted(copied(value))
         except TypeError:
             what = f"{ast.unparse(node)!r}, a {type(value).__name__},"
             self._refuse(node, what, "only plain values can be taken from outside")
@@ -571,133 +581,8 @@ class _Compiler:
         raise BadArg("ms/1", "functions", f"{where}: {self._function.__qualname__}: {why}")
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield inner
-            yield from _codes(inner)
-
-
-def _computed(node: ast.AST) -> Iterator[ast.AST]:
-    """What is computed whenever the node is: not what is in conditions of its own."""
-    yield node
-    for inner in ast.iter_child_nodes(node):
-        if not isinstance(inner, ast.Compare | ast.BoolOp | ast.IfExp):
-            yield from _computed(inner)
-
-
-def _pairs(node: ast.Compare) -> Iterator[ast.Compare]:
-    sides = [node.left, *node.comparators]
-    for op, a, b in zip(node.ops, sides, sides[1:], strict=False):
-        yield ast.copy_location(ast.Compare(a, [op], [b]), node)
-
-
-def _conjuncts(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-        return [part for value in node.values for part in _conjuncts(value)]
-    return [node]
-
-
-def _either(test: Any, yes: Any, no: Any) -> Any:
-    return ("orelse", ("andalso", test, yes), ("andalso", ("not", test), no))
-
-
-def _any_of(conditions: list[Any], *, lazily: bool) -> Any:
-    if len(conditions) == 1:
-        return conditions[0]
-    if lazily:
-        return ("orelse", *conditions)
-    return functools.reduce(lambda a, b: ("or", a, b), conditions)  # all of them are computed, as Python does
-
-
-def _may_raise(value: Any) -> bool:
-    match value:
-        case ("const", _):
-            return False
-        case (tuple() as parts,) | (list() as parts):
-            return any(map(_may_raise, parts))
-        case dict():
-            return any(map(_may_raise, value)) or any(map(_may_raise, value.values()))
-    return isinstance(value, tuple)
-
-
-def _after(count: int, several: Any) -> Any:
-    """A list without its first ones."""
-    return functools.reduce(lambda rest, _: ("tl", rest), range(count), several)
-
-
-def _object(place: Any) -> Any:
-    """What a ``len`` or an index is about."""
-    return place.args[0] if isinstance(place, ast.Call) else place.value
-
-
-def _by_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        return "name the function: length, tuple_size, map_size or byte_size"
-    return "name the function: element(n, x), hd(x), map_get(k, x)"
-
-
-def _decides_itself(one: type) -> bool:
-    """Whether ``isinstance`` asks the class, which may take what it is no base of."""
-    check = type(one).__instancecheck__
-    if check is type.__instancecheck__:
-        return False
-    hook = getattr(one.__subclasshook__, "__func__", None)
-    if check is not ABCMeta.__instancecheck__ or hook is not getattr(object.__subclasshook__, "__func__", None):
-        return True
-    return any(issubclass(plain, one) and one not in plain.__mro__ for plain in _PLAIN)
-
-
-def _is_no_number(value: Any) -> bool:
-    match value:
-        case ("const", constant):
-            return _is_no_number(constant)
-        case (tuple(),) | list() | dict() | bytes() | bool() | None:
-            return True
-        case str():
-            return not is_variable(value)
-    return False
-
-
-def _constant(value: Any) -> Any:
-    """A literal; a str that would be taken for a variable as a constant."""
-    return ("const", value) if isinstance(value, str) and is_variable(value) else value
-
-
-def _quoted(value: Any) -> Any:
-    """A value, so that nothing in it is taken for something else."""
-    return value if isinstance(value, int | float | bytes | None) else ("const", value)
-
-
-_PLAIN = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset, types.FunctionType)
 _FUTURE = functools.reduce(
     lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
 )
 
 
-def _copied(value: Any, depth: int = _DEEPEST) -> Any:
-    """A plain value as it is now; TypeError for any other."""
-    from . import Pid, Port, Ref
-
-    if value is None or isinstance(value, bool | Atom | Map | BitString | ImproperList | Pid | Port | Ref):
-        return value
-    for base, copy in _COPIES.items():
-        if isinstance(value, base):
-            return copy(value)
-    if not depth:
-        raise TypeError
-    if isinstance(value, tuple | list | set | frozenset):
-        base = next(base for base in (tuple, list, set, frozenset) if isinstance(value, base))
-        return base(_copied(each, depth - 1) for each in value)
-    if isinstance(value, dict):
-        return {_copied(key, depth - 1): _copied(each, depth - 1) for key, each in value.items()}
-    raise TypeError
-
-
-# a subclass counts as its base, without its own code
-_COPIES: dict[type, Callable[[Any], Any]] = {
-    int: int.__pos__,
-    float: float.__pos__,
-    str: str.__str__,
-    bytes: lambda value: bytes.__add__(value, b""),
-}
