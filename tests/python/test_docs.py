@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import importlib
+import inspect
 import io
 import json
 import pathlib
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 
 import inviso
 import pytest
@@ -62,11 +64,20 @@ MODULES = [
 ]
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of methods, too, where a class is known by its package and written in a module of it."""
+
+    def _from_module(self, module: types.ModuleType, object: object) -> bool:
+        written = getattr(object, "__module__", None) or ""
+        is_own = super()._from_module(module, object)  # type: ignore[misc]
+        return is_own or (inspect.isfunction(object) and "." in object.__qualname__ and written.startswith(f"{module.__name__}._"))
+
+
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    for test in doctest.DocTestFinder().find(module, extraglobs=dict(GLOBALS)):
+    for test in Finder().find(module, extraglobs=dict(GLOBALS)):
         for example in test.examples:
             example.want = as_here(example.want)
         runner.run(test)

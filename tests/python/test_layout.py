@@ -83,7 +83,6 @@ BELOW = {
         *("_beside", "_descriptor", "_link", "_literal", "_system", "control", "dbg", "errors", "etf", "log"),
         *("match_spec", "merge", "process", "runtime", "terms"),
     },
-    "_cluster_async": {"cluster"},
     "tool": {
         *("_beside", "_config", "_fork", "_link", "_literal", "_system", "case", "cluster", "control", "errors", "etf"),
         *("runtime", "terms"),

@@ -20,7 +20,9 @@ from typing import Any
 
 from inviso._config import effective
 from inviso._descriptor import as_many_as_may
-from inviso.cluster import SECONDS, Answers, Cluster, laid_out
+from inviso.cluster import Answers, Cluster
+from inviso.cluster._answers import laid_out
+from inviso.cluster._cluster import SECONDS
 from inviso.control._control import is_meant
 from inviso.errors import BadArg
 from inviso.runtime._component import FLAGS

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from .cluster import Answers, Cluster
+from ._answers import Answers
+from ._cluster import Cluster
 
 __all__ = ["AsyncCluster"]
 

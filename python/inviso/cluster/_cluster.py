@@ -1,39 +1,28 @@
-"""Trace many processes together: those of this host that were started by ``inviso run``, or that listen otherwise.
-
-::
-
-    from inviso import Cluster
-
-    with Cluster("shop-*") as shop:
-        shop.trace("shop.**", messages=True, folder="logs")
-        ...                     # the processes go on meanwhile
-        print(shop.stop())      # a table: node, records, lost, log
-
-Each call goes to all nodes at once, and answers a mapping from node to result (:class:`Answers`); a node that fails hides
-no other's answer. Tracing ends by itself after 60 seconds, unless asked otherwise.
-"""
+"""A cluster: nodes that are traced together."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ._link._names import host, host_of
-from ._link._peer import has_ended
-from ._pattern import parse
-from .control._control import Control, Found, is_meant, own_name
-from .control._logs import copy_set, in_parallel, left, paths_of
-from .errors import BadArg, shown
-from .terms import Atom
+from inviso._link._names import host, host_of
+from inviso._link._peer import has_ended
+from inviso._pattern import parse
+from inviso.control._control import Control, Found, is_meant, own_name
+from inviso.control._logs import copy_set, in_parallel, left, paths_of
+from inviso.errors import BadArg, shown
+from inviso.terms import Atom
+
+from ._answers import Answers, NodeError
 
 if TYPE_CHECKING:
-    from .merge import Form, Merged
+    from inviso.merge import Form, Merged
 
-__all__ = ["Answers", "Cluster", "NodeError"]
+__all__ = ["GONE", "SECONDS", "Cluster"]
 
 OK = Atom("ok")
 SECONDS = 60.0
@@ -44,150 +33,6 @@ GONE = ("no_response", "disconnected")
 
 FILES, MEGABYTES = 8, 16
 """A log is a set of so many files of this size: the oldest is overwritten."""
-
-
-class NodeError(Exception):
-    """What one node answered in place of a result.
-
-    >>> NodeError("shop-1@h", "nodedown")
-    NodeError('shop-1@h: nodedown')
-    """
-
-    def __init__(self, node: str, reason: Any) -> None:
-        super().__init__(f"{node}: {reason if isinstance(reason, str) else shown(reason)}")
-        self.node = node
-        self.reason = reason
-
-
-class Answers(Mapping[str, Any]):
-    """Results by node; those that failed are in :attr:`errors`.
-
-    >>> answers = Answers({"shop-1@h": 3}, {"shop-2@h": NodeError("shop-2@h", "nodedown")})
-    >>> answers["shop-1@h"], len(answers)
-    (3, 1)
-    >>> print(answers)
-    node      result
-    shop-1@h  3
-    shop-2@h  nodedown
-    """
-
-    def __init__(self, results: Mapping[str, Any], errors: Mapping[str, NodeError] | None = None) -> None:
-        self._results = dict(results)
-        self.errors: dict[str, NodeError] = dict(errors or {})
-        """Of each node that failed, why."""
-
-    def __getitem__(self, node: str) -> Any:
-        if node in self.errors:
-            raise self.errors[node]
-        return self._results[node]
-
-    def __contains__(self, node: object) -> bool:
-        return node in self._results
-
-    def get(self, node: str, default: Any = None) -> Any:
-        """A node's result, or ``default``, also if it failed."""
-        return self._results.get(node, default)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._results)
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def check(self) -> Self:
-        """Itself; raises an ``ExceptionGroup`` of :class:`NodeError` if a node failed.
-
-        >>> Answers({"shop-1@h": 3}).check()["shop-1@h"]
-        3
-        """
-        if self.errors:
-            raise ExceptionGroup(f"failed: {', '.join(self.errors)}", list(self.errors.values()))
-        return self
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A dict for each node: ``node``, and the result's own fields, or ``result``, or ``error``.
-
-        >>> Answers({"a@h": {"state": "new"}}).rows()
-        [{'node': 'a@h', 'state': 'new'}]
-        """
-        found = [{"node": node, **(each if isinstance(each, dict) else {"result": each})} for node, each in self._results.items()]
-        return found + [{"node": node, "error": short(error)} for node, error in self.errors.items()]
-
-    def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:
-        """Headings and cells, with ``plain`` for another program to read. An error stands in place of the results."""
-        names: list[str] = []
-        for row in self.rows():
-            names += [name for name in row if name not in (*names, "error")]
-        names = names if len(names) > 1 else ["node", "result"]
-        cells = []
-        for row in self.rows():
-            if "error" in row:
-                cells.append([row["node"], row["error"], *[""] * (len(names) - 2)])
-            else:
-                cells.append([_cell(row.get(name), plain) for name in names])
-        return names, cells
-
-    def __str__(self) -> str:
-        names, cells = self.table()
-        return "\n".join(laid_out([names, *cells]))
-
-    def __repr__(self) -> str:
-        return f"<answers of {len(self._results)} nodes, {len(self.errors)} errors>"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        names, cells = self.table()
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def laid_out(rows: list[list[str]]) -> list[str]:
-    """Lines of rows whose cells stand below each other.
-
-    >>> laid_out([["node", "records"], ["shop-1@h", "3"]])
-    ['node      records', 'shop-1@h  3']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-ADVICE = {
-    "already_initiated": "it traces already; stop that first",
-    "not_tracing": "it does not trace; begin that by 'inviso start'",
-    "no_tracerdata": "it has no log open; earlier ones are in its folder of logs",
-    "timeout": "it did not answer in time",
-}
-"""What a reason means for who looks at a table."""
-
-
-def short(error: NodeError) -> str:
-    """Why, in words, without the node's name.
-
-    >>> short(NodeError("shop-1@h", "timeout"))
-    'timeout: it did not answer in time'
-    """
-    match error.reason:
-        case ("refused", control, pid):
-            return f"refused: it belongs to the control {control}, process {pid}"
-        case str(reason) if reason in ADVICE:
-            return f"{reason}: {ADVICE[reason]}"
-    return str(error).removeprefix(f"{error.node}: ")
-
-
-def _cell(value: Any, plain: bool) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return str(value) if plain else f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    if isinstance(value, (list, tuple)) and all(isinstance(each, (str, int)) for each in value):
-        return " ".join(map(str, value))
-    return value if isinstance(value, str) else shown(value)
 
 
 class Cluster:
@@ -205,7 +50,7 @@ class Cluster:
     """
 
     def __init__(self, *patterns: str, timeout: float = 5.0, tag: str = "cluster", options: Any = ()) -> None:
-        from .control import _arguments
+        from inviso.control import _arguments
 
         for pattern in patterns:
             if not isinstance(pattern, str) or not pattern:
@@ -393,8 +238,8 @@ class Cluster:
         Returns:
             For each node how many functions match now.
         """
-        from .tprof._check import one_of
-        from .tprof._model import CALL_TYPES
+        from inviso.tprof._check import one_of
+        from inviso.tprof._model import CALL_TYPES
 
         one_of("Cluster.count, type", type, CALL_TYPES)
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.count, patterns")]
@@ -465,7 +310,7 @@ class Cluster:
         """How far the clocks of other hosts are off, beside the logs."""
         if all(host_of(node) == host() for node in folders):
             return
-        from .merge._clocks import Clock, write
+        from inviso.merge._clocks import Clock, write
 
         clocks = self._control.clocks()
         for node, folder in folders.items():
@@ -494,7 +339,7 @@ class Cluster:
 
     def _read_left(self, node: str, folder: str | None, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
         """The result of a node that is not there any more, by its log."""
-        from .logs._stats import Stats, stats
+        from inviso.logs._stats import Stats, stats
 
         pid, place = {**self._noted, **self._began}[node]
         try:
@@ -555,7 +400,7 @@ class Cluster:
         ...
         inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, and stop first
         """
-        from .merge import logs
+        from inviso.merge import logs
 
         if not self._copied:
             why = "no log has been copied; give trace a folder, or call fetch, and stop first"
