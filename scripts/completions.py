@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/completions.py
 
-Two forms of options are read: parsers of argparse, and ``inviso._options.Options``, described in the help texts.
+Two forms of options are read: parsers of argparse, and ``inviso.cli._options.Options``, described in the help texts.
 """
 
 from __future__ import annotations
@@ -14,24 +14,11 @@ import sys
 from typing import Any
 
 import shtab
-from inviso import (
-    _agent_cli,
-    _attach_cli,
-    _case_cli,
-    _cluster_cli,
-    _completion_cli,
-    _config_cli,
-    _export_cli,
-    _log_cli,
-    _merge_cli,
-    _run_cli,
-    _trace_cli,
-    cli,
-)
-from inviso._options import Options
-from inviso.top import _top_cli
+from inviso import cli
+from inviso.cli import _agent, _attach, _case, _cluster, _completion, _config, _export, _log, _merge, _run, _top, _trace
+from inviso.cli._options import Options
 
-FOLDER = pathlib.Path(_completion_cli.__file__).parent / "_completion"
+FOLDER = pathlib.Path(_completion.__file__).parent / "completion"
 CHOICES = {
     ("tprof", "--type"): ["call_count", "call_time", "call_memory"],
     ("tprof", "--sort"): ["measurement", "measurement_per_call", "calls", "cumulative", "function", "module"],
@@ -82,20 +69,20 @@ def whole() -> argparse.ArgumentParser:
         add(commands.add_parser(name, help=about), name, known, text, is_program=is_program)
 
     options("tprof", "run a program and count its calls", cli.TPROF, cli.TPROF_HELP, is_program=True)
-    options("trace", "run a program and show calls", _trace_cli.TRACE, _trace_cli.HELP, is_program=True)
-    options("run", "run a program that can be traced from outside", _run_cli.RUN, _run_cli.HELP, is_program=True)
-    options("merge", "put the logs of several nodes together", _merge_cli.KNOWN, _merge_cli.HELP, is_program=False)
-    options("export", "write logs for other tools", _export_cli.KNOWN, _export_cli.HELP, is_program=False)
+    options("trace", "run a program and show calls", _trace.TRACE, _trace.HELP, is_program=True)
+    options("run", "run a program that can be traced from outside", _run.RUN, _run.HELP, is_program=True)
+    options("merge", "put the logs of several nodes together", _merge.KNOWN, _merge.HELP, is_program=False)
+    options("export", "write logs for other tools", _export.KNOWN, _export.HELP, is_program=False)
     log = commands.add_parser("log", help="print, convert, merge and count trace logs").add_subparsers(dest="part")
-    for name, (_, text, known) in _log_cli.COMMANDS.items():
+    for name, (_, text, known) in _log.COMMANDS.items():
         about = next(line for line in text.splitlines() if line and not line.startswith(("usage:", " ")))
         add(log.add_parser(name, help=about), name, known, text, is_program=False)
-    nodes, abouts = parts(_cluster_cli.parser())
-    cases, about_cases = parts(_case_cli.parser())
+    nodes, abouts = parts(_cluster.parser())
+    cases, about_cases = parts(_case.parser())
     case = commands.add_parser("case", help="switch trace cases on and off").add_subparsers(dest="part")
     for name, parser in cases.choices.items():
         case.add_parser(name, help=about_cases[name], parents=[parser], add_help=False)
-    modules = {"agent": _agent_cli, "attach": _attach_cli, "completion": _completion_cli, "config": _config_cli, "top": _top_cli}
+    modules = {"agent": _agent, "attach": _attach, "completion": _completion, "config": _config, "top": _top}
     own = [*nodes.choices.items(), *((name, module.parser()) for name, module in modules.items())]
     for name, parser in own:
         commands.add_parser(name, help=abouts.get(name) or parser.description, parents=[parser], add_help=False)

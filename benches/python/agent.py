@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from inviso._agent_cli import agents
+from inviso.cli._agent import agents
 
 from .cluster import HOST, REAL, p50, tell
 

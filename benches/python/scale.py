@@ -146,7 +146,7 @@ def control_of(hosts: Hosts, place: Path) -> Iterator[Any]:
     """A control on the first host, whose agent is connected to all others."""
     for name, value in hosts.environment(0).items():
         os.environ[name] = value
-    from inviso._agent_cli import agents
+    from inviso.cli._agent import agents
     from inviso.control._control import Control
 
     for number in reversed(range(len(hosts.names))):

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         tracer,
         tracing,
     )
-    from ._cluster_async import AsyncCluster
+    from .cluster._async import AsyncCluster
     from .cluster import Cluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
@@ -152,7 +152,7 @@ _MODULES = frozenset({
     *("tprof", "trace", "trace_ports", "tracer", "tracing"),
 })
 _OF = {
-    "AsyncCluster": "_cluster_async",
+    "AsyncCluster": "cluster._async",
     "Cluster": "cluster",
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _native
-from ._seq_nodes import reject, told
+from .seq._nodes import reject, told
 
 # what the thread that is starting a process gives it along, for the child of a fork
 _starting = threading.local()

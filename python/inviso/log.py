@@ -19,10 +19,10 @@ m f [1] True
 
 from __future__ import annotations
 
-from ._log_client import stop_trace_client, trace_client
-from ._log_read import Damage, Damaged, Drop, Reader, Written, convert, merge, read
-from ._log_stats import Stats, stats
-from ._log_text import format
+from .logs._client import stop_trace_client, trace_client
+from .logs._read import Damage, Damaged, Drop, Reader, Written, convert, merge, read
+from .logs._stats import Stats, stats
+from .logs._text import format
 
 __all__ = [
     "Damage",

@@ -29,6 +29,8 @@ from ._limits import LOST, Guard, Rate, checked, failure, why
 from ._native import Pid
 from ._system import allocate_lock
 from .errors import BadArg, shown
+from .trace._delivery import settle
+from .trace._patterns import on_load
 from .trace_ports import PortGenerator, TracePort
 from .tracer import NativeTracer
 
@@ -241,7 +243,7 @@ class Tracing:
         ...     traced.settle(5)
         True
         """
-        return trace._settle(self.session, timeout)
+        return settle(self.session, timeout)
 
     def end(self, reason: str = "asked") -> bool:
         """Ends tracing, if it has not ended by itself: what was sent before is handled, then the session, its flags,
@@ -370,7 +372,7 @@ def begin(
         for pattern in patterns:
             session.function(pattern, match_spec, ["local"])
         if patterns:
-            trace._on_load(session, "local", patterns, match_spec)
+            on_load(session, "local", patterns, match_spec)
     except BaseException:
         session.destroy()
         raise

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from inviso._agent_cli import agents
+from inviso.cli._agent import agents
 from node_tools import Node
 
 __all__ = ["Host", "joined", "until"]

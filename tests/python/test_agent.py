@@ -395,7 +395,7 @@ LATER = """
 from inviso._link import _frame
 _frame.VERSION = (2, 0)
 import sys
-from inviso._agent_cli import main
+from inviso.cli._agent import main
 sys.exit(main(sys.argv[1:]))
 """
 

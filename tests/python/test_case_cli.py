@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from inviso import _case_cli, log
+from inviso import log
+from inviso.cli import _case
 from inviso.control._control import Control
 from inviso_tools import HOST, Node, Place
 
@@ -180,16 +181,16 @@ def test_wrong_command_lines(place: Place, what: str, capsys: pytest.CaptureFixt
     for name, text in FILES.items():
         (place.path / name).write_text(text)
     words, why = WRONG[what]
-    assert _case_cli.main([*words, *([] if "--cases" in words else ["--cases", "cases"])]) == 2
+    assert _case.main([*words, *([] if "--cases" in words else ["--cases", "cases"])]) == 2
     assert why in capsys.readouterr().err
 
 
 def test_no_file_of_cases(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _case_cli.main(["list"]) == 2
+    assert _case.main(["list"]) == 2
     assert "pass --cases FILE, set INVISO_CASES" in capsys.readouterr().err
     (place.path / "pyproject.toml").write_text('[tool.inviso]\ncases = "cases"\n')
     (place.path / "cases").write_text(CASES)
-    assert _case_cli.main(["list"]) == 0
+    assert _case.main(["list"]) == 0
     assert not place.sockets.exists()  # it only reads
 
 
@@ -200,7 +201,7 @@ VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("text", VALUES)
 def test_values_of_variables(text: str) -> None:
-    given = _case_cli.parser().parse_args(["run", "calls", text, "-n", "x"])
+    given = _case.parser().parse_args(["run", "calls", text, "-n", "x"])
     assert given.variables == [("A", VALUES[text])]
 
 

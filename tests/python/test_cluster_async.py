@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from inviso import AsyncCluster, BadArg, Cluster
-from inviso._cluster_async import _Twin
+from inviso.cluster._async import _Twin
 from node_tools import HOST, Node
 
 

@@ -11,7 +11,7 @@ import inviso
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDER = Path(inviso.__file__).parent / "_completion"
+FOLDER = Path(inviso.__file__).parent / "cli" / "completion"
 
 
 def test_the_files_are_made_from_the_options_that_there_are() -> None:

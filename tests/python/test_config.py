@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from cli_tools import command, execute
 from cli_tools import tprof as tprof_command
-from inviso import BadArg, _config_cli, tprof
+from inviso import BadArg, tprof
 from inviso._config import CALL_TYPES, NAMES, effective, from_environment, pyproject
+from inviso.cli import _config
 
 TABLE = """
 [project]
@@ -146,15 +147,15 @@ def test_the_command_shows_values_and_sources(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("INVISO_LIMIT", "7")
-    assert _config_cli.main([]) == 0
+    assert _config.main([]) == 0
     rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
     assert rows["patterns"] == ["json.decoder", str(project / "pyproject.toml")]
     assert rows["limit"] == ["7", "INVISO_LIMIT"] and rows["events"] == ["200", "default"] and rows["follow"][0] == "no"
-    assert _config_cli.main(["--json"]) == 0
+    assert _config.main(["--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["limit"] == {"value": 7, "source": "INVISO_LIMIT"} and list(shown) == list(NAMES)
     monkeypatch.setenv("INVISO_LIMIT", "x")
-    assert _config_cli.main([]) == 2
+    assert _config.main([]) == 2
     assert capsys.readouterr().err.startswith("inviso config: limit: 'x' (INVISO_LIMIT) is wrong; give a number from 1\n")
 
 

@@ -360,7 +360,7 @@ def test_odd_values_of_specifications_in_files(tmp_path: Path) -> None:
     assert dbg.wtp(name) is None
     dbg.dtp()
     assert dbg.rtp(name) is None
-    (read,) = [value for key, value in dbg._default.saved if key == 1]
+    (read,) = [value for key, value in dbg._session._default.saved if key == 1]
     expected = [*values[:6], frozenset({2}), *values[7:10], 7, "n", *values[12:]]
     assert _saved._same(read[0][2][0][1][1], expected)
     # what no file can hold is refused by name, and the file stays
@@ -477,7 +477,7 @@ def test_a_specification_for_calls_is_refused_for_messages_in_the_words_of_tpe()
 
 
 def test_stop_waits_once_for_a_handler_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_PATIENCE", 2.0)
+    monkeypatch.setattr("inviso.trace._worker.PATIENCE", 2.0)
     go, there = threading.Event(), threading.Event()
 
     def handler(message: Any, state: None) -> None:

@@ -297,7 +297,7 @@ def test_a_handler_that_raises_ends_it_and_is_told_of(error: str, capsys: pytest
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._default.settle(5)
+    assert dbg._session._default.settle(5)
     dbg.stop()
     out, err = capsys.readouterr()
     name = error.partition("(")[0]
@@ -319,7 +319,7 @@ def test_a_stream_that_can_not_be_written_is_told_of(monkeypatch: pytest.MonkeyP
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._default.settle(5)
+    assert dbg._session._default.settle(5)
     dbg.stop()
     assert "RuntimeError: it can't be written" in capsys.readouterr().err
 
@@ -550,8 +550,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
 def f(n): pass
 dbg.tracer("file", "calls.txt"); dbg.p(inviso.self(), "c"); dbg.tpl(__name__, "f", [])
 for n in range(300): f(n)
-dbg._default.settle(5)
-while dbg._default._tracing.ended is None: time.sleep(0.001)
+dbg._session._default.settle(5)
+while dbg._session._default._tracing.ended is None: time.sleep(0.001)
 {ask}
 dbg.stop()
 """
@@ -570,7 +570,7 @@ def test_a_file_that_somebody_empties_goes_on_at_its_beginning(tmp_path: Path) -
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, "_", "_", [], limit=1000)
     f(1)
-    assert dbg._default.settle(5)
+    assert dbg._session._default.settle(5)
     until(lambda: path.stat().st_size > 0)
     os.truncate(path, 0)
     f(2)

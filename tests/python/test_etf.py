@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inviso import Atom, BadArg, BitString, Cut, ImproperList, Map, Opaque, Record, Ref, etf
-from inviso._seq_text import term as erlang_text
+from inviso.seq._text import term as erlang_text
 from test_properties import exact, examples, snapshot, values
 
 GOLD = [

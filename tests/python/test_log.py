@@ -25,7 +25,8 @@ import inviso
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, _log_text, _native, etf, log, trace
+from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, _native, etf, log, trace
+from inviso.logs import _text as log_text
 from inviso.trace_ports import trace_port
 from otp import erl, needs_otp
 from test_properties import examples
@@ -698,7 +699,7 @@ shown = st.recursive(
     ),
     max_leaves=12,
 )  # fmt: skip
-WORDS = [*sorted(_log_text.COLOURS), "spawn", "in", "register", "send_to_non_existing_process", "odd\n"]
+WORDS = [*sorted(log_text.COLOURS), "spawn", "in", "register", "send_to_non_existing_process", "odd\n"]
 
 
 @pytest.mark.parametrize("colour", [False, True])

@@ -9,6 +9,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
+from inviso.trace._tables import FLAGS
 from trace_tools import until
 
 PORT_FLAGS = [
@@ -34,7 +35,7 @@ def flags(session: trace.Session, what: Any) -> set[str]:
 
 def test_processes_to_come_have_no_flags_of_ports(session: trace.Session) -> None:
     assert session.process("new", True, ["all"]) == 0
-    everything = set(trace._FLAGS) - {"cpu_timestamp"}
+    everything = set(FLAGS) - {"cpu_timestamp"}
     assert flags(session, "new") == everything - set(PORTS_ONLY)
     assert session.process(inviso.self(), True, ["all"]) == 1
     assert flags(session, inviso.self()) == everything
@@ -46,7 +47,7 @@ def test_ports_to_come_have_no_flags_of_processes(session: trace.Session) -> Non
     with socket.socket() as opened:
         assert flags(session, opened) == set(PORT_FLAGS)
         assert session.port(opened, True, ["all"]) == 1
-        assert flags(session, opened) == set(trace._FLAGS) - {"cpu_timestamp"}
+        assert flags(session, opened) == set(FLAGS) - {"cpu_timestamp"}
 
 
 def test_all_keeps_more_for_what_exists_than_for_what_is_to_come(session: trace.Session) -> None:

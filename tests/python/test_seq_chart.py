@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace
-from inviso._seq_text import clipped, term, wide
+from inviso.seq._text import clipped, term, wide
 from inviso.seq_trace import Anchor, Output, chart, merge
 from trace_tools import until
 

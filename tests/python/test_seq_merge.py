@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace, trace
-from inviso._seq_merge import key
+from inviso.seq._merge import key
 from inviso.seq_trace import Anchor, Output, merge
 from trace_tools import until
 

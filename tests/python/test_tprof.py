@@ -710,7 +710,7 @@ def test_the_examples_of_the_documentation_run() -> None:
     import importlib
 
     attempted = 0
-    for name in ("tprof", "_pattern", *(f"tprof._{n}" for n in MODULES), "_run", "cli"):
+    for name in ("tprof", "_pattern", *(f"tprof._{n}" for n in MODULES), "cli._runner", "cli"):
         result = doctest.testmod(importlib.import_module(f"inviso.{name}"))
         assert result.failed == 0, name
         attempted += result.attempted

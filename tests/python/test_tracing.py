@@ -434,9 +434,9 @@ from inviso import dbg
 import inviso
 def f(): pass
 dbg.tracer(); dbg.p(inviso.self(), "c"); dbg.tpl("__main__", "f", [])
-traced = dbg._default._tracing
+traced = dbg._session._default._tracing
 f()
-dbg._stop_all()
+dbg._session._stop_all()
 print(traced.ended.reason)
 """
 

@@ -81,7 +81,7 @@ class Work(Protocol):
         """It is over, in the parent."""
 
 
-WORKS = {"tprof": ("inviso.tprof._child", "Measuring"), "trace": ("inviso._trace_child", "Lines")}
+WORKS = {"tprof": ("inviso.tprof._child", "Measuring"), "trace": ("inviso.cli._trace_child", "Lines")}
 """What there is to be done in a child, by the command: where it is, as this module is below those."""
 
 

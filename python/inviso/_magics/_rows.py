@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inviso import Pid
-from inviso._log_text import function, show
+from inviso.logs._text import function, show
 
 __all__ = ["COLUMNS", "Namer", "row"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-from inviso._seq_table import texts
 from inviso._table import LIMIT, Table
+from inviso.seq._table import texts
 
 __all__ = ["Seen"]
 

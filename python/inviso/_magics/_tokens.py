@@ -6,8 +6,8 @@ from typing import Any
 
 import inviso
 from inviso import seq_trace
-from inviso._seq_table import row
 from inviso._table import Table
+from inviso.seq._table import row
 
 from ._options import Options
 from ._rows import Namer

@@ -18,6 +18,7 @@ from inviso._pattern import Pattern, hint, matches, parse
 from inviso.errors import BadArg, shown
 from inviso.tprof import Function, Profile, Profiler
 from inviso.tprof._model import BYTES_OF_A_WORD
+from inviso.trace._patterns import on_load
 
 __all__ = ["LIMITS", "Limit", "Limits", "OfTest", "limits_of"]
 
@@ -214,7 +215,7 @@ def _callers(patterns: list[Pattern]) -> trace.Session:
     try:
         for pattern in patterns:
             session.function(pattern, SPEC, ["local"])
-        trace._on_load(session, "local", patterns, SPEC)
+        on_load(session, "local", patterns, SPEC)
         session.process("all", True, ["call", "arity"])
     except BaseException:
         session.destroy()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from inviso import trace
+from inviso.trace._patterns import on_load
 
 from ._settings import Settings
 
@@ -53,7 +54,7 @@ class Recorder:
             spec = RETURNS if self._settings.returns else True
             for pattern in self._settings.patterns:
                 recording.function(pattern, spec, ["local"])
-            trace._on_load(recording, "local", self._settings.patterns, spec)
+            on_load(recording, "local", self._settings.patterns, spec)
             for pattern in self._settings.without():
                 recording.function(pattern, False, ["local"])
             recording.process("all", True, ["call", "monotonic_timestamp"])

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from inviso import _native, _program
-from inviso._log_files import beside
-from inviso._log_read import apart
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
+from inviso.logs._files import beside
+from inviso.logs._read import apart
 from inviso.terms import Port
 
 from . import _source

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from inviso import etf
-from inviso._seq_merge import Anchor
 from inviso.errors import BadArg, needed, shown
+from inviso.seq._merge import Anchor
 from inviso.trace import Session
 
 from . import _out

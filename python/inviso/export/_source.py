@@ -10,9 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from inviso import _native, etf, log, trace_ports
-from inviso._log_read import Reader
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
+from inviso.logs._read import Reader
 from inviso.terms import Atom, Port
 from inviso.trace import Session
 

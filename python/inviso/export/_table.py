@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from inviso import _native
-from inviso._log_read import apart
 from inviso.errors import BadArg, missing, needed, shown
+from inviso.logs._read import apart
 from inviso.trace import Session
 
 from . import _out, _source

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from inviso.seq._nodes import HEADER, inject, take
+
 from .. import _native
-from .._seq_nodes import HEADER, inject, take
 from ..propagate._needs import needs
 from ._listening import listen
 

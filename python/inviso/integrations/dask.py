@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from inviso.seq._nodes import HEADER, apart, extract, inject, take
+
 from .._link._bell import say
-from .._seq_nodes import HEADER, apart, extract, inject, take
 from ..errors import BadArg, shown
 from ..propagate._needs import needs
 from ._listening import listen

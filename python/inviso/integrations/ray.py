@@ -23,7 +23,8 @@ from contextlib import aclosing, contextmanager
 from functools import update_wrapper
 from typing import Any
 
-from .._seq_nodes import HEADER, apart, inject, take
+from inviso.seq._nodes import HEADER, apart, inject, take
+
 from ..errors import BadArg, shown
 from ._listening import listen
 

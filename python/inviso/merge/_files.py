@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inviso._log_files import beside
-from inviso._log_read import Named, named
 from inviso.errors import BadArg, is_text, shown
+from inviso.logs._files import beside
+from inviso.logs._read import Named, named
 
 from ._clocks import Clock
 from ._clocks import beside as offsets_beside

@@ -7,10 +7,10 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from inviso._log_read import BATCH, Named, Reader
-from inviso._log_stats import time_of
 from inviso._native import LogMerge
 from inviso.errors import BadArg, shown
+from inviso.logs._read import BATCH, Named, Reader
+from inviso.logs._stats import time_of
 
 from ._files import FileSet
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from .._seq_nodes import HEADER, extract, inject
+from inviso.seq._nodes import HEADER, extract, inject
+
 from ._needs import needs
 
 with needs("aiohttp"):

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import nullcontext
 from typing import Any
 
-from .._seq_nodes import HEADER, apart, current, others, take
+from inviso.seq._nodes import HEADER, apart, current, others, take
+
 from ._needs import check_application
 
 __all__ = ["Middleware"]

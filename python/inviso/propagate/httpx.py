@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .._seq_nodes import HEADER, extract, inject
+from inviso.seq._nodes import HEADER, extract, inject
+
 from ._needs import check_client, needs
 
 with needs("httpx"):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from inviso.seq._nodes import HEADER, extract, inject
+
 from .. import seq_trace
-from .._seq_nodes import HEADER, extract, inject
 from .._traceparent import label_of, span_of
 from ..errors import BadArg, shown
 from ._needs import needs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from .._seq_nodes import HEADER, extract, inject
+from inviso.seq._nodes import HEADER, extract, inject
+
 from ._needs import check_client, needs
 
 with needs("requests"):

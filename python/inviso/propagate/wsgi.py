@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
+from inviso.seq._nodes import HEADER, current, others, take
+
 from .. import _native
-from .._seq_nodes import HEADER, current, others, take
 from ._needs import check_application
 
 __all__ = ["Middleware"]

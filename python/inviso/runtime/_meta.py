@@ -21,6 +21,7 @@ from inviso import _native, meta, trace
 from inviso._system import Flag, allocate_lock
 from inviso.errors import BadArg
 from inviso.terms import Atom
+from inviso.trace._sessions import create
 
 from ._meta_names import Callback, Callbacks, Names
 from ._ti_file import TiFile
@@ -93,7 +94,7 @@ class Meta:
         self._messages = self._lost = self._exceptions = self._wrong = 0
         self._error: str | None = None
         try:
-            self._session = trace._session_create("inviso meta", self._take, switched=regular)
+            self._session = create("inviso meta", self._take, switched=regular)
         except BaseException:
             self._file.close()
             raise

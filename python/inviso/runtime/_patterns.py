@@ -11,6 +11,7 @@ from typing import Any
 from inviso import trace
 from inviso._pattern import covers
 from inviso.errors import BadArg, shown
+from inviso.trace._patterns import on_load
 
 __all__ = ["GLOBAL", "LOCAL", "Pattern", "Patterns", "expand"]
 
@@ -67,14 +68,14 @@ class Patterns:
         """Take all of them away."""
         for flag in (LOCAL, GLOBAL):
             session.function(("_", "_", "_"), False, [flag])
-            trace._on_load(session, flag, [])
+            on_load(session, flag, [])
         self._set.clear()
 
     def _load(self, session: trace.Session, flag: str) -> None:
         """Functions that are loaded later get the newest specification of those that name them."""
         ours = [pattern for pattern in self._set if pattern.flag == flag]
         newest = ours[-1].match_spec if ours else True
-        trace._on_load(session, flag, [one.mfa for one in ours if one.match_spec == newest], newest)
+        on_load(session, flag, [one.mfa for one in ours if one.match_spec == newest], newest)
 
 
 def expand(given: Any, flag: str) -> list[Pattern]:

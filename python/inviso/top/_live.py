@@ -13,7 +13,9 @@ from typing import Any
 
 from inviso._pattern import parse
 from inviso._system import RLock
-from inviso.cluster import GONE, NodeError, short
+from inviso.cluster import NodeError
+from inviso.cluster._answers import short
+from inviso.cluster._cluster import GONE
 from inviso.control._control import Control, is_meant, own_name
 from inviso.control._looks import Looks
 from inviso.errors import BadArg, shown

@@ -18,6 +18,7 @@ from inviso import trace
 from inviso._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
 from inviso.errors import BadArg, shown
 from inviso.trace import session_create
+from inviso.trace._patterns import on_load
 
 from ._check import bad, check_tree, one_of
 from ._model import BYTES_OF_A_WORD, CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
@@ -270,7 +271,7 @@ class Profiler:
         if awaited is None:
             trace.function(self._alive(), "on_load", False, [self._type])
         else:
-            trace._on_load(self._alive(), self._type, awaited)
+            on_load(self._alive(), self._type, awaited)
         self._awaited = awaited
 
     def _tabled(self) -> tuple[tuple[Function, ...], tuple[Node, ...]]:

@@ -7,7 +7,6 @@ import sys
 import time
 from typing import Any
 
-from inviso import process
 from inviso._beside import Beside
 from inviso._link._names import full
 from inviso.control._control import Control
@@ -15,6 +14,8 @@ from inviso.control._logs import fetched
 from inviso.dbg._saved import Saved
 from inviso.errors import BadArg, shown
 from inviso.process import Pid
+from inviso.process import node as own_node
+from inviso.process._objects import tracee_of
 from inviso.runtime import NO_NODE, local
 from inviso.terms import Atom
 
@@ -61,7 +62,7 @@ class Run:
 
 def begin(nodes: Any, file: Any, *, names: bool, handler: Any) -> Run | tuple[Any, Any]:
     """Adds the nodes and opens their logs; the answer where none traces."""
-    own = process.node()
+    own = own_node()
     control = Control(name=full(f"ttb-{os.getpid()}") if own == NO_NODE else own)
     try:
         wanted = _nodes(control, nodes)
@@ -121,7 +122,7 @@ def meant(item: Any) -> Any:
         return item
     if isinstance(item, str) and item and "ports" not in item:
         return _GROUPS.get(item, item)
-    found = None if isinstance(item, str) else process._tracee(item)
+    found = None if isinstance(item, str) else tracee_of(item)
     if isinstance(found, Pid):
         return found
     raise BadArg("p/2", "item", f"{shown(item)} is no process; pass 'all', 'new', 'existing', a Pid or a registered name")

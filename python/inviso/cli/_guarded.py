@@ -1,0 +1,46 @@
+"""How commands that read logs end: an error is one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from inviso import _native
+from inviso.errors import BadArg
+
+from ._options import Usage, refuse
+
+__all__ = ["guarded"]
+
+
+def guarded(command: str, run: Callable[[], int]) -> int:
+    """Runs a command and returns its exit status; an error is one line. The first node's pids show as `<0.…>`."""
+    _native.show_first_as_here(True)
+    try:
+        return run()
+    except Usage as wrong:
+        return refuse(f" {command}", str(wrong))
+    except BadArg as wrong:
+        return refuse(f" {command}", wrong.why)
+    except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
+        why = str(missing).splitlines() or ["a package can not be imported"]
+        print(f"inviso {command}: {why[0]}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # nobody reads any more; nor must the interpreter find out when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as wrong:
+        print(f"inviso {command}: {_told(wrong)}", file=sys.stderr)
+        return 1
+    finally:
+        _native.show_first_as_here(False)
+
+
+def _told(wrong: OSError) -> str:
+    if wrong.filename is None:
+        return str(wrong)
+    return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"

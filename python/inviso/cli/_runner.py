@@ -1,0 +1,290 @@
+"""Running a program inside this process as the interpreter would: a script, a directory or zip file, or a module.
+
+The program gets its own ``__main__``, ``sys.argv`` and ``sys.path[0]``. It is left by the doors that the interpreter
+itself uses: what it raises goes on through the caller, so that ``SystemExit`` gives its status, ``KeyboardInterrupt``
+ends by the signal, threads are waited for and ``atexit`` functions run as ever. Only the traceback is cut, so that it
+begins with the program's first frame, by an excepthook that calls the program's own.
+
+It runs at the bottom of the stack: no frame of this package is below its first one (on a free-threaded build they
+are seen). What stays visible to the program is ``sys.orig_argv``.
+"""
+
+from __future__ import annotations
+
+import io
+import marshal
+import os
+import sys
+import tokenize
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from inviso import _native
+
+__all__ = ["Program", "run"]
+
+PYC_HEADER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run: ``name`` is a path, or a module's name if ``is_module``; ``args`` belong to it.
+
+    >>> Program("job.py", ("--fast",)).args
+    ('--fast',)
+    """
+
+    name: str
+    args: tuple[str, ...] = ()
+    is_module: bool = False
+
+    def title(self) -> str:
+        """What it is called in a report.
+
+        >>> Program("work/job.py").title()
+        'job.py'
+        """
+        return f"-m {self.name}" if self.is_module else os.path.basename(self.name) or self.name
+
+    def place(self) -> str:
+        """The folder that it imports from first."""
+        path = os.path.join(_working_directory(), "" if self.is_module else self.name)
+        return path if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))
+
+    def files(self) -> list[str]:
+        """Where its code may be, found without importing anything."""
+        if not self.is_module:
+            path = os.path.join(_working_directory(), self.name)
+            return [path, os.path.join(path, "__main__.py")]
+        where = sys.path if sys.flags.safe_path else [_working_directory(), *sys.path[1:]]
+        *packages, name = self.name.split(".")
+        for package in packages:
+            found = PathFinder.find_spec(package, where)
+            where = [] if found is None else list(found.submodule_search_locations or [])
+        found = PathFinder.find_spec(name, where)
+        if found is not None and found.submodule_search_locations is not None:
+            found = PathFinder.find_spec("__main__", list(found.submodule_search_locations))
+        return [] if found is None or found.origin is None else [found.origin]
+
+
+def run(
+    program: Program, *, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
+) -> int:
+    """Run the program to its end; returns the exit status of one that returned, and lets through what it raises.
+
+    ``prepare`` is called before anything changes, of a script when it has been read; ``begin`` just before the program's code is compiled, ``cancel`` if there turns out to be no code to run:
+    the message is printed as the interpreter prints it, and the status is the interpreter's.
+    """
+    if program.is_module:
+        prepare()
+        return _run_found(program.name, ["-m", *program.args], _working_directory(), begin, cancel)
+    path = os.path.join(_working_directory(), program.name)
+    if _is_container(path):
+        prepare()
+        return _run_found(None, [program.name, *program.args], path, begin, cancel)
+    return _run_file(program, path, prepare, begin, cancel)
+
+
+def _run_file(
+    program: Program, path: str, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
+) -> int:
+    try:
+        with io.open_code(path) as file:
+            content = file.read()
+    except OSError as error:
+        name = sys.orig_argv[0] if sys.orig_argv else sys.executable
+        print(f"{name}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        return 2
+    prepare()
+    compiled = path.endswith(".pyc") or content[:2] == MAGIC_NUMBER[:2]
+    main = _new_main(path, SourcelessFileLoader("__main__", path) if compiled else SourceFileLoader("__main__", path))
+    sys.argv[:] = [program.name, *program.args]
+    _first_on_path(os.path.dirname(os.path.realpath(program.name)))
+    begin()
+    try:
+        code = _load_compiled(content, path) if compiled else compile(content, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        cancel()
+        if compiled or (isinstance(error, SyntaxError) and error.lineno and _is_text(content)):
+            return _fail(error)
+        return _ask_interpreter(path)
+    return _leave_by_the_same_door(code, main.__dict__)
+
+
+def _run_found(
+    module: str | None, argv: list[str], first: str, begin: Callable[[], None], cancel: Callable[[], None]
+) -> int:
+    """Through ``runpy``, as the interpreter does it; ``module`` None is the ``__main__`` of what comes first."""
+    import runpy
+
+    main = _new_main(None, None)
+    sys.argv[:] = argv
+    _first_on_path(first, always=module is None)
+    begin()
+    run_as_main: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
+    try:
+        return _leave_by_the_same_door(run_as_main, "__main__" if module is None else module, module is not None)
+    except (SystemExit, SyntaxError) as error:
+        told = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
+        if told and main.__dict__.get("__spec__") is None:
+            cancel()
+        raise
+
+
+def _leave_by_the_same_door(call: Callable[..., object] | CodeType, *arguments: object) -> int:
+    try:
+        _native.call_at_bottom(call, arguments)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        sys.excepthook = _hook_without_our_frames(error)
+        raise
+    return 0
+
+
+def _hook_without_our_frames(error: BaseException) -> Callable[..., None]:
+    """An excepthook for ``error``, which has just left the program: restores the program's hook and calls that."""
+    theirs = getattr(sys, "excepthook", None)
+    own = error.__traceback__
+    while own is not None and own.tb_frame.f_code.co_filename == _HERE:
+        own = own.tb_next
+
+    def hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        if value is not error:
+            return sys.__excepthook__(kind, value, traceback)
+        sys.last_traceback = own
+        value = value.with_traceback(own)
+        if theirs is None:
+            del sys.excepthook
+            print("sys.excepthook is missing", file=sys.stderr)
+            return sys.__excepthook__(kind, value, own)
+        sys.excepthook = theirs
+        try:
+            theirs(kind, value, own)
+        except SystemExit:
+            raise
+        except BaseException as second:
+            below = second.__traceback__ and second.__traceback__.tb_next
+            second.__context__ = None
+            print("Error in sys.excepthook:", file=sys.stderr)
+            sys.__excepthook__(type(second), second.with_traceback(below), below)
+            print("\nOriginal exception was:", file=sys.stderr)
+            sys.__excepthook__(kind, value, own)
+
+    return hook
+
+
+def _new_main(path: str | None, loader: SourceFileLoader | SourcelessFileLoader | None) -> ModuleType:
+    """A fresh ``__main__`` with the names that the interpreter gives it. The old one is kept: its code still runs."""
+    main = ModuleType("__main__")
+    names: dict[str, Any] = {"__builtins__": sys.modules["builtins"], "__loader__": loader}
+    if path is not None:
+        names["__file__"] = path
+        if sys.version_info < (3, 15):
+            names["__cached__"] = None
+    if sys.version_info < (3, 14):
+        names["__annotations__"] = {}
+    main.__dict__.update(names)
+    _replaced.append(sys.modules.get("__main__"))
+    sys.modules["__main__"] = main
+    return main
+
+
+_replaced: list[ModuleType | None] = []
+_HERE = run.__code__.co_filename
+
+
+def _first_on_path(folder: str, *, always: bool = False) -> None:
+    """Put the folder in the place of this command's own; with -P or -I there is none."""
+    if not sys.flags.safe_path and sys.path:
+        sys.path[0] = folder
+    elif always or not sys.flags.safe_path:
+        sys.path.insert(0, folder)
+    else:
+        return
+    _give_way(folder)
+
+
+def _give_way(folder: str) -> None:
+    """Have the program find its own modules where this package has imported others of their names.
+
+    What is imported from here on may be the program's. So what runs beside or after the program imports nothing, and native
+    code asks ``_native`` for modules of the library by name.
+    """
+    ours = [name for name in _brought() if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
+    theirs = set()
+    for top in {name.partition(".")[0] for name in ours}:
+        is_file = getattr(getattr(sys.modules.get(top), "__spec__", None), "has_location", False)
+        if is_file:  # no file comes before what is built in or frozen
+            found = PathFinder.find_spec(top, [folder])
+            if found is not None and found.loader is not None:
+                theirs.add(top)
+    for name in ours:
+        if name.partition(".")[0] in theirs:
+            _native.cover(name, sys.modules.pop(name))
+
+
+def _brought() -> list[str]:
+    """The modules that came with this command. Those before ``site`` came before it, for any program: some ``sitecustomize`` imports
+    ``re``.
+    """
+    names = list(sys.modules)
+    is_known = not sys.flags.no_site and "site" in names
+    return names[names.index("site") + 1 :] if is_known else names
+
+
+_OF_INTERPRETER = frozenset({"encodings"})
+"""Read from files before any program begins."""
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _is_container(path: str) -> bool:
+    """Whether the import system can look into it: a directory or a zip file, not a plain script."""
+    for hook in sys.path_hooks:
+        try:
+            hook(path)
+        except ImportError:
+            continue
+        return True
+    return False
+
+
+def _load_compiled(content: bytes, path: str) -> CodeType:
+    if content[:4] != MAGIC_NUMBER:
+        raise ValueError(f"Bad magic number in .pyc file: {path}")
+    code = marshal.loads(content[PYC_HEADER:])
+    if not isinstance(code, CodeType):
+        raise ValueError(f"Bad code object in .pyc file: {path}")
+    return code
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether the source can be decoded; why it can't, the interpreter words better where it reads the file itself."""
+    if b"\0" in content:
+        return False
+    try:
+        content.decode(tokenize.detect_encoding(io.BytesIO(content).readline)[0])
+    except (SyntaxError, UnicodeError, LookupError):
+        return False
+    return True
+
+
+def _ask_interpreter(path: str) -> int:
+    """What can't be decoded can't be run: the interpreter itself says why."""
+    return os.spawnv(os.P_WAIT, sys.executable, [sys.executable, path])
+
+
+def _fail(error: BaseException) -> int:
+    """The program could not begin: the interpreter's message, which has no frame."""
+    sys.__excepthook__(type(error), error.with_traceback(None), None)
+    return 1

@@ -1,0 +1,115 @@
+"""Trace ports, and clients that read what they wrote."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import inviso
+from inviso import Pid
+from inviso._stream import put
+from inviso.errors import BadArg, shown
+
+from ._lines import line
+from ._server import optional
+from ._session import server_of
+
+__all__ = ["dhandler", "flush_trace_port", "stop_trace_client", "trace_client", "trace_port", "trace_port_control"]
+
+
+def trace_port(type: Literal["file", "ip"], parameters: Any, **options: Any) -> Callable[[], Any]:
+    """What opens a trace port, for ``tracer("port", ...)`` (dbg.md, ``trace_port/2``); see
+    :func:`inviso.trace_ports.trace_port`.
+    """
+    return optional("trace_ports").trace_port(type, parameters, **options)  # type: ignore[no-any-return]
+
+
+def flush_trace_port(node: str | None = None) -> Any:
+    """Has the trace port written all that was sent before (dbg.md, ``flush_trace_port/0``).
+
+    Returns:
+        None, ``("error", "no_trace_driver")`` if the tracer is no port, or
+        ``("error", "not_supported_by_trace_driver")``.
+
+    >>> flush_trace_port()
+    ('error', 'no_trace_driver')
+    """
+    return trace_port_control("flush", node)
+
+
+def trace_port_control(operation: str, node: str | None = None) -> Any:
+    """Asks something of the trace port (dbg.md, ``trace_port_control/1``).
+
+    Args:
+        operation: ``"flush"``; or ``"get_listen_port"``, for the number of an IP port.
+
+    Returns:
+        None, ``("ok", number)``, or ``("error", reason)`` as :func:`flush_trace_port`.
+
+    Raises:
+        BadArg: ``operation`` is none.
+
+    >>> trace_port_control("get_listen_port")
+    ('error', 'no_trace_driver')
+    """
+    where = "trace_port_control/1"
+    if operation not in ("flush", "get_listen_port"):
+        raise BadArg(where, "operation", f"{shown(operation)} is no operation; pass 'flush' or 'get_listen_port'")
+    server = server_of(where)
+    port = server.tracer() if node in (None, inviso.node()) else None
+    if port is None or isinstance(port, (Pid, tuple)):
+        return ("error", "no_trace_driver")
+    if (operation == "flush") != (
+        port.address is None
+    ):  # as in OTP, a file has no number, and a socket nothing to flush
+        return ("error", "not_supported_by_trace_driver")
+    if operation == "get_listen_port":
+        return ("ok", port.address[1])
+    port.flush()
+    return None
+
+
+def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, handler: Any = None) -> Any:
+    """Reads what a trace port wrote, a file, a file that is still written, or an IP port, in a process of its own
+    (dbg.md, ``trace_client/2``, ``trace_client/3``); see :func:`inviso.log.trace_client`.
+
+    Args:
+        handler: ``(function of message and state, state)``; without it lines are printed.
+
+    Returns:
+        The client, for :func:`stop_trace_client`.
+    """
+    log = optional("log")
+
+    def show(message: Any, out: Any) -> Any:
+        if isinstance(message, log.Damage):
+            put(out, f"*** {message}\n")
+            return out
+        return dhandler(message, out)
+
+    return server_of("trace_client/3").client(log.trace_client(type, parameters, handler or (show, sys.stdout)))
+
+
+def stop_trace_client(client: Any) -> None:
+    """Ends a trace client (dbg.md, ``stop_trace_client/1``)."""
+    optional("log").stop_trace_client(client)
+
+
+def dhandler(message: Any, out: Any) -> Any:
+    """The handler that prints: a line for each message (dbg.md, ``tracer/2``); to be called by other handlers.
+
+    Args:
+        message: a trace message; what is none is left out.
+        out: a text stream, or anything with ``write``.
+
+    Returns:
+        ``out``.
+
+    >>> _ = dhandler(("trace", inviso.self(), "return_from", ("shop", "order", 2), 7), sys.stdout)
+    (<0...>) returned from shop:order/2 -> 7
+    """
+    text = line(message)
+    if text is not None:
+        put(out, text + "\n")
+    return out
