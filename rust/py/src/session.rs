@@ -16,7 +16,7 @@ use inviso_core::{
     messages::{Pattern, Patterns},
     monitor,
     node::Who,
-    plan::{kinds, Entry},
+    plan::{kinds, Setting},
     session::{Session as Core, Takes, MODULE},
     tracee::{Class, Kind, Tracee},
     tree::Tree,
@@ -381,11 +381,13 @@ impl Session {
     /// match spec.
     fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
         let host = self.host(py)?;
-        let entries: Vec<Entry> = match mfa {
+        let settings: Vec<Setting> = match mfa {
             None => self.core.on_load().into_iter().collect(),
-            Some(mfa) => self.entries(py, host, mfa)?.unwrap_or_default().into_iter().map(|(_, entry)| entry).collect(),
+            Some(mfa) => {
+                self.entries(py, host, mfa)?.unwrap_or_default().into_iter().map(|(_, entry)| entry.set).collect()
+            }
         };
-        let spec = entries.into_iter().find_map(|entry| if meta { entry.meta_spec } else { entry.spec });
+        let spec = settings.into_iter().find_map(|setting| if meta { setting.meta_spec } else { setting.spec });
         spec.map(|program| match_spec::object_of(py, program.spec())).transpose()
     }
 

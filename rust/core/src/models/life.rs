@@ -2,12 +2,15 @@
 
 use super::explore;
 use crate::{
-    flags::Flags,
-    life::Life,
+    record::identity::{Class, Kind},
     ring::{Overflow, Ring},
-    session::{Options, Session},
+    state::{
+        flags::Flags,
+        life::Life,
+        session::{Options, Session},
+        tracee::Tracee,
+    },
     sync::{thread, Arc, Ordering::Relaxed, UnsafeCell},
-    tracee::{Class, Kind, Tracee},
 };
 
 #[test]

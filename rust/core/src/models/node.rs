@@ -4,19 +4,24 @@ use super::explore;
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
-    error::Error,
-    event::{on_call, Activation},
-    flags::Flags,
-    matching::Subject,
-    node::{Node, Who},
-    plan::{events, kinds, Mfa},
-    session::{Capture, Options, Session},
+    record::identity::{Class, Kind},
+    state::{
+        error::Error,
+        flags::Flags,
+        node::{Node, Who},
+        plan::{events, Mfa},
+        session::{Capture, Options, Session},
+        setting::kinds,
+        thread::Thread,
+    },
     sync::{
         thread, Arc as Shared, AtomicBool, AtomicU8,
         Ordering::{Acquire, Release},
     },
-    thread::Thread,
-    tracee::{Class, Kind},
+    trace::{
+        event::{on_call, Activation},
+        matching::Subject,
+    },
 };
 use inviso_match::{terms::TermView, Context, Program};
 use inviso_term::{

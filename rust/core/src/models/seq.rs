@@ -4,11 +4,10 @@
 use super::explore;
 use crate::{
     clock::Clock,
-    messages::About,
-    node::Node,
-    seq::Carried,
+    record::identity::Kind,
+    state::{node::Node, token::Carried},
     sync::{thread, Arc, Mutex},
-    tracee::Kind,
+    trace::about::About,
 };
 
 /// One process sends a message with a token, another takes it, a third thread resets; then the taker sends in turn. Once the reset
