@@ -21,10 +21,19 @@
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
-use super::{
-    alone::Alone, collector, executors, fault, futures, greenlets, groups, lengths, loop_callbacks, loop_tokens, loops,
-    modules, multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end,
-    uv_loops, watch::Handler, Host,
+use super::Host;
+use crate::{
+    entry::{alone::Alone, collector, fault},
+    instrument::{lengths, modules, senders, watch::Handler},
+    library::{
+        futures::{self, executors},
+        loops::{self, loop_callbacks, loop_tokens, uv_loops},
+        multiprocess::{self, pickles, pools},
+        ports,
+        queues::{self, simple_queue},
+    },
+    processes::{groups, scheduling, spawning, task_end},
+    thread::greenlets,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, plan::events, session::Session, tracee::Class};
 use inviso_cpython::interpreter::calling;
@@ -100,7 +109,7 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::transport::TLS,
     &ports::transport::SELF_PIPE,
     #[cfg(not(Py_3_12))]
-    &super::wait_for::WAITED,
+    &crate::library::futures::wait_for::WAITED,
 ];
 
 /// The needs of all sessions together.
@@ -127,7 +136,7 @@ pub struct Wants {
 impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
         let mut all = Wants {
-            related: super::relations::are_any(host),
+            related: crate::processes::relations::are_any(host),
             tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
             ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
@@ -265,8 +274,8 @@ impl Host {
             return Ok(());
         }
         // made here: at the first message, a signal's handler may interrupt and need them, too
-        crate::messages::Words::get(py)?;
-        crate::tracer::words(py)?;
+        crate::api::messages::Words::get(py)?;
+        crate::api::tracer::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
             return Ok(());
@@ -343,5 +352,5 @@ pub fn forget(py: Python<'_>) {
             (instrument.forget)(py);
         }
     }
-    super::watch::forget();
+    crate::instrument::watch::forget();
 }

@@ -1,0 +1,327 @@
+//! Tokens of sequential tracing on their way through a Python program: the messages that carry them, and the processes
+//! that get them.
+//!
+//! # Roles
+//! Attached threads send and receive. The core reports that tokens are idle, from any thread. The main thread then
+//! removes the instruments that carry them.
+//!
+//! # States
+//! A future or queue keeps a token under its own lock. A queue's `carrier` is one of [`carrier`]'s values. `ASKED` is
+//! true while a call to the main thread is pending. `NEXT` is the time at which instruments may be removed again.
+//!
+//! # Orderings
+//! `Node::seq_end` decides in one step with the core's count of tokens; all atomics here are hints or single words.
+//! `ASKED` is cleared `Release` before the look, so that a token that goes meanwhile asks again.
+//!
+//! # Checked by
+//! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
+
+use super::senders::{self, Put};
+use crate::{
+    host::{instruments::Wants, Host},
+    library::{
+        loops::loop_tokens,
+        multiprocess::{buffers, pools},
+        queues,
+    },
+    processes::{process, thread_ids},
+    thread::{here::Here, late},
+};
+use inviso_core::{
+    messages::About,
+    seq::{flags, Carried},
+    session::Session,
+    tracee::Tracee,
+};
+use inviso_cpython::{capture, interpreter::calling, object::held::Held};
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    term::{Identifier, Term},
+};
+use pyo3::{ffi::PyObject, PyResult, Python};
+use std::{
+    ptr::null_mut,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        MutexGuard,
+    },
+};
+
+/// A function that writes a message for the system tracer.
+///
+/// # Safety
+/// `message` is null (it could not be made) or stands while the result is used; the thread is attached.
+pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full> {
+    move |out, session| {
+        if message.is_null() {
+            return out.cut("message");
+        }
+        // SAFETY: the caller promises that `message` is null (it could not be made) or stands while the result is used
+        // and the thread is attached.
+        unsafe { capture::encode(message, out, &late::limits(&session.options.capture)) }
+    }
+}
+
+/// The token of an item that the running process puts into this queue, whose items [carry](carries()) tokens.
+///
+/// # Safety
+/// The item stands; the thread is attached.
+#[inline]
+pub unsafe fn sent_to_queue(here: &mut Here, queue: u64, item: *mut PyObject) -> Carried {
+    // SAFETY: the caller promises that the item stands and the thread is attached.
+    unsafe { here.host.node.seq_send(&mut here.thread, About::Current, queue, writing(item)) }
+}
+
+/// Whether items of a queue carry tokens, see `Process::carrier`: by the program's word, or by the queue's kind.
+pub mod carrier {
+    /// Neither is known.
+    pub const UNKNOWN: u8 = 0;
+    /// The program says that they do.
+    pub const SAID_YES: u8 = 1;
+    /// It says that they do not.
+    pub const SAID_NO: u8 = 2;
+    /// They do, by the kind of most queues.
+    pub const YES: u8 = 3;
+    /// They do not: the queue's newest item comes first.
+    pub const NO: u8 = 4;
+}
+
+/// Whether the program says that items of a queue carry no tokens.
+pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
+    let known = here.host.directory.known(queue as usize);
+    known.is_some_and(|queue| process::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
+}
+
+/// Whether items of a queue carry tokens. A queue whose newest item comes first is a pool of objects and carries none,
+/// unless `seq_trace.carrier` says otherwise.
+///
+/// # Safety
+/// The queue stands; the thread is attached.
+pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
+    let word = &process::process(queue).carrier;
+    let mut known = word.load(Ordering::Relaxed);
+    if known == carrier::UNKNOWN {
+        // SAFETY: the caller promises that the queue stands and the thread is attached.
+        let pool = queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
+        let by_kind = if pool { carrier::NO } else { carrier::YES };
+        // the program may say it at this moment
+        known = match word.compare_exchange(known, by_kind, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => by_kind,
+            Err(said) => said,
+        };
+    }
+    matches!(known, carrier::SAID_YES | carrier::YES)
+}
+
+/// The running process has taken an item out of a queue.
+///
+/// # Safety
+/// Queue and item stand; the thread is attached.
+pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
+    let carried = match put.and_then(|put| put.carried) {
+        Some(carried) => carried,
+        None if !here.host.node.seq_may_have(here.thread.current()) => return,
+        // an item without a token, or one that was put in before tokens were in use
+        None => match here.host.directory.known(object as usize) {
+            // SAFETY: the caller promises that queue and item stand, and the thread is attached.
+            Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
+            // SAFETY: the caller promises that queue and item stand, and the thread is attached.
+            None if queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
+            _ => Carried::Empty,
+        },
+    };
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
+    unsafe { here.host.node.seq_receive(&mut here.thread, About::Current, carried, writing(item)) };
+}
+
+/// Whether a message of the running process may have a token.
+#[inline]
+pub fn has(here: &Here) -> bool {
+    here.host.node.seq_may_have(here.thread.current())
+}
+
+/// A call or a result travels by this future, with the sender's token. `message` is null if no process has a token.
+///
+/// # Safety
+/// The message is null or stands; the thread is attached.
+pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64, message: *mut PyObject) {
+    if here.host.node.seq_in_use() {
+        // SAFETY: the caller promises that the message is null or stands and the thread is attached.
+        let carried = unsafe { here.host.node.seq_send(&mut here.thread, from, to, writing(message)) };
+        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(here);
+        *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
+    }
+}
+
+/// It is received. `message` makes it if an event needs it. False if the future has no token.
+///
+/// # Safety
+/// The thread is attached.
+pub unsafe fn receive_by(
+    here: &mut Here, at: About<'_>, future: &Tracee, message: impl FnOnce(&mut Here) -> Held,
+) -> bool {
+    if !here.host.node.seq_in_use() {
+        return false;
+    }
+    let Some(carried) = kept(future).take() else { return false };
+    let message = message_for(here, &carried, message);
+    // SAFETY: held; the caller promises that the thread is attached.
+    unsafe { here.host.node.seq_receive(&mut here.thread, at, carried, writing(message.as_ptr())) };
+    true
+}
+
+/// A message, if its token asks for an event of the receipt; else null.
+pub fn message_for(here: &mut Here, carried: &Carried, make: impl FnOnce(&mut Here) -> Held) -> Held {
+    match carried {
+        Carried::Token(token, _) if token.flags & flags::RECEIVE != 0 => make(here),
+        _ => Held::borrowed(std::ptr::null_mut()),
+    }
+}
+
+/// Moves the token of one future to another.
+pub fn forward(from: &Tracee, to: &Tracee) {
+    let carried = kept(from).take();
+    *kept(to) = carried;
+}
+
+/// Whether a token may wait at this future.
+pub fn waits(here: &Here, future: &Tracee) -> bool {
+    here.host.node.seq_in_use() && kept(future).is_some()
+}
+
+/// Takes a future's token, which travels on by other means.
+pub fn kept_by(future: &Tracee) -> Option<Carried> {
+    kept(future).take()
+}
+
+/// A copy of a future's token.
+pub fn shown_by(future: &Tracee) -> Option<Carried> {
+    kept(future).clone()
+}
+
+/// Keeps the token of a result that has come from elsewhere.
+pub fn keep(future: &Tracee, carried: Carried) {
+    *kept(future) = Some(carried);
+}
+
+/// Tokens are out of use: removes the instruments that carry them, and drops the old tokens that wait in queues and
+/// futures.
+///
+/// # Errors
+/// The interpreter's error while instruments are removed.
+pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    host.adjust(py, Wants::default())?;
+    for object in host.directory.queues(py) {
+        let known = process::process(&object);
+        senders::empty(py, &host.node, &known.senders);
+        if let Some(carried) = &mut *kept(&object) {
+            host.node.seq_empty(carried);
+        }
+        pools::empty(&host.node, &object);
+        buffers::empty(&host.node, &object);
+    }
+    Ok(())
+}
+
+/// The least time in ns between two removals of the instruments without a reset, and the number of removals that may
+/// come at once. Putting instruments in place again takes a millisecond, and many if the program has millions of
+/// objects. So a removal is no more frequent than lets that take this part of the time.
+const PAUSE: u64 = 1_000_000_000;
+const AT_ONCE: u64 = 10;
+const PART: u64 = 500;
+
+/// The ns that putting instruments in place took last.
+static TOOK: AtomicU64 = AtomicU64::new(0);
+
+/// Puts the instruments that carry tokens in place. If that fails, `undo` takes back what was recorded for it.
+///
+/// # Errors
+/// As [`Host::adjust_or`].
+pub fn enter(py: Python<'_>, host: &'static Host, undo: impl FnOnce()) -> PyResult<()> {
+    let begun = host.node.clock.system_monotonic();
+    host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, undo)?;
+    TOOK.store(host.node.clock.system_monotonic() - begun, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The last token has gone, or a thread has ended while there was none. Has the main thread look whether the
+/// instruments are still needed.
+pub fn all_gone() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        ASKED.store(false, Ordering::Release);
+        let see = |py: Python<'_>| {
+            if !calling::may_import(py) {
+                return all_gone(); // again in another frame
+            }
+            let host = crate::host::try_host().filter(|host| host.process == std::process::id());
+            if let Some(error) = host.and_then(|host| end(py, host).err()) {
+                error.write_unraisable(py, None);
+            }
+        };
+        crate::entry::door::guard(|| Python::try_attach(see));
+        0
+    }
+    // SAFETY: plain questions, which any thread may ask. A full queue does no harm: the next call asks again.
+    unsafe {
+        let asks =
+            crate::host::try_host().is_some_and(|host| host.node.seq_is_idle()) && pyo3::ffi::Py_IsInitialized() != 0;
+        if asks && !ASKED.swap(true, Ordering::AcqRel) && pyo3::ffi::Py_AddPendingCall(Some(call), null_mut()) != 0 {
+            ASKED.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Removes the instruments that carry tokens, if there are no tokens. It does nothing while there are threads besides
+/// the main one, which may be passing something on.
+fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    /// When the next removal is due; each removal adds a pause.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let now = host.node.clock.system_monotonic();
+    let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
+    let due = |next: u64| (next <= now + pause * (AT_ONCE - 1)).then(|| next.max(now) + pause);
+    if !thread_ids::is_one_thread(py)? || !host.node.seq_is_idle() {
+        return Ok(());
+    }
+    if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
+        return leave(py, host);
+    }
+    Ok(())
+}
+
+fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
+    process::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The running process starts another; `name` is `(module, function, arguments)` as terms.
+pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
+    if !here.host.node.seq_in_use() {
+        return;
+    }
+    let (function, arguments) = match etf::decode(name) {
+        Ok(Term::Tuple(parts)) => match <[Term; 3]>::try_from(parts) {
+            Ok([module, function, Term::List(arguments)]) => {
+                let arity = Term::from(arguments.len() as i64);
+                (Term::Tuple(vec![module, function, arity]), Term::List(arguments))
+            }
+            _ => (Term::atom("undefined"), Term::List(Vec::new())),
+        },
+        _ => (Term::atom("undefined"), Term::List(Vec::new())),
+    };
+    let parent = Term::Pid(Identifier::own(here.thread.current().pid));
+    let reference = Term::Ref(Identifier::own(here.host.node.unique()));
+    let options = if here.linking { vec![Term::atom("link")] } else { Vec::new() };
+    let request = Term::Tuple(vec![
+        Term::atom("spawn_request"),
+        reference.clone(),
+        parent,
+        Term::atom("undefined"), // in Erlang the group leader, which a Python process doesn't have
+        function,
+        Term::List(options),
+        Term::atom("spawn_reply"),
+        arguments,
+    ]);
+    let child_pid = Term::Pid(Identifier::own(child.pid));
+    let reply = Term::Tuple(vec![Term::atom("spawn_reply"), reference, Term::atom("ok"), child_pid]);
+    here.host.node.seq_spawn(&mut here.thread, child, &etf::encode(&request), &etf::encode(&reply));
+}

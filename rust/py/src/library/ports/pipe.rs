@@ -1,0 +1,248 @@
+//! The files of a subprocess's pipes. All reads and writes of Python, buffered or as text, come to the C methods of
+//! `io.FileIO` in the end, which are replaced here.
+//!
+//! # Roles
+//! Attached threads use files. The instrument replaces the methods and gives them back.
+//!
+//! # States
+//! `PIPES` maps a file to its port from the subprocess's start until the file or the port is closed. `COUNT` is its
+//! size.
+//!
+//! # Orderings
+//! The mutex orders `PIPES`. `COUNT` is a hint, read `Relaxed`: a use near the change may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_ports.py`.
+
+use super::{bytes_of, lock, read, runs, written};
+use crate::{entry::door, thread::here::Here};
+use inviso_core::tracee::Tracee;
+use inviso_cpython::{
+    hooks::method::{Method, Wrapper},
+    interpreter::calling,
+};
+use inviso_term::record;
+use pyo3::{ffi, prelude::*};
+use rustc_hash::FxHashMap;
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex,
+};
+
+/// The effect of a method.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// Answers bytes.
+    Read,
+    /// Reads into its argument.
+    ReadInto,
+    /// Writes its argument.
+    Write,
+    /// Closes the file.
+    Close,
+}
+
+struct Hook {
+    name: &'static str,
+    method: Method,
+    does: Does,
+}
+
+const fn hook(name: &'static str, does: Does) -> Hook {
+    Hook { name, method: Method::new(), does }
+}
+
+/// All hooks. A wrapper's number is its hook's index.
+static HOOKS: [Hook; 5] = [
+    hook("read", Does::Read),
+    hook("readall", Does::Read),
+    hook("readinto", Does::ReadInto),
+    hook("write", Does::Write),
+    hook("close", Does::Close),
+];
+
+macro_rules! wrappers {
+    ($($number:literal)*) => {
+        [$([
+            Wrapper::Plain(plain::<$number>),
+            Wrapper::Positional(positional::<$number>),
+            Wrapper::OfClass(of_class::<$number>),
+        ]),*]
+    };
+}
+
+static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4);
+
+/// Ports by the address of the file of one of their pipes. A file is removed when it is closed, which comes before its
+/// end.
+static PIPES: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
+
+/// The number of such files.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins to watch.
+///
+/// # Errors
+/// RuntimeError if the class is not CPython's.
+pub fn begin(py: Python<'_>) -> PyResult<()> {
+    let class = py.import("_io")?.getattr("FileIO")?;
+    for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
+        // SAFETY: the wrappers call the originals, whatever else they do.
+        unsafe { hook.method.take(&class, hook.name, wrappers)? };
+    }
+    Ok(())
+}
+
+/// Gives the methods back.
+pub fn end() {
+    for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
+        hook.method.give_back(wrappers);
+    }
+    COUNT.store(0, Ordering::Relaxed);
+    // in a forked child a thread that no longer exists may hold the lock
+    if let Ok(mut pipes) = PIPES.try_lock() {
+        drop(pipes.take());
+    }
+}
+
+/// A file is one of the pipes of a port.
+pub fn add(file: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
+    let mut pipes = lock(&PIPES);
+    let pipes = pipes.get_or_insert_default();
+    pipes.insert(file.as_ptr() as usize, port.clone());
+    COUNT.store(pipes.len(), Ordering::Relaxed);
+}
+
+/// A port is closed.
+pub fn forget(port: &Tracee) {
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        if let Some(pipes) = lock(&PIPES).as_mut() {
+            pipes.retain(|_, known| known.pid != port.pid);
+            COUNT.store(pipes.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+fn find(file: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    lock(&PIPES).as_ref()?.get(&(file as usize)).cloned()
+}
+
+type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+type PositionalCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+type OfClassCall = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyTypeObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// A method without or with one argument.
+///
+/// # Safety
+/// Only the interpreter calls it, for the method that it was put into.
+unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, arg: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
+    unsafe {
+        let original = HOOKS[N].method.original::<PlainCall>();
+        around(HOOKS[N].does, this, arg, || original(this, arg))
+    }
+}
+
+/// A method with several arguments.
+///
+/// # Safety
+/// As [`plain`].
+unsafe extern "C" fn positional<const N: usize>(
+    this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `plain`.
+    unsafe {
+        let original = HOOKS[N].method.original::<PositionalCall>();
+        let first = if count > 0 { *args } else { std::ptr::null_mut() };
+        around(HOOKS[N].does, this, first, || original(this, args, count))
+    }
+}
+
+/// A method that gets the class that defines it.
+///
+/// # Safety
+/// As [`plain`].
+unsafe extern "C" fn of_class<const N: usize>(
+    this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `plain`.
+    unsafe {
+        let original = HOOKS[N].method.original::<OfClassCall>();
+        let first = if count > 0 { *args } else { std::ptr::null_mut() };
+        around(HOOKS[N].does, this, first, || original(this, class, args, count, keywords))
+    }
+}
+
+/// A call of a method: the work before it, the call, the work after it.
+///
+/// # Safety
+/// `this` stands throughout; `first` is null or stands throughout; the calling thread is attached.
+#[inline(always)]
+unsafe fn around(
+    does: Does, this: *mut ffi::PyObject, first: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let Some(port) = find(this) else { return calling::on_guard(call) };
+    if does == Does::Close {
+        if let Some(pipes) = lock(&PIPES).as_mut() {
+            pipes.remove(&(this as usize));
+            COUNT.store(pipes.len(), Ordering::Relaxed);
+        }
+        return calling::on_guard(call);
+    }
+    let command = (does == Does::Write).then_some("command");
+    let tell = |kind| {
+        // SAFETY: the thread is attached.
+        unsafe { door::enter(|here| runs(here.host, &mut here.thread, &port, kind, command)) };
+    };
+    tell(record::Kind::In);
+    let result = calling::on_guard(call);
+    // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
+    unsafe {
+        if !result.is_null() {
+            door::enter(|here| pass(here, does, &port, first, result));
+        }
+    }
+    tell(record::Kind::Out);
+    result
+}
+
+/// Emits the events of data that have been written or read.
+///
+/// # Safety
+/// `result` stands; `first` is null or stands; the thread is attached.
+unsafe fn pass(here: &mut Here, does: Does, port: &Tracee, first: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+    // SAFETY: a call's arguments and result stand until it is over; the thread is attached.
+    unsafe {
+        let length = || {
+            let length = (ffi::PyLong_Check(result) != 0).then(|| ffi::PyLong_AsLongLong(result));
+            length.and_then(|length| usize::try_from(length).ok()).filter(|length| *length > 0 && !first.is_null())
+        };
+        match does {
+            Does::Read if ffi::PyBytes_Check(result) != 0 && ffi::Py_SIZE(result) > 0 => {
+                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+            }
+            Does::ReadInto => {
+                if let Some(length) = length() {
+                    read(here, port, |py| Some(bytes_of(py, first, Some(length))));
+                }
+            }
+            Does::Write => {
+                if let Some(length) = length() {
+                    written(here, port, |py| Some(bytes_of(py, first, Some(length))));
+                }
+            }
+            _ => {}
+        }
+    }
+}
