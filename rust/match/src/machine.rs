@@ -1,4 +1,4 @@
-//! The values of a running program: what they are, what is in them, how they compare.
+//! The values of a running program: their types, parts and order.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -17,17 +17,17 @@ use std::{
     marker::PhantomData,
 };
 
-/// Values in values, at most, when two are compared. A live object may hold itself; and the stack may be a small one: a
-/// level takes about 1 KiB of it.
+/// The deepest nesting in a comparison of two values. A live object may contain itself. The stack may be small, and a level takes
+/// about 1 KiB of it.
 const MAX_DEPTH: u32 = 128;
 
-/// Values that a run looks at, at most, when it compares and searches.
+/// How many values a run inspects in comparisons and searches.
 const MAX_WORK: u32 = 1 << 20;
 
-/// Maps and sets of more members are sorted in memory of their own to be compared.
+/// The largest maps and sets that are compared without sorting a copy of them.
 const FEW: usize = 16;
 
-/// Something could not be computed.
+/// A value could not be computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exception;
 
@@ -38,21 +38,21 @@ pub(crate) enum Val<'p, V> {
     Float(f64),
     Atom(&'static str),
     Const(&'p Term),
-    /// What remains of a constant list without so many elements.
+    /// The rest of a constant list after this many elements.
     ConstRest(&'p Term, u32),
     View(V),
-    /// What remains of a list without so many elements.
+    /// The rest of a list after this many elements.
     Rest(V, u32),
     /// The arguments from this one on.
     Args(u32),
-    /// Cells from there, so many.
+    /// The first cell and the number of cells.
     Tuple(u32, u32),
     List(u32, u32),
-    /// At least one, and then the tail.
+    /// At least one cell, and then the tail.
     Cons(u32, u32),
     /// Pairs of cells.
     Map(u32, u32),
-    /// A term that was computed and has no parts.
+    /// A computed term without parts.
     Own(u32),
     /// Bytes of the binary in a cell.
     Part {
@@ -62,7 +62,7 @@ pub(crate) enum Val<'p, V> {
     },
 }
 
-/// Terms that were computed. Most programs compute none, few more than two.
+/// Computed terms. Most programs compute none, few compute more than two.
 #[derive(Default)]
 struct Own {
     first: [Option<Term>; 2],
@@ -95,12 +95,12 @@ pub(crate) enum Mode {
     Exact,
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Machine<'p, 'a, 'h, H: Host<'a>, R> {
     pub(crate) program: &'p Program,
     pub(crate) host: &'h mut H,
     pub(crate) registers: R,
-    /// Cells beyond the registers: parts of terms that the host gave.
+    /// Cells after the registers: parts of the host's terms.
     more: Vec<Val<'p, H::View>>,
     own: Own,
     work: Cell<u32>,
@@ -151,7 +151,7 @@ where
         }
     }
 
-    /// Counts what was looked at; too much of it is an exception.
+    /// Counts an inspected value. Too many are an exception.
     pub(crate) fn step(&self) -> Result<(), Exception> {
         let work = self.work.get() + 1;
         self.work.set(work.min(MAX_WORK));
@@ -162,7 +162,7 @@ where
         }
     }
 
-    /// A term of the host's or a computed one, so that its parts can be values.
+    /// Keeps a term of the host or a computed one, so that its parts can be values.
     pub(crate) fn keep(&mut self, term: Term) -> Made<'p, 'a, H> {
         match term {
             Term::Int(n) => match i64::try_from(&n) {
@@ -251,7 +251,7 @@ where
         }
     }
 
-    /// The tail of a list that is not proper.
+    /// The tail of an improper list.
     pub(crate) fn tail(&self, val: Made<'p, 'a, H>) -> Option<Made<'p, 'a, H>> {
         match val {
             Val::View(view) | Val::Rest(view, _) => view.tail().map(Val::View),
@@ -267,7 +267,7 @@ where
         }
     }
 
-    /// A list of more than `n` elements, or of `n` and a tail, without them; `look` is what it is.
+    /// The rest of a list after `n` elements. The list has more elements, or `n` and a tail. `look` is its type.
     pub(crate) fn rest(&self, val: Made<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<Made<'p, 'a, H>> {
         match look {
             Look::List(len) if n == len => return Some(Val::List(0, 0)),
@@ -321,7 +321,7 @@ where
         }
     }
 
-    /// The value of a key that is exactly this one.
+    /// The value of exactly this key.
     pub(crate) fn find(
         &self, map: Made<'p, 'a, H>, key: Made<'p, 'a, H>, depth: u32,
     ) -> Result<Option<Made<'p, 'a, H>>, Exception> {
@@ -334,7 +334,7 @@ where
         Ok(None)
     }
 
-    /// The number that a value is.
+    /// A value as a number.
     pub(crate) fn as_number(&self, val: Made<'p, 'a, H>) -> Result<Number, Exception> {
         self.numeric(val, self.look(val)).ok_or(Exception)
     }
@@ -365,7 +365,7 @@ where
         Ok(self.order(a, b, Mode::Exact, depth)?.is_eq())
     }
 
-    /// Erlang's order of any two values. What is nested too deeply, or too large, has none.
+    /// Erlang's order of two values. Values that are nested too deep or too large have no order.
     pub(crate) fn order(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32,
     ) -> Result<Ordering, Exception> {
@@ -416,7 +416,7 @@ where
         Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) })
     }
 
-    /// What has no parts that are looked at here.
+    /// Compares values without inspected parts.
     #[inline(never)]
     fn leaves(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Ordering {
         let (a, b) = (self.copy(a), self.copy(b));
@@ -427,7 +427,7 @@ where
         }
     }
 
-    /// Two lists without their first elements, after which one of them has no more.
+    /// Compares two lists without their first elements, where one has no further elements.
     #[inline(never)]
     fn ends(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
@@ -438,7 +438,7 @@ where
         let (look_a, look_b) = (self.look(a), self.look(b));
         let is_list = |look| matches!(look, Look::List(1..) | Look::Improper(_));
         if is_list(look_a) || is_list(look_b) {
-            // a list is no tail: by what kind of term they are
+            // a list is no tail, so the types decide
             return Ok(rank(look_a).cmp(&rank(look_b)));
         }
         self.order(a, b, mode, depth + 1)
@@ -457,7 +457,7 @@ where
         Ok(Equal)
     }
 
-    /// Of maps of one size: by keys in key order, then by values in that order.
+    /// Maps of one size: by keys in key order, then by values in that order.
     #[inline(never)]
     fn maps(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
@@ -560,7 +560,7 @@ where
         Ok(all)
     }
 
-    /// A copy of a value that has no parts.
+    /// A copy of a value without parts.
     fn copy(&self, val: Made<'p, 'a, H>) -> Term {
         match val {
             Val::View(view) => view.to_term(),
@@ -585,7 +585,7 @@ where
         self.value(val).to_term()
     }
 
-    /// What is handed out.
+    /// The value for the caller of the program.
     pub(crate) fn value(&self, val: Made<'p, 'a, H>) -> Value<'p, H::View> {
         let list = |look| match look {
             Look::List(n) => Value::List(self.values(val, n)),
@@ -620,7 +620,7 @@ where
         (0..n).map_while(|n| self.element(val, n)).map(|part| self.value(part)).collect()
     }
 
-    /// Whether a binary is text, and a part of it too.
+    /// Whether a binary, or the binary of a part, is text.
     pub(crate) fn is_text(&self, val: Made<'p, 'a, H>) -> bool {
         match val {
             Val::View(view) => matches!(view.to_term(), Term::Str(_)),
@@ -634,7 +634,7 @@ where
 
 type Pair<'p, V> = (Val<'p, V>, Val<'p, V>);
 
-/// Bytes, as text if they were a part of some and still are.
+/// Bytes as a term. They are text if they were a part of a text and are still UTF-8.
 pub(crate) fn binary(bytes: Vec<u8>, is_text: bool) -> Term {
     if !is_text {
         return Term::Bytes(bytes.into());

@@ -1,4 +1,4 @@
-//! Arithmetic without limit, up to what Erlang allows.
+//! Arithmetic of any size, up to Erlang's limit.
 #![forbid(unsafe_code)]
 
 use crate::ast::{Binary, Unary};
@@ -9,13 +9,13 @@ use std::{
     ops::Range,
 };
 
-/// The integers that Erlang keeps in one word. A few of its functions take no others.
+/// The integers that Erlang keeps in one word. Some functions accept only these.
 pub(crate) const IMMEDIATE: Range<i64> = -(1 << 59)..1 << 59;
 
-/// Bits of a number that is computed, at most.
+/// The largest computed number, in bits.
 const MAX_BITS: u64 = 1 << 22;
 
-/// A number, or what takes the place of one where it can't be computed: `None` is an exception.
+/// A number. Functions answer `None` in place of one that can't be computed: an exception.
 #[derive(Clone, Debug)]
 pub(crate) enum Number {
     Int(i64),
@@ -44,7 +44,7 @@ impl Number {
     }
 }
 
-/// As small as it goes, unless it is too large.
+/// A number in its smallest form; `None` if it is too large.
 fn made(n: BigInt) -> Option<Number> {
     match n.to_i64() {
         Some(n) => Some(Int(n)),
@@ -81,7 +81,7 @@ pub(crate) fn unary(with: Unary, a: Number) -> Option<Number> {
     }
 }
 
-/// Arithmetic of two small integers, if what comes of it is one too.
+/// Arithmetic of two small integers with a small result.
 #[inline]
 pub(crate) fn small(with: Binary, a: i64, b: i64) -> Option<i64> {
     match with {
@@ -152,7 +152,7 @@ fn shifted(a: BigInt, by: &BigInt, right: bool) -> Option<Number> {
     made(a << by)
 }
 
-/// By value; no integer is rounded. A nan comes after all numbers.
+/// By value, without rounding. A NaN comes after all numbers.
 pub(crate) fn loose(a: &Number, b: &Number) -> Ordering {
     match (a, b) {
         (Int(a), Int(b)) => a.cmp(b),
@@ -177,7 +177,7 @@ pub(crate) fn exact(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// What is beyond 64 bits, against what is not.
+/// The order of an integer of more than 64 bits and any smaller number.
 fn sign(big: &BigInt) -> Ordering {
     if big.is_negative() {
         Less

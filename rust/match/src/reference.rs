@@ -1,5 +1,5 @@
-//! A slow interpreter, straight over the syntax and over terms alone. It shares nothing with the compiled programs but the
-//! parser, and is what they are compared with.
+//! A slow interpreter over the syntax and over terms. It shares only the parser with the compiled programs, which are compared
+//! with it.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -19,12 +19,12 @@ use num_bigint::BigInt;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
 use std::collections::BTreeMap;
 
-/// Something could not be computed.
+/// A value could not be computed.
 struct Exception;
 
 type Made = Result<Term, Exception>;
 
-/// As [`crate::test::test_at`], slowly.
+/// As [`crate::test::test_at`], but slow.
 ///
 /// # Errors
 /// [`Untested`].

@@ -1,7 +1,8 @@
-//! Running a program. Readable from top to bottom.
+//! Runs a program.
 //!
-//! Nothing is allocated until a clause has matched, but for numbers beyond 64 bits, parts of text that is not ASCII, what
-//! a guard asks of the host, maps of more than sixteen pairs that are compared, and the registers of a program that has more than 64.
+//! No memory is allocated until a clause matches, with five exceptions: numbers of more than 64 bits, parts of text that is not
+//! ASCII, requests of a guard to the host, comparisons of maps of more than sixteen pairs, and the registers of a program with
+//! more than 64.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -18,40 +19,40 @@ use crate::{
 use inviso_term::term::Term;
 use num_traits::ToPrimitive;
 
-/// Patterns in patterns: the parser allows no more.
+/// The deepest nesting of patterns. The parser allows no more.
 const MAX_DEPTH: u32 = 256;
 
-/// What a program makes of what it looked at.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome<'p, V> {
     /// No clause matches.
     NoMatch,
     /// A clause matches.
     Match {
-        /// The end of the call is wanted too.
+        /// Whether the return of the call is requested, too.
         return_trace: bool,
-        /// And if it ends by an exception.
+        /// Whether an exception that ends the call is requested, too.
         exception_trace: bool,
-        /// What becomes of the message.
+        /// The message.
         message: Message<'p, V>,
     },
 }
 
-/// What becomes of the message.
+/// The effect on the message.
 #[derive(Clone, Debug)]
 pub enum Message<'p, V> {
-    /// Nothing was said of it, or `true`.
+    /// It was not mentioned, or is `true`.
     Plain,
     /// It is not sent.
     Suppressed,
-    /// It carries this value. For a table program: the last expression's, whatever it is.
+    /// It carries this value. For a table program: the value of the last expression.
     Value(Value<'p, V>),
 }
 
 impl Program {
     /// Runs the program.
     ///
-    /// What only looks at arguments runs here; a machine with registers is made where the first instruction needs one.
+    /// Tests of arguments run here. A machine with registers is created for the first instruction that needs one.
     #[inline]
     pub fn run<'p, 'a, H: Host<'a>>(&'p self, host: &mut H) -> Outcome<'p, H::View> {
         let count = host.count().min(u32::MAX as usize - 1) as u32;
@@ -76,7 +77,7 @@ impl Program {
         Outcome::NoMatch
     }
 
-    /// A test that needs nothing but an argument.
+    /// A test that needs only an argument.
     #[inline(always)]
     fn quick<'a, H: Host<'a>>(&self, op: &Op, host: &mut H, seen: &mut Option<Seen<'a, H::View>>) -> bool {
         let (Op::IsInt { arg, .. } | Op::IsAtom { arg, .. } | Op::ArgInt { arg, .. } | Op::ArgType { arg, .. }) = *op
@@ -125,7 +126,7 @@ impl Program {
     }
 }
 
-/// The argument that was looked at last: the next clause looks at the same one, as a rule.
+/// The argument that was inspected last. The next clause usually inspects the same one.
 #[derive(Clone, Copy)]
 struct Seen<'a, V> {
     arg: u32,
@@ -147,7 +148,7 @@ impl<'a, V: View<'a>> Seen<'a, V> {
 
 type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
 
-/// What the body has said so far.
+/// The effects of the body so far.
 struct Said<'p, V> {
     return_trace: bool,
     exception_trace: bool,
@@ -250,7 +251,7 @@ where
         Outcome::Match { return_trace, exception_trace, message }
     }
 
-    /// Whether a value looks like a pattern; what it binds is in registers then.
+    /// Whether a value matches a pattern. Registers then have the bound variables.
     fn matches(&mut self, pattern: Pat, val: Made<'p, 'a, H>, depth: u32) -> bool {
         if depth > MAX_DEPTH || self.step().is_err() {
             return false;
@@ -308,7 +309,7 @@ where
         })
     }
 
-    /// A value, and the register that it is for.
+    /// The value of an instruction, and its register.
     #[inline(never)]
     fn make(&mut self, op: &Op, said: &mut Said<'p, H::View>) -> (u32, Result<Made<'p, 'a, H>, Exception>) {
         match *op {
@@ -326,7 +327,7 @@ where
         }
     }
 
-    /// `and`, or `or`: every one is looked at.
+    /// `and`, or `or`. All operands are evaluated.
     fn all(&self, at: u32, len: u32, or: bool) -> Result<Made<'p, 'a, H>, Exception> {
         let mut is = !or;
         for n in at..at + len {
@@ -336,7 +337,7 @@ where
         Ok(truth(is))
     }
 
-    /// Of pairs with one key the last value stays. How many are left.
+    /// Keeps the last value of each key. Answers how many pairs are left.
     fn distinct(&mut self, at: u32, len: u32) -> u32 {
         let mut kept = 0;
         for n in 0..len {
@@ -362,7 +363,7 @@ where
         self.load(*self.program.operands.get(at as usize).ok_or(Exception)?)
     }
 
-    /// How many operands there are, where there is a choice.
+    /// The number of operands of a function with a varying number.
     fn choice(&self, at: u32) -> usize {
         match self.program.operands.get(at as usize) {
             Some(Src::Int(n)) => *n as usize,
@@ -476,7 +477,7 @@ where
         })
     }
 
-    /// What looks into a value.
+    /// Functions that inspect a value.
     fn part(&mut self, function: Function, at: u32) -> Result<Made<'p, 'a, H>, Exception> {
         let val = self.operand(at)?;
         let size = |n: usize| Ok(Val::Int(n as i64));
@@ -590,7 +591,7 @@ where
         Ok(self.keep(binary(bytes, true)))
     }
 
-    /// What only bodies have: effects, and what costs.
+    /// Functions that only bodies have: with effects or with high cost.
     #[cold]
     fn act(&mut self, function: Function, at: u32, said: &mut Said<'p, H::View>) -> Result<Made<'p, 'a, H>, Exception> {
         let yes = Val::Atom("true");
