@@ -133,7 +133,7 @@ pub enum Comparison {
 
 /// Arithmetic of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unary {
+pub enum UnaryOp {
     /// `+`
     Plus,
     /// `-`
@@ -156,7 +156,7 @@ pub enum Unary {
 
 /// Arithmetic of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binary {
+pub enum BinaryOp {
     /// `+`
     Add,
     /// `-`
@@ -190,8 +190,8 @@ pub enum Function {
     IsInteger3,
     IsRecord,
     Compare(Comparison),
-    Unary(Unary),
-    Binary(Binary),
+    Unary(UnaryOp),
+    Binary(BinaryOp),
     Min,
     Max,
     Not,

@@ -268,15 +268,15 @@ impl Compiler {
             Head::Arguments(patterns, _) => (patterns.len() as u32, u32::MAX),
             Head::Subject(_) => (0, u32::MAX),
         };
-        self.ops[start] = Op::Clause { next: self.here(), least, most };
+        self.ops[start] = Op::Clause { next: self.next_op(), least, most };
     }
 
-    fn here(&self) -> u32 {
+    fn next_op(&self) -> u32 {
         self.ops.len() as u32
     }
 
     /// Allocates registers.
-    fn take(&mut self, n: usize) -> u32 {
+    fn take_registers(&mut self, n: usize) -> u32 {
         let at = self.next;
         self.next = self.next.saturating_add(n as u32);
         at
@@ -353,7 +353,7 @@ impl Compiler {
             Pattern::Variable(variable) => match self.variable(*variable) {
                 Some(seen) => Pat::Same(seen),
                 None => {
-                    let register = self.take(1);
+                    let register = self.take_registers(1);
                     self.bind(*variable, Src::Reg(register));
                     Pat::Bind(register)
                 }
@@ -427,9 +427,9 @@ impl Compiler {
                 let a = self.value(&parts[0]);
                 self.ops.push(match (a, b) {
                     (Src::Arg(arg), Src::Int(value)) => Op::ArgInt { with: *with, arg, value },
-                    (Src::Int(value), Src::Arg(arg)) => Op::ArgInt { with: turned(*with), arg, value },
+                    (Src::Int(value), Src::Arg(arg)) => Op::ArgInt { with: swapped(*with), arg, value },
                     (src, Src::Int(value)) => Op::TestInt { with: *with, src, value },
-                    (Src::Int(value), src) => Op::TestInt { with: turned(*with), src, value },
+                    (Src::Int(value), src) => Op::TestInt { with: swapped(*with), src, value },
                     (a, b) => Op::TestCompare { with: *with, a, b },
                 });
             }
@@ -458,7 +458,7 @@ impl Compiler {
                 self.whole.unwrap_or(Src::Int(0))
             }
             _ => {
-                let to = self.take(1);
+                let to = self.take_registers(1);
                 self.into(expr, to);
                 Src::Reg(to)
             }
@@ -474,7 +474,7 @@ impl Compiler {
             Expr::Bindings => {
                 self.uses.arguments = true;
                 let all: Vec<_> = self.variables.iter().filter_map(|known| known.1).collect();
-                let at = self.take(all.len());
+                let at = self.take_registers(all.len());
                 for (n, src) in (at..).zip(&all) {
                     self.ops.push(Op::Move { to: n, src: *src });
                 }
@@ -485,7 +485,7 @@ impl Compiler {
                 self.ops.push(Op::Tuple { to, at, len: parts.len() as u32 });
             }
             Expr::List(parts, tail) => {
-                let at = self.take(parts.len() + usize::from(tail.is_some()));
+                let at = self.take_registers(parts.len() + usize::from(tail.is_some()));
                 for (n, part) in (at..).zip(parts) {
                     self.into(part, n);
                 }
@@ -499,7 +499,7 @@ impl Compiler {
                 }
             }
             Expr::Map(pairs) => {
-                let at = self.take(pairs.len() * 2);
+                let at = self.take_registers(pairs.len() * 2);
                 for (n, (_, value)) in pairs.iter().enumerate().rev() {
                     self.into(value, at + n as u32 * 2 + 1);
                 }
@@ -515,7 +515,7 @@ impl Compiler {
 
     /// Compiles each part into a register of its own, the last one first.
     fn backwards(&mut self, parts: &[Expr]) -> u32 {
-        let at = self.take(parts.len());
+        let at = self.take_registers(parts.len());
         for (n, part) in parts.iter().enumerate().rev() {
             self.into(part, at + n as u32);
         }
@@ -533,7 +533,7 @@ impl Compiler {
             _ => self.note(function),
         }
         // the binary of a part needs a register that stays
-        let keep = if function == Function::BinaryPart { Some(self.take(1)) } else { None };
+        let keep = if function == Function::BinaryPart { Some(self.take_registers(1)) } else { None };
         let mut operands = [Src::Int(0); 4];
         for (n, part) in parts.iter().enumerate().rev() {
             operands[n] = match (keep, n) {
@@ -569,7 +569,7 @@ impl Compiler {
             self.ops.push(Op::Either { to, src, or, end: 0 });
         }
         self.into(last, to);
-        let here = self.here();
+        let here = self.next_op();
         for at in ends {
             if let Op::Either { end, .. } = &mut self.ops[at] {
                 *end = here;
@@ -615,7 +615,7 @@ fn small(term: &Term) -> Option<i64> {
 }
 
 /// The comparison with its sides exchanged.
-fn turned(with: Comparison) -> Comparison {
+fn swapped(with: Comparison) -> Comparison {
     match with {
         Comparison::Less => Comparison::Greater,
         Comparison::LessOrEqual => Comparison::GreaterOrEqual,

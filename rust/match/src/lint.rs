@@ -1,7 +1,7 @@
 //! The functions, their numbers of arguments, and where each is allowed.
 #![forbid(unsafe_code)]
 
-use crate::ast::{Binary, Comparison, Function, Type, Unary};
+use crate::ast::{BinaryOp, Comparison, Function, Type, UnaryOp};
 use std::fmt;
 
 /// The place where a program runs. It decides which functions are allowed.
@@ -162,7 +162,10 @@ pub(crate) fn function(
     }
     if let Some(function) = strict(name) {
         if arity == 0 {
-            return Err((Class::WrongArity, format!("'{name}' needs at least one argument; give it the values to combine")));
+            return Err((
+                Class::WrongArity,
+                format!("'{name}' needs at least one argument; give it the values to combine"),
+            ));
         }
         return Ok(function);
     }
@@ -277,26 +280,26 @@ fn plain(name: &str, arity: usize) -> Option<Function> {
         ("/=", 2) => F::Compare(Comparison::NotEqual),
         ("=:=", 2) => F::Compare(Comparison::Same),
         ("=/=", 2) => F::Compare(Comparison::NotSame),
-        ("+", 1) => F::Unary(Unary::Plus),
-        ("-", 1) => F::Unary(Unary::Minus),
-        ("bnot", 1) => F::Unary(Unary::Bnot),
-        ("abs", 1) => F::Unary(Unary::Abs),
-        ("round", 1) => F::Unary(Unary::Round),
-        ("trunc", 1) => F::Unary(Unary::Trunc),
-        ("floor", 1) => F::Unary(Unary::Floor),
-        ("ceil", 1) => F::Unary(Unary::Ceil),
-        ("float", 1) => F::Unary(Unary::Float),
-        ("+", 2) => F::Binary(Binary::Add),
-        ("-", 2) => F::Binary(Binary::Subtract),
-        ("*", 2) => F::Binary(Binary::Multiply),
-        ("/", 2) => F::Binary(Binary::Divide),
-        ("div", 2) => F::Binary(Binary::Div),
-        ("rem", 2) => F::Binary(Binary::Rem),
-        ("band", 2) => F::Binary(Binary::Band),
-        ("bor", 2) => F::Binary(Binary::Bor),
-        ("bxor", 2) => F::Binary(Binary::Bxor),
-        ("bsl", 2) => F::Binary(Binary::Bsl),
-        ("bsr", 2) => F::Binary(Binary::Bsr),
+        ("+", 1) => F::Unary(UnaryOp::Plus),
+        ("-", 1) => F::Unary(UnaryOp::Minus),
+        ("bnot", 1) => F::Unary(UnaryOp::Bnot),
+        ("abs", 1) => F::Unary(UnaryOp::Abs),
+        ("round", 1) => F::Unary(UnaryOp::Round),
+        ("trunc", 1) => F::Unary(UnaryOp::Trunc),
+        ("floor", 1) => F::Unary(UnaryOp::Floor),
+        ("ceil", 1) => F::Unary(UnaryOp::Ceil),
+        ("float", 1) => F::Unary(UnaryOp::Float),
+        ("+", 2) => F::Binary(BinaryOp::Add),
+        ("-", 2) => F::Binary(BinaryOp::Subtract),
+        ("*", 2) => F::Binary(BinaryOp::Multiply),
+        ("/", 2) => F::Binary(BinaryOp::Divide),
+        ("div", 2) => F::Binary(BinaryOp::Div),
+        ("rem", 2) => F::Binary(BinaryOp::Rem),
+        ("band", 2) => F::Binary(BinaryOp::Band),
+        ("bor", 2) => F::Binary(BinaryOp::Bor),
+        ("bxor", 2) => F::Binary(BinaryOp::Bxor),
+        ("bsl", 2) => F::Binary(BinaryOp::Bsl),
+        ("bsr", 2) => F::Binary(BinaryOp::Bsr),
         ("min", 2) => F::Min,
         ("max", 2) => F::Max,
         ("not", 1) => F::Not,

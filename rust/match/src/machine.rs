@@ -90,7 +90,7 @@ impl Own {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum OrderMode {
     Loose,
     Exact,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Machine<'p, 'a, 'h, H: Host<'a>, R> {
     marker: PhantomData<&'a ()>,
 }
 
-type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
+type MachineVal<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
 
 impl<'p, 'a, 'h, H, R> Machine<'p, 'a, 'h, H, R>
 where
@@ -121,14 +121,14 @@ where
     }
 
     #[inline(always)]
-    pub(crate) fn set(&mut self, register: u32, val: Made<'p, 'a, H>) {
+    pub(crate) fn set(&mut self, register: u32, val: MachineVal<'p, 'a, H>) {
         if let Some(place) = self.registers.as_mut().get_mut(register as usize) {
             *place = val;
         }
     }
 
     #[inline(always)]
-    pub(crate) fn load(&self, src: Src) -> Result<Made<'p, 'a, H>, Exception> {
+    pub(crate) fn load(&self, src: Src) -> Result<MachineVal<'p, 'a, H>, Exception> {
         Ok(match src {
             Src::Arg(n) => Val::View(self.host.argument(n as usize).ok_or(Exception)?),
             Src::Int(n) => Val::Int(i64::from(n)),
@@ -138,12 +138,12 @@ where
         })
     }
 
-    pub(crate) fn constant(&self, n: u32) -> Made<'p, 'a, H> {
+    pub(crate) fn constant(&self, n: u32) -> MachineVal<'p, 'a, H> {
         let program: &'p Program = self.program;
         program.constants.get(n as usize).map_or(Val::Int(0), Val::Const)
     }
 
-    pub(crate) fn cell(&self, n: u32) -> Made<'p, 'a, H> {
+    pub(crate) fn cell(&self, n: u32) -> MachineVal<'p, 'a, H> {
         let registers = self.registers.as_ref();
         match registers.get(n as usize) {
             Some(val) => *val,
@@ -152,7 +152,7 @@ where
     }
 
     /// Counts an inspected value. Too many are an exception.
-    pub(crate) fn step(&self) -> Result<(), Exception> {
+    pub(crate) fn count_work(&self) -> Result<(), Exception> {
         let work = self.work.get() + 1;
         self.work.set(work.min(MAX_WORK));
         if work < MAX_WORK {
@@ -163,7 +163,7 @@ where
     }
 
     /// Keeps a term of the host or a computed one, so that its parts can be values.
-    pub(crate) fn keep(&mut self, term: Term) -> Made<'p, 'a, H> {
+    pub(crate) fn keep(&mut self, term: Term) -> MachineVal<'p, 'a, H> {
         match term {
             Term::Int(n) => match i64::try_from(&n) {
                 Ok(n) => Val::Int(n),
@@ -202,7 +202,7 @@ where
         (at as u32, kept.len() as u32)
     }
 
-    pub(crate) fn number(&mut self, number: Number) -> Made<'p, 'a, H> {
+    pub(crate) fn number(&mut self, number: Number) -> MachineVal<'p, 'a, H> {
         match number {
             Number::Int(n) => Val::Int(n),
             Number::Float(f) => Val::Float(f),
@@ -210,7 +210,7 @@ where
         }
     }
 
-    pub(crate) fn look(&self, val: Made<'p, 'a, H>) -> Look<'_> {
+    pub(crate) fn look(&self, val: MachineVal<'p, 'a, H>) -> Look<'_> {
         match val {
             Val::View(view) => view.look(),
             Val::Int(n) => Look::Int(n),
@@ -235,7 +235,7 @@ where
         }
     }
 
-    pub(crate) fn element(&self, val: Made<'p, 'a, H>, n: usize) -> Option<Made<'p, 'a, H>> {
+    pub(crate) fn element(&self, val: MachineVal<'p, 'a, H>, n: usize) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) => view.element(n).map(Val::View),
             Val::Rest(view, from) => view.element(n + from as usize).map(Val::View),
@@ -252,7 +252,7 @@ where
     }
 
     /// The tail of an improper list.
-    pub(crate) fn tail(&self, val: Made<'p, 'a, H>) -> Option<Made<'p, 'a, H>> {
+    pub(crate) fn tail(&self, val: MachineVal<'p, 'a, H>) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) | Val::Rest(view, _) => view.tail().map(Val::View),
             Val::Const(term) | Val::ConstRest(term, _) => terms::tail(term).map(Val::Const),
@@ -268,7 +268,7 @@ where
     }
 
     /// The rest of a list after `n` elements. The list has more elements, or `n` and a tail. `look` is its type.
-    pub(crate) fn rest(&self, val: Made<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<Made<'p, 'a, H>> {
+    pub(crate) fn rest(&self, val: MachineVal<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<MachineVal<'p, 'a, H>> {
         match look {
             Look::List(len) if n == len => return Some(Val::List(0, 0)),
             Look::Improper(len) if n == len => return self.tail(val),
@@ -292,7 +292,9 @@ where
         })
     }
 
-    pub(crate) fn pair(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<(Made<'p, 'a, H>, Made<'p, 'a, H>)> {
+    pub(crate) fn pair(
+        &self, val: MachineVal<'p, 'a, H>, at: &mut usize,
+    ) -> Option<(MachineVal<'p, 'a, H>, MachineVal<'p, 'a, H>)> {
         match val {
             Val::View(view) => view.pair(at).map(|(key, value)| (Val::View(key), Val::View(value))),
             Val::Const(Term::Map(pairs)) => {
@@ -309,7 +311,7 @@ where
         }
     }
 
-    fn member(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<Made<'p, 'a, H>> {
+    fn member(&self, val: MachineVal<'p, 'a, H>, at: &mut usize) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) => view.member(at).map(Val::View),
             Val::Const(Term::Set(members)) => {
@@ -323,11 +325,11 @@ where
 
     /// The value of exactly this key.
     pub(crate) fn find(
-        &self, map: Made<'p, 'a, H>, key: Made<'p, 'a, H>, depth: u32,
-    ) -> Result<Option<Made<'p, 'a, H>>, Exception> {
+        &self, map: MachineVal<'p, 'a, H>, key: MachineVal<'p, 'a, H>, depth: u32,
+    ) -> Result<Option<MachineVal<'p, 'a, H>>, Exception> {
         let mut at = 0;
         while let Some((known, value)) = self.pair(map, &mut at) {
-            if self.order(known, key, Mode::Exact, depth + 1)?.is_eq() {
+            if self.order(known, key, OrderMode::Exact, depth + 1)?.is_eq() {
                 return Ok(Some(value));
             }
         }
@@ -335,11 +337,11 @@ where
     }
 
     /// A value as a number.
-    pub(crate) fn as_number(&self, val: Made<'p, 'a, H>) -> Result<Number, Exception> {
+    pub(crate) fn as_number(&self, val: MachineVal<'p, 'a, H>) -> Result<Number, Exception> {
         self.numeric(val, self.look(val)).ok_or(Exception)
     }
 
-    fn numeric(&self, val: Made<'p, 'a, H>, look: Look<'_>) -> Option<Number> {
+    fn numeric(&self, val: MachineVal<'p, 'a, H>, look: Look<'_>) -> Option<Number> {
         match (look, val) {
             (Look::Int(n), _) => Some(Number::Int(n)),
             (Look::Float(f), _) => Some(Number::Float(f)),
@@ -353,23 +355,27 @@ where
         }
     }
 
-    pub(crate) fn compare(&self, with: Comparison, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>) -> Result<bool, Exception> {
+    pub(crate) fn compare(
+        &self, with: Comparison, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>,
+    ) -> Result<bool, Exception> {
         let mode = match with {
-            Comparison::Same | Comparison::NotSame => Mode::Exact,
-            _ => Mode::Loose,
+            Comparison::Same | Comparison::NotSame => OrderMode::Exact,
+            _ => OrderMode::Loose,
         };
         Ok(holds(with, self.order(a, b, mode, 0)?))
     }
 
-    pub(crate) fn same(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, depth: u32) -> Result<bool, Exception> {
-        Ok(self.order(a, b, Mode::Exact, depth)?.is_eq())
+    pub(crate) fn same(
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, depth: u32,
+    ) -> Result<bool, Exception> {
+        Ok(self.order(a, b, OrderMode::Exact, depth)?.is_eq())
     }
 
     /// Erlang's order of two values. Values that are nested too deep or too large have no order.
     pub(crate) fn order(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32,
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, mode: OrderMode, depth: u32,
     ) -> Result<Ordering, Exception> {
-        self.step()?;
+        self.count_work()?;
         let (look_a, look_b) = (self.look(a), self.look(b));
         match (look_a, look_b) {
             (Look::Int(a), Look::Int(b)) => return Ok(a.cmp(&b)),
@@ -411,16 +417,18 @@ where
     }
 
     #[inline(never)]
-    fn numbers(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Result<Ordering, Exception> {
+    fn numbers(
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, mode: OrderMode,
+    ) -> Result<Ordering, Exception> {
         let (a, b) = (self.as_number(a)?, self.as_number(b)?);
-        Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) })
+        Ok(if mode == OrderMode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) })
     }
 
     /// Compares values without inspected parts.
     #[inline(never)]
-    fn leaves(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Ordering {
+    fn leaves(&self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, mode: OrderMode) -> Ordering {
         let (a, b) = (self.copy(a), self.copy(b));
-        if mode == Mode::Exact {
+        if mode == OrderMode::Exact {
             order::exact(&a, &b)
         } else {
             order::loose(&a, &b)
@@ -430,7 +438,7 @@ where
     /// Compares two lists without their first elements, where one has no further elements.
     #[inline(never)]
     fn ends(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, n: usize, mode: OrderMode, depth: u32,
     ) -> Result<Ordering, Exception> {
         let (Some(a), Some(b)) = (self.rest(a, self.look(a), n), self.rest(b, self.look(b), n)) else {
             return Err(Exception);
@@ -445,7 +453,7 @@ where
     }
 
     fn elements(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, n: usize, mode: OrderMode, depth: u32,
     ) -> Result<Ordering, Exception> {
         for n in 0..n {
             let (Some(a), Some(b)) = (self.element(a, n), self.element(b, n)) else { return Err(Exception) };
@@ -460,12 +468,12 @@ where
     /// Maps of one size: by keys in key order, then by values in that order.
     #[inline(never)]
     fn maps(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, n: usize, mode: OrderMode, depth: u32,
     ) -> Result<Ordering, Exception> {
         let depth = depth + 1;
         let mut first = Equal;
         let mut each = |machine: &Self, (ka, va): Pair<'p, H::View>, (kb, vb): Pair<'p, H::View>| {
-            let keys = machine.order(ka, kb, Mode::Exact, depth)?;
+            let keys = machine.order(ka, kb, OrderMode::Exact, depth)?;
             if keys.is_eq() && first.is_eq() {
                 first = machine.order(va, vb, mode, depth)?;
             }
@@ -476,10 +484,12 @@ where
     }
 
     #[inline(never)]
-    fn sets(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, depth: u32) -> Result<Ordering, Exception> {
+    fn sets(
+        &self, a: MachineVal<'p, 'a, H>, b: MachineVal<'p, 'a, H>, n: usize, depth: u32,
+    ) -> Result<Ordering, Exception> {
         let depth = depth + 1;
         let mut each = |machine: &Self, (a, _): Pair<'p, H::View>, (b, _): Pair<'p, H::View>| {
-            machine.order(a, b, Mode::Exact, depth)
+            machine.order(a, b, OrderMode::Exact, depth)
         };
         let member = |val, at: &mut usize| self.member(val, at).map(|member| (member, Val::Int(0)));
         self.in_order(n, |at| member(a, at), |at| member(b, at), &mut each, depth)
@@ -519,16 +529,17 @@ where
     /// The pair with the smallest key after this one.
     #[inline(never)]
     fn after(
-        &self, last: Option<Made<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
+        &self, last: Option<MachineVal<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>,
+        depth: u32,
     ) -> Result<Option<Pair<'p, H::View>>, Exception> {
         let (mut at, mut best): (_, Option<Pair<'p, H::View>>) = (0, None);
         while let Some(pair) = pairs(&mut at) {
             let is_later = match last {
-                Some(last) => self.order(pair.0, last, Mode::Exact, depth)?.is_gt(),
+                Some(last) => self.order(pair.0, last, OrderMode::Exact, depth)?.is_gt(),
                 None => true,
             };
             let is_better = match best {
-                Some(best) if is_later => self.order(pair.0, best.0, Mode::Exact, depth)?.is_lt(),
+                Some(best) if is_later => self.order(pair.0, best.0, OrderMode::Exact, depth)?.is_lt(),
                 _ => is_later,
             };
             if is_better {
@@ -544,12 +555,12 @@ where
     ) -> Result<Vec<Pair<'p, H::View>>, Exception> {
         let (mut all, mut at) = (Vec::new(), 0);
         while let Some(pair) = pairs(&mut at) {
-            self.step()?;
+            self.count_work()?;
             all.push(pair);
         }
         let mut failed = false;
         all.sort_by(|a, b| {
-            self.order(a.0, b.0, Mode::Exact, depth).unwrap_or_else(|Exception| {
+            self.order(a.0, b.0, OrderMode::Exact, depth).unwrap_or_else(|Exception| {
                 failed = true;
                 Equal
             })
@@ -561,7 +572,7 @@ where
     }
 
     /// A copy of a value without parts.
-    fn copy(&self, val: Made<'p, 'a, H>) -> Term {
+    fn copy(&self, val: MachineVal<'p, 'a, H>) -> Term {
         match val {
             Val::View(view) => view.to_term(),
             Val::Const(term) => term.clone(),
@@ -571,7 +582,7 @@ where
     }
 
     /// The node of a process, port or reference.
-    pub(crate) fn node_of(&self, val: Made<'p, 'a, H>) -> Result<Term, Exception> {
+    pub(crate) fn node_of(&self, val: MachineVal<'p, 'a, H>) -> Result<Term, Exception> {
         if !matches!(self.look(val), Look::Pid | Look::Port | Look::Ref) {
             return Err(Exception);
         }
@@ -581,12 +592,12 @@ where
         }
     }
 
-    pub(crate) fn term(&self, val: Made<'p, 'a, H>) -> Term {
+    pub(crate) fn term(&self, val: MachineVal<'p, 'a, H>) -> Term {
         self.value(val).to_term()
     }
 
     /// The value for the caller of the program.
-    pub(crate) fn value(&self, val: Made<'p, 'a, H>) -> Value<'p, H::View> {
+    pub(crate) fn value(&self, val: MachineVal<'p, 'a, H>) -> Value<'p, H::View> {
         let list = |look| match look {
             Look::List(n) => Value::List(self.values(val, n)),
             Look::Improper(n) => {
@@ -616,12 +627,12 @@ where
         }
     }
 
-    fn values(&self, val: Made<'p, 'a, H>, n: usize) -> Vec<Value<'p, H::View>> {
+    fn values(&self, val: MachineVal<'p, 'a, H>, n: usize) -> Vec<Value<'p, H::View>> {
         (0..n).map_while(|n| self.element(val, n)).map(|part| self.value(part)).collect()
     }
 
     /// Whether a binary, or the binary of a part, is text.
-    pub(crate) fn is_text(&self, val: Made<'p, 'a, H>) -> bool {
+    pub(crate) fn is_text(&self, val: MachineVal<'p, 'a, H>) -> bool {
         match val {
             Val::View(view) => matches!(view.to_term(), Term::Str(_)),
             Val::Const(term) => matches!(term, Term::Str(_)),

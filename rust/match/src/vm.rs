@@ -10,7 +10,7 @@ use crate::{
     compile::{Op, Pat, Program, Src},
     host::Host,
     lint::Context,
-    machine::{binary, holds, Exception, Machine, Mode, Val},
+    machine::{binary, holds, Exception, Machine, OrderMode, Val},
     numbers::{self, IMMEDIATE},
     terms::TermView,
     value::Value,
@@ -146,10 +146,10 @@ impl<'a, V: View<'a>> Seen<'a, V> {
     }
 }
 
-type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
+type MachineVal<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
 
 /// The effects of the body so far.
-struct Said<'p, V> {
+struct Effects<'p, V> {
     return_trace: bool,
     exception_trace: bool,
     /// The value of the last `message`, or of a table program's last expression.
@@ -166,7 +166,7 @@ where
         let ops: &'p [Op] = &self.program.ops;
         let count = self.host.count().min(u32::MAX as usize - 1) as u32;
         let mut seen = None;
-        let mut said = Said { return_trace: false, exception_trace: false, message: None };
+        let mut effects = Effects { return_trace: false, exception_trace: false, message: None };
         let mut in_body = false;
         while let Some(op) = ops.get(at) {
             at += 1;
@@ -197,10 +197,10 @@ where
                     in_body = true;
                     true
                 }
-                Op::Done => return self.outcome(said),
+                Op::Done => return self.outcome(effects),
                 Op::NoMatch => return Outcome::NoMatch,
                 Op::Result { src } => {
-                    said.message = Some(self.load(src).unwrap_or(Val::Atom("EXIT")));
+                    effects.message = Some(self.load(src).unwrap_or(Val::Atom("EXIT")));
                     true
                 }
                 Op::Either { to, src, or, end } => match self.load(src).and_then(|val| self.boolean(val)) {
@@ -213,7 +213,7 @@ where
                     }
                 },
                 ref other => {
-                    let (to, made) = self.make(other, &mut said);
+                    let (to, made) = self.make(other, &mut effects);
                     match made {
                         Ok(val) => self.set(to, val),
                         Err(Exception) => self.set(to, Val::Atom("EXIT")),
@@ -237,8 +237,8 @@ where
     }
 
     #[inline(never)]
-    fn outcome(&mut self, said: Said<'p, H::View>) -> Outcome<'p, H::View> {
-        let Said { return_trace, exception_trace, message } = said;
+    fn outcome(&mut self, effects: Effects<'p, H::View>) -> Outcome<'p, H::View> {
+        let Effects { return_trace, exception_trace, message } = effects;
         let message = match message {
             None => Message::Plain,
             Some(val) if self.program.context() == Context::Table => Message::Value(self.value(val)),
@@ -252,8 +252,8 @@ where
     }
 
     /// Whether a value matches a pattern. Registers then have the bound variables.
-    fn matches(&mut self, pattern: Pat, val: Made<'p, 'a, H>, depth: u32) -> bool {
-        if depth > MAX_DEPTH || self.step().is_err() {
+    fn matches(&mut self, pattern: Pat, val: MachineVal<'p, 'a, H>, depth: u32) -> bool {
+        if depth > MAX_DEPTH || self.count_work().is_err() {
             return false;
         }
         match pattern {
@@ -302,7 +302,7 @@ where
         }
     }
 
-    fn all_match(&mut self, at: u32, len: u32, val: Made<'p, 'a, H>, depth: u32) -> bool {
+    fn all_match(&mut self, at: u32, len: u32, val: MachineVal<'p, 'a, H>, depth: u32) -> bool {
         (0..len).all(|n| match (self.program.patterns[(at + n) as usize], self.element(val, n as usize)) {
             (pattern, Some(part)) => self.matches(pattern, part, depth + 1),
             (_, None) => false,
@@ -311,7 +311,7 @@ where
 
     /// The value of an instruction, and its register.
     #[inline(never)]
-    fn make(&mut self, op: &Op, said: &mut Said<'p, H::View>) -> (u32, Result<Made<'p, 'a, H>, Exception>) {
+    fn make(&mut self, op: &Op, effects: &mut Effects<'p, H::View>) -> (u32, Result<MachineVal<'p, 'a, H>, Exception>) {
         match *op {
             Op::Move { to, src } => (to, self.load(src)),
             Op::Tuple { to, at, len } => (to, Ok(Val::Tuple(at, len))),
@@ -322,13 +322,13 @@ where
                 (to, Ok(Val::Map(at, len)))
             }
             Op::All { to, at, len, or } => (to, self.all(at, len, or)),
-            Op::Call { function, to, at } => (to, self.call(function, at, said)),
+            Op::Call { function, to, at } => (to, self.call(function, at, effects)),
             _ => (0, Err(Exception)),
         }
     }
 
     /// `and`, or `or`. All operands are evaluated.
-    fn all(&self, at: u32, len: u32, or: bool) -> Result<Made<'p, 'a, H>, Exception> {
+    fn all(&self, at: u32, len: u32, or: bool) -> Result<MachineVal<'p, 'a, H>, Exception> {
         let mut is = !or;
         for n in at..at + len {
             let one = self.boolean(self.cell(n))?;
@@ -351,7 +351,7 @@ where
         kept
     }
 
-    fn boolean(&self, val: Made<'p, 'a, H>) -> Result<bool, Exception> {
+    fn boolean(&self, val: MachineVal<'p, 'a, H>) -> Result<bool, Exception> {
         match self.look(val) {
             Look::Atom("true") => Ok(true),
             Look::Atom("false") => Ok(false),
@@ -359,7 +359,7 @@ where
         }
     }
 
-    fn operand(&self, at: u32) -> Result<Made<'p, 'a, H>, Exception> {
+    fn operand(&self, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
         self.load(*self.program.operands.get(at as usize).ok_or(Exception)?)
     }
 
@@ -383,8 +383,8 @@ where
     }
 
     fn call(
-        &mut self, function: Function, at: u32, said: &mut Said<'p, H::View>,
-    ) -> Result<Made<'p, 'a, H>, Exception> {
+        &mut self, function: Function, at: u32, effects: &mut Effects<'p, H::View>,
+    ) -> Result<MachineVal<'p, 'a, H>, Exception> {
         Ok(match function {
             Function::Is(of) => {
                 let val = self.operand(at)?;
@@ -419,7 +419,7 @@ where
             }
             Function::Min | Function::Max => {
                 let (a, b) = (self.operand(at)?, self.operand(at + 1)?);
-                let order = self.order(a, b, Mode::Loose, 0)?;
+                let order = self.order(a, b, OrderMode::Loose, 0)?;
                 let second = if function == Function::Min { order.is_gt() } else { order.is_lt() };
                 if second {
                     b
@@ -473,12 +473,12 @@ where
             | Function::MapSize
             | Function::MapGet
             | Function::IsMapKey => self.part(function, at)?,
-            _ => self.act(function, at, said)?,
+            _ => self.act(function, at, effects)?,
         })
     }
 
     /// Functions that inspect a value.
-    fn part(&mut self, function: Function, at: u32) -> Result<Made<'p, 'a, H>, Exception> {
+    fn part(&mut self, function: Function, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
         let val = self.operand(at)?;
         let size = |n: usize| Ok(Val::Int(n as i64));
         match (function, self.look(val)) {
@@ -513,14 +513,14 @@ where
         }
     }
 
-    fn more_types(&mut self, function: Function, at: u32) -> Result<Made<'p, 'a, H>, Exception> {
+    fn more_types(&mut self, function: Function, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
         let (val, second) = (self.operand(at)?, self.operand(at + 1)?);
         let is_integer = |machine: &Self, val| matches!(machine.look(val), Look::Int(_) | Look::Big);
         Ok(truth(match function {
             Function::IsFunction2 => {
                 let arity = match self.look(second) {
                     Look::Int(n) if n >= 0 => u64::try_from(n).ok(),
-                    Look::Big if self.order(second, Val::Int(0), Mode::Exact, 0)?.is_gt() => None,
+                    Look::Big if self.order(second, Val::Int(0), OrderMode::Exact, 0)?.is_gt() => None,
                     _ => return Err(Exception),
                 };
                 matches!(self.look(val), Look::Fun(Some(n)) if Some(n) == arity)
@@ -531,8 +531,8 @@ where
                     return Err(Exception);
                 }
                 is_integer(self, val)
-                    && self.order(second, val, Mode::Exact, 0)?.is_le()
-                    && self.order(val, high, Mode::Exact, 0)?.is_le()
+                    && self.order(second, val, OrderMode::Exact, 0)?.is_le()
+                    && self.order(val, high, OrderMode::Exact, 0)?.is_le()
             }
             _ => {
                 let size = self.operand(at + 2)?;
@@ -553,7 +553,7 @@ where
         }))
     }
 
-    fn binary_part(&mut self, at: u32) -> Result<Made<'p, 'a, H>, Exception> {
+    fn binary_part(&mut self, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
         let val = self.operand(at + 1)?;
         let (start, len) = if self.choice(at) == 3 {
             (self.operand(at + 2)?, self.operand(at + 3)?)
@@ -593,20 +593,22 @@ where
 
     /// Functions that only bodies have: with effects or with high cost.
     #[cold]
-    fn act(&mut self, function: Function, at: u32, said: &mut Said<'p, H::View>) -> Result<Made<'p, 'a, H>, Exception> {
+    fn act(
+        &mut self, function: Function, at: u32, effects: &mut Effects<'p, H::View>,
+    ) -> Result<MachineVal<'p, 'a, H>, Exception> {
         let yes = Val::Atom("true");
         let term = |machine: &Self, at| machine.operand(at).map(|val| machine.term(val));
         let made = match function {
             Function::Message => {
-                said.message = Some(self.operand(at)?);
+                effects.message = Some(self.operand(at)?);
                 return Ok(yes);
             }
             Function::ReturnTrace => {
-                said.return_trace = true;
+                effects.return_trace = true;
                 return Ok(yes);
             }
             Function::ExceptionTrace => {
-                said.exception_trace = true;
+                effects.exception_trace = true;
                 return Ok(yes);
             }
             Function::Caller => self.host.caller(),

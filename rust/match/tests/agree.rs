@@ -2,15 +2,15 @@
 //!
 //! `INVISO_MATCH_CASES` is the number of cases; by default a few thousand.
 
-mod made;
+mod generated;
 
+use generated::{any_term, spec, subject};
 use inviso_match::{
     reference,
     test::{test_at, Bench, Mode},
     Context, Program,
 };
 use inviso_term::term::{Identifier, Term};
-use made::{any_term, spec, subject};
 use proptest::prelude::*;
 
 fn cases() -> u32 {
