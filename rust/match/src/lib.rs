@@ -34,8 +34,11 @@
 #![deny(missing_docs)]
 
 pub mod ast;
+mod compare;
 pub mod compile;
+mod functions;
 pub mod host;
+mod instructions;
 pub mod lint;
 mod machine;
 mod numbers;
