@@ -43,6 +43,7 @@ struct Writer<'o, 'p> {
 }
 
 impl Writer<'_, '_> {
+    // more than 60 lines: one short arm for each tag
     fn term(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match scan.tag()? {

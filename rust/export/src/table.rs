@@ -165,6 +165,7 @@ impl Table {
     }
 
     #[inline]
+    // more than 60 lines: one short line for each column
     fn row(&mut self, event: &Event<'_>) {
         let (row, form) = (self.rows, &mut self.form);
         let who = |bytes| move || text::who(bytes);

@@ -1,4 +1,4 @@
-//! What a program costs beyond fetching the arguments that it looks at.
+//! The cost of a program, without the cost of fetching its arguments.
 //!
 //! | bar | measured in |
 //! | --- | --- |
@@ -19,7 +19,7 @@ use inviso_term::{
 use num_bigint::BigInt;
 use std::hint::black_box;
 
-/// A value that costs next to nothing to look at, as a live one does.
+/// A value that is nearly free to inspect, like a live one.
 #[derive(Clone, Copy, Debug)]
 enum Live {
     Int(i64),

@@ -1,4 +1,4 @@
-//! A match specification, taken apart: clauses of a head, guards and a body.
+//! The syntax of a match specification: clauses of a head, guards and a body.
 #![forbid(unsafe_code)]
 
 use inviso_term::term::Term;
@@ -9,54 +9,54 @@ pub type Variable = u32;
 /// `(Head, Guards, Body)`.
 #[derive(Clone, Debug)]
 pub struct Clause {
-    /// What the arguments, or the subject, must look like.
+    /// The pattern of the arguments or of the subject.
     pub head: Head,
     /// Each must be `true`.
     pub guards: Vec<Expr>,
-    /// Each is evaluated, in order.
+    /// The expressions, which are evaluated in order.
     pub body: Vec<Expr>,
-    /// The variables of the head, in the order of their numbers.
+    /// The variables of the head, sorted by number.
     pub variables: Vec<Variable>,
 }
 
-/// What is matched first.
+/// The pattern of a clause.
 #[derive(Clone, Debug)]
 pub enum Head {
-    /// The first arguments one by one, and what is said of the others.
+    /// Patterns of the first arguments, and the rest.
     Arguments(Vec<Pattern>, Rest),
-    /// The one subject of a table program.
+    /// The pattern of a table program's subject.
     Subject(Pattern),
 }
 
-/// The arguments that have no pattern of their own.
+/// The arguments without a pattern of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// There must be none.
+    /// No further arguments.
     None,
-    /// Any number, `'_'`.
+    /// Any number of them: `'_'`.
     Any,
-    /// Any number: a variable is the list of them.
+    /// Any number of them, as a list in a variable.
     Variable(Variable),
 }
 
-/// What a value must look like.
+/// The pattern of a value.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// `'_'`.
     Any,
-    /// Whatever it is, the same each time.
+    /// Any value, the same at each place of the variable.
     Variable(Variable),
-    /// Exactly this.
+    /// Exactly this term.
     Const(Term),
-    /// A tuple of as many elements.
+    /// A tuple of these elements.
     Tuple(Vec<Pattern>),
-    /// A list that begins so and goes on with the tail; no tail is the empty list.
+    /// A list with these first elements and this tail; no tail is the empty list.
     List(Vec<Pattern>, Option<Box<Pattern>>),
-    /// A map that has at least these keys.
+    /// A map with at least these keys.
     Map(Vec<(Term, Pattern)>),
 }
 
-/// What is computed in a guard or a body.
+/// An expression of a guard or a body.
 #[derive(Clone, Debug)]
 pub enum Expr {
     /// A term.
@@ -73,11 +73,11 @@ pub enum Expr {
     List(Vec<Expr>, Option<Box<Expr>>),
     /// A map whose keys or values are not all constant.
     Map(Vec<(Expr, Expr)>),
-    /// A function of its arguments.
+    /// A function and its arguments.
     Call(Function, Vec<Expr>),
 }
 
-/// What a type test asks for.
+/// The type of a type test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// `is_atom`
@@ -110,7 +110,7 @@ pub enum Type {
     Function,
 }
 
-/// How two values are compared.
+/// A comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -133,7 +133,7 @@ pub enum Comparison {
 
 /// Arithmetic of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unary {
+pub enum UnaryOp {
     /// `+`
     Plus,
     /// `-`
@@ -156,7 +156,7 @@ pub enum Unary {
 
 /// Arithmetic of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binary {
+pub enum BinaryOp {
     /// `+`
     Add,
     /// `-`
@@ -181,17 +181,17 @@ pub enum Binary {
     Bsr,
 }
 
-/// Everything that can stand first in a tuple and be called.
+/// The functions of specifications: all names that begin a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // each is called as it is in a specification
+#[allow(missing_docs)] // each has its name in specifications
 pub enum Function {
     Is(Type),
     IsFunction2,
     IsInteger3,
     IsRecord,
     Compare(Comparison),
-    Unary(Unary),
-    Binary(Binary),
+    Unary(UnaryOp),
+    Binary(BinaryOp),
     Min,
     Max,
     Not,

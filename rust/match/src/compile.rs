@@ -1,131 +1,41 @@
-//! From clauses to a flat list of instructions.
+//! Compiles clauses to a flat list of instructions.
 //!
-//! A program is a register machine. Every expression has a register of its own, so that a tuple is where its elements
-//! were put, and nothing needs to be moved or allocated. What is an argument or a constant is never put anywhere: an
-//! operand names it. Guards become tests that go on to the next clause; only what is no test is computed first.
+//! A program is for a register machine. Each expression has a register of its own, so the elements of a tuple are already in
+//! their places: nothing is moved or allocated. Arguments and constants need no register, because an operand names them. Guards
+//! become tests that jump to the next clause. Only other expressions are computed first.
 #![forbid(unsafe_code)]
 
 use crate::{
-    ast::{Clause, Comparison, Expr, Function, Head, Pattern, Rest, Type, Variable},
+    ast::{Clause, Comparison, Expr, Function, Head, Pattern, Rest, Variable},
+    instructions::{Op, Pat, Src},
     lint::{Class, Context, Place, Problem, Severity},
     parse,
 };
 use inviso_term::term::Term;
 
-/// Registers of a program, at most.
+/// The largest number of registers of a program.
 const MAX_REGISTERS: u32 = 1 << 20;
 
-/// Where an operand is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Src {
-    /// A small integer, itself.
-    Int(i32),
-    /// A constant.
-    Const(u32),
-    /// A register.
-    Reg(u32),
-    /// An argument.
-    Arg(u32),
-    /// The list of the arguments from this one on.
-    Args(u32),
-}
-
-/// An instruction. A test that is not met goes on to the next clause.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Op {
-    /// A clause begins, for so many arguments; the next one is there.
-    Clause { next: u32, least: u32, most: u32 },
-    /// An argument matches a pattern.
-    Match { arg: u32, pattern: u32 },
-    /// An argument is this integer.
-    IsInt { arg: u32, value: i64 },
-    /// An argument is this atom.
-    IsAtom { arg: u32, konst: u32 },
-    /// A comparison of an argument with an integer as a guard.
-    ArgInt { with: Comparison, arg: u32, value: i32 },
-    /// A type test of an argument as a guard.
-    ArgType { of: Type, arg: u32 },
-    /// A type test as a guard.
-    TestType { of: Type, src: Src },
-    /// A comparison with an integer as a guard.
-    TestInt { with: Comparison, src: Src, value: i32 },
-    /// A comparison as a guard.
-    TestCompare { with: Comparison, a: Src, b: Src },
-    /// Anything else as a guard.
-    TestTrue { src: Src },
-    /// A guard that is never true.
-    Fail,
-    /// The body begins: what fails from here on is `'EXIT'`.
-    Body,
-    /// A value where it is needed.
-    Move { to: u32, src: Src },
-    /// A function; its operands begin at `at`.
-    Call { function: Function, to: u32, at: u32 },
-    /// A tuple of the registers from `at`.
-    Tuple { to: u32, at: u32, len: u32 },
-    /// A list of the registers from `at`.
-    List { to: u32, at: u32, len: u32 },
-    /// The same with the tail in the register after them.
-    Cons { to: u32, at: u32, len: u32 },
-    /// A map of the pairs of registers from `at`; `distinct` if the keys are known to be.
-    Map { to: u32, at: u32, len: u32, distinct: bool },
-    /// `and`, or `or`, of the registers from `at`.
-    All { to: u32, at: u32, len: u32, or: bool },
-    /// A part of `andalso`, or `orelse`, that is not the last: it may decide.
-    Either { to: u32, src: Src, or: bool, end: u32 },
-    /// The last expression of a table program.
-    Result { src: Src },
-    /// The clause has matched.
-    Done,
-    /// No clause has.
-    NoMatch,
-}
-
-/// A pattern; parts are in [`Program::patterns`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pat {
-    Any,
-    Bind(u32),
-    Same(Src),
-    Int(i64),
-    Const(u32),
-    Tuple {
-        at: u32,
-        len: u32,
-    },
-    /// The tail is at `at + len`.
-    List {
-        at: u32,
-        len: u32,
-        has_tail: bool,
-    },
-    /// Key and value by turns: the keys are `Const`.
-    Map {
-        at: u32,
-        len: u32,
-    },
-}
-
-/// What a program may do, for a tracer that prepares for it.
+/// The possible effects and needs of a program, for a tracer to prepare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     /// It always matches and has no effect.
     pub trivial: bool,
-    /// It looks at the arguments, or at how many there are.
+    /// It needs the arguments or their number.
     pub arguments: bool,
-    /// It may ask for `return_trace`.
+    /// It may request `return_trace`.
     pub return_trace: bool,
-    /// It may ask for `exception_trace`.
+    /// It may request `exception_trace`.
     pub exception_trace: bool,
-    /// It may say something of the message.
+    /// It may change or suppress the message.
     pub message: bool,
-    /// It may ask for the caller, with or without the line.
+    /// It may request the caller, with or without the line.
     pub caller: bool,
-    /// It may ask for the running calls.
+    /// It may request the running calls.
     pub stacktrace: bool,
-    /// It may switch flags of processes.
+    /// It may change flags of processes.
     pub switches: bool,
-    /// It may switch silence.
+    /// It may change silence.
     pub silent: bool,
     /// It may read the trace control word.
     pub reads_control_word: bool,
@@ -133,13 +43,13 @@ pub struct Uses {
     pub sets_control_word: bool,
     /// It may set the sequential trace token.
     pub sets_token: bool,
-    /// It may ask for a description of the process, or display something.
+    /// It may request a description of the process, or display a term.
     pub reports: bool,
-    /// It asks for a parameter by its name.
+    /// It requests a parameter by name.
     pub named: bool,
 }
 
-/// A match specification that was checked and compiled.
+/// A checked and compiled match specification.
 #[derive(Clone, Debug)]
 pub struct Program {
     spec: Term,
@@ -158,7 +68,7 @@ const _: () = {
 };
 
 impl Program {
-    /// Checks a specification and compiles it. For events, `[]` is a specification too: it always matches.
+    /// Checks a specification and compiles it. For events, `[]` is a valid specification that always matches.
     ///
     /// # Errors
     /// All problems of the first clause that has any, in Erlang's order.
@@ -190,19 +100,19 @@ impl Program {
         })
     }
 
-    /// The specification, as it was given.
+    /// The original specification.
     #[must_use]
     pub fn spec(&self) -> &Term {
         &self.spec
     }
 
-    /// What it was compiled for.
+    /// The context that it was compiled for.
     #[must_use]
     pub fn context(&self) -> Context {
         self.context
     }
 
-    /// What it may do.
+    /// Its possible effects and needs.
     #[must_use]
     pub fn uses(&self) -> Uses {
         self.uses
@@ -233,7 +143,7 @@ struct Compiler {
     uses: Uses,
     next: u32,
     most: u32,
-    /// Where each variable is, in the order of their numbers.
+    /// The place of each variable, sorted by number.
     variables: Vec<(Variable, Option<Src>)>,
     whole: Option<Src>,
 }
@@ -268,15 +178,15 @@ impl Compiler {
             Head::Arguments(patterns, _) => (patterns.len() as u32, u32::MAX),
             Head::Subject(_) => (0, u32::MAX),
         };
-        self.ops[start] = Op::Clause { next: self.here(), least, most };
+        self.ops[start] = Op::Clause { next: self.next_op(), least, most };
     }
 
-    fn here(&self) -> u32 {
+    fn next_op(&self) -> u32 {
         self.ops.len() as u32
     }
 
-    /// So many registers.
-    fn take(&mut self, n: usize) -> u32 {
+    /// Allocates registers.
+    fn take_registers(&mut self, n: usize) -> u32 {
         let at = self.next;
         self.next = self.next.saturating_add(n as u32);
         at
@@ -346,14 +256,14 @@ impl Compiler {
         self.ops.push(Op::Match { arg, pattern: at as u32 });
     }
 
-    /// The parts are put where there is room; what a pattern binds is in the order in which it is matched.
+    /// Reserves places for the parts, and compiles them. Variables are bound in the order of matching.
     fn pattern(&mut self, pattern: &Pattern) -> Pat {
         match pattern {
             Pattern::Any => Pat::Any,
             Pattern::Variable(variable) => match self.variable(*variable) {
                 Some(seen) => Pat::Same(seen),
                 None => {
-                    let register = self.take(1);
+                    let register = self.take_registers(1);
                     self.bind(*variable, Src::Reg(register));
                     Pat::Bind(register)
                 }
@@ -399,7 +309,7 @@ impl Compiler {
     }
 
     fn constant(&mut self, term: &Term) -> u32 {
-        // names come again and again; of what is large each has its own
+        // names repeat often. Large constants are not compared with each other
         if let Term::Atom(_) = term {
             let recent = self.constants.iter().rev().take(16).position(|known| known == term);
             if let Some(back) = recent {
@@ -410,7 +320,7 @@ impl Compiler {
         (self.constants.len() - 1) as u32
     }
 
-    /// A guard.
+    /// Compiles a guard.
     fn test(&mut self, guard: &Expr) {
         match guard {
             Expr::Const(Term::Atom(name)) if &**name == "true" => {}
@@ -427,13 +337,13 @@ impl Compiler {
                 let a = self.value(&parts[0]);
                 self.ops.push(match (a, b) {
                     (Src::Arg(arg), Src::Int(value)) => Op::ArgInt { with: *with, arg, value },
-                    (Src::Int(value), Src::Arg(arg)) => Op::ArgInt { with: turned(*with), arg, value },
+                    (Src::Int(value), Src::Arg(arg)) => Op::ArgInt { with: swapped(*with), arg, value },
                     (src, Src::Int(value)) => Op::TestInt { with: *with, src, value },
-                    (Src::Int(value), src) => Op::TestInt { with: turned(*with), src, value },
+                    (Src::Int(value), src) => Op::TestInt { with: swapped(*with), src, value },
                     (a, b) => Op::TestCompare { with: *with, a, b },
                 });
             }
-            // all must be true, and a guard has no effect
+            // all must be true, and guards have no effects
             Expr::Call(Function::And | Function::AndAlso, parts) => parts.iter().for_each(|part| self.test(part)),
             other => {
                 let src = self.value(other);
@@ -450,7 +360,7 @@ impl Compiler {
             },
             Expr::Variable(variable) => {
                 self.uses.arguments = true;
-                // the parser has refused variables that the head doesn't have
+                // the parser has refused variables that are not in the head
                 self.variable(*variable).unwrap_or(Src::Int(0))
             }
             Expr::Whole => {
@@ -458,7 +368,7 @@ impl Compiler {
                 self.whole.unwrap_or(Src::Int(0))
             }
             _ => {
-                let to = self.take(1);
+                let to = self.take_registers(1);
                 self.into(expr, to);
                 Src::Reg(to)
             }
@@ -474,7 +384,7 @@ impl Compiler {
             Expr::Bindings => {
                 self.uses.arguments = true;
                 let all: Vec<_> = self.variables.iter().filter_map(|known| known.1).collect();
-                let at = self.take(all.len());
+                let at = self.take_registers(all.len());
                 for (n, src) in (at..).zip(&all) {
                     self.ops.push(Op::Move { to: n, src: *src });
                 }
@@ -485,7 +395,7 @@ impl Compiler {
                 self.ops.push(Op::Tuple { to, at, len: parts.len() as u32 });
             }
             Expr::List(parts, tail) => {
-                let at = self.take(parts.len() + usize::from(tail.is_some()));
+                let at = self.take_registers(parts.len() + usize::from(tail.is_some()));
                 for (n, part) in (at..).zip(parts) {
                     self.into(part, n);
                 }
@@ -499,7 +409,7 @@ impl Compiler {
                 }
             }
             Expr::Map(pairs) => {
-                let at = self.take(pairs.len() * 2);
+                let at = self.take_registers(pairs.len() * 2);
                 for (n, (_, value)) in pairs.iter().enumerate().rev() {
                     self.into(value, at + n as u32 * 2 + 1);
                 }
@@ -513,9 +423,9 @@ impl Compiler {
         }
     }
 
-    /// Each part into a register of its own, the last one first.
+    /// Compiles each part into a register of its own, the last one first.
     fn backwards(&mut self, parts: &[Expr]) -> u32 {
-        let at = self.take(parts.len());
+        let at = self.take_registers(parts.len());
         for (n, part) in parts.iter().enumerate().rev() {
             self.into(part, at + n as u32);
         }
@@ -532,8 +442,8 @@ impl Compiler {
             Function::AndAlso | Function::OrElse => return self.either(parts, to, function == Function::OrElse),
             _ => self.note(function),
         }
-        // the binary that a part is taken of must stay somewhere
-        let keep = if function == Function::BinaryPart { Some(self.take(1)) } else { None };
+        // the binary of a part needs a register that stays
+        let keep = if function == Function::BinaryPart { Some(self.take_registers(1)) } else { None };
         let mut operands = [Src::Int(0); 4];
         for (n, part) in parts.iter().enumerate().rev() {
             operands[n] = match (keep, n) {
@@ -546,7 +456,7 @@ impl Compiler {
         }
         let at = self.operands.len() as u32;
         self.operands.extend_from_slice(&operands[..parts.len()]);
-        // functions with a choice of arguments are told how many there are
+        // functions with a varying number of arguments get that number
         if matches!(
             function,
             Function::BinaryPart
@@ -569,7 +479,7 @@ impl Compiler {
             self.ops.push(Op::Either { to, src, or, end: 0 });
         }
         self.into(last, to);
-        let here = self.here();
+        let here = self.next_op();
         for at in ends {
             if let Op::Either { end, .. } = &mut self.ops[at] {
                 *end = here;
@@ -614,8 +524,8 @@ fn small(term: &Term) -> Option<i64> {
     }
 }
 
-/// The comparison with its sides changed.
-fn turned(with: Comparison) -> Comparison {
+/// The comparison with its sides exchanged.
+fn swapped(with: Comparison) -> Comparison {
     match with {
         Comparison::Less => Comparison::Greater,
         Comparison::LessOrEqual => Comparison::GreaterOrEqual,

@@ -1,16 +1,16 @@
-//! Match specifications: which events are wanted, and what their messages carry.
+//! Match specifications: they select events and define the contents of their messages.
 //!
-//! A specification is a list of clauses `(head, guards, body)`. It is checked and compiled once; then it runs over live
-//! values, which it looks at through a [`view::View`], at a [`host::Host`]. What doesn't match allocates nothing.
+//! A specification is a list of clauses `(head, guards, body)`. It is checked and compiled once. Then it runs at a [`host::Host`]
+//! over live values, which it inspects through a [`view::View`]. A program that doesn't match allocates no memory.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`view`], [`host`] | what a program looks at, and where it runs: the two things that its user provides |
-//! | [`lint`] | which functions there are, where they may stand, and what a problem is |
+//! | [`view`], [`host`] | the traits that a user implements: the values and the trace point |
+//! | [`lint`] | the functions, where they are allowed, and the kinds of problems |
 //! | [`parse`], [`ast`] | terms to clauses |
 //! | [`compile`] | clauses to a [`Program`] |
-//! | [`vm`], [`value`] | running it, and what comes of that |
-//! | [`mod@test`] | running it over terms, as `match_spec_test` does |
+//! | [`vm`], [`value`] | runs a program, and its result |
+//! | [`mod@test`] | runs a specification over terms, as `match_spec_test` does |
 //!
 //! ```
 //! use inviso_match::{test::{test, Mode}, Context, Program};
@@ -34,8 +34,11 @@
 #![deny(missing_docs)]
 
 pub mod ast;
+mod compare;
 pub mod compile;
+mod functions;
 pub mod host;
+mod instructions;
 pub mod lint;
 mod machine;
 mod numbers;

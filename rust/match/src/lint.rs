@@ -1,10 +1,10 @@
-//! Which functions there are, with how many arguments, and where each may stand.
+//! The functions, their numbers of arguments, and where each is allowed.
 #![forbid(unsafe_code)]
 
-use crate::ast::{Binary, Comparison, Function, Type, Unary};
+use crate::ast::{BinaryOp, Comparison, Function, Type, UnaryOp};
 use std::fmt;
 
-/// Where a program runs, which decides what it may do.
+/// The place where a program runs. It decides which functions are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
     /// At a call, with the call's arguments.
@@ -13,39 +13,39 @@ pub enum Context {
     Send,
     /// At a receive, with `[Node, Sender, Message]`.
     Receive,
-    /// On any term, to compute another: what `match_spec_test` calls `table`.
+    /// On any term, to compute another one: `table` in `match_spec_test`.
     Table,
 }
 
-/// How bad a [`Problem`] is.
+/// The severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// The specification is refused.
     Error,
-    /// It is taken, but is hardly what was meant.
+    /// The specification is accepted, but is probably not meant so.
     Warning,
 }
 
-/// What kind of problem it is.
+/// The class of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A clause of a table program computes nothing.
     EmptyBody,
-    /// A function of tracing in a table program.
+    /// A tracing function in a table program.
     WrongDialect,
-    /// A variable that the head doesn't have.
+    /// A variable that is not in the head.
     UnboundVariable,
     /// An action among the guards.
     NotInGuard,
-    /// Too many or too few arguments of something that has a fixed number.
+    /// Too many or too few arguments of a function.
     WrongArity,
-    /// No function of this name and number of arguments.
+    /// No function has this name and number of arguments.
     NoSuchFunction,
-    /// Something else where a list must be.
+    /// Another term in the place of a list.
     NotAList,
-    /// A list with a tail where a proper one must be.
+    /// A list with a tail in the place of a proper list.
     NotAProperList,
-    /// A clause that is no tuple of three.
+    /// A clause that is not a tuple of three.
     NotAClause,
     /// A tuple that is neither a call nor doubled.
     NotACallNorATuple,
@@ -57,14 +57,14 @@ pub enum Class {
     BadHead,
     /// A function that is not for this kind of event.
     WrongContext,
-    /// An argument that must be something else, and known beforehand.
+    /// A wrong argument that must be known at compile time.
     BadArgument,
     /// Nested too deeply, or too large.
     SystemLimit,
 }
 
 impl Class {
-    /// The word for it.
+    /// Its word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,9 +91,9 @@ impl Class {
 /// A part of a clause. Guards and expressions of the body are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The whole of it.
+    /// The whole clause.
     Clause,
-    /// What is matched first.
+    /// The head.
     Head,
     /// A guard; 0 for all of them.
     Guard(usize),
@@ -101,17 +101,17 @@ pub enum Place {
     Body(usize),
 }
 
-/// What is wrong with a specification, and how to mend it.
+/// A problem of a specification, and its correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{text}", Position(*clause, *place))]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What kind of problem it is.
+    /// The class.
     pub class: Class,
-    /// What is wrong and what would be right.
+    /// The problem and the correction.
     pub text: String,
-    /// The clause, from 1; `None` where it is about the specification as a whole.
+    /// The number of the clause, from 1; `None` for the whole specification.
     pub clause: Option<usize>,
     /// The part of the clause.
     pub place: Place,
@@ -135,7 +135,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Which events a function is for.
+/// The events that a function is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Events {
     All,
@@ -143,10 +143,10 @@ enum Events {
     Calls,
 }
 
-/// The function that `name` with so many arguments is, if it may stand here.
+/// The function `name` with this many arguments, if it is allowed here.
 ///
 /// # Errors
-/// The class of problem and what to say about it.
+/// The class and the text of the problem.
 pub(crate) fn function(
     name: &str, arity: usize, context: Context, is_guard: bool,
 ) -> Result<Function, (Class, String)> {
@@ -156,13 +156,16 @@ pub(crate) fn function(
         }
         if !arities.contains(&arity) {
             let most = arities.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
-            return Err((Class::WrongArity, format!("'{name}' takes {most} arguments, not {arity}; write so many")));
+            return Err((Class::WrongArity, format!("'{name}' takes {most} arguments, not {arity}; write that many")));
         }
         return Ok(function);
     }
     if let Some(function) = strict(name) {
         if arity == 0 {
-            return Err((Class::WrongArity, format!("'{name}' needs at least one argument; give it what it joins")));
+            return Err((
+                Class::WrongArity,
+                format!("'{name}' needs at least one argument; give it the values to combine"),
+            ));
         }
         return Ok(function);
     }
@@ -206,8 +209,8 @@ fn placed(name: &str, events: Events, in_guard: bool, context: Context, is_guard
 
 type Special = (Function, &'static [usize], Option<Events>, bool);
 
-/// What has rules of its own: the numbers of arguments, the events it is for (none: any program), and whether it may be
-/// a guard.
+/// Functions with rules of their own: the numbers of arguments, the events (`None`: any program), and whether it is allowed in
+/// guards.
 fn special(name: &str) -> Option<Special> {
     use Events::{All, Calls, CallsAndSends as Sends};
     use Function as F;
@@ -237,7 +240,7 @@ fn special(name: &str) -> Option<Special> {
     Some((function, arities, events, in_guard))
 }
 
-/// What takes any number of arguments but none.
+/// Functions with any number of arguments but at least one.
 fn strict(name: &str) -> Option<Function> {
     Some(match name {
         "and" => Function::And,
@@ -277,26 +280,26 @@ fn plain(name: &str, arity: usize) -> Option<Function> {
         ("/=", 2) => F::Compare(Comparison::NotEqual),
         ("=:=", 2) => F::Compare(Comparison::Same),
         ("=/=", 2) => F::Compare(Comparison::NotSame),
-        ("+", 1) => F::Unary(Unary::Plus),
-        ("-", 1) => F::Unary(Unary::Minus),
-        ("bnot", 1) => F::Unary(Unary::Bnot),
-        ("abs", 1) => F::Unary(Unary::Abs),
-        ("round", 1) => F::Unary(Unary::Round),
-        ("trunc", 1) => F::Unary(Unary::Trunc),
-        ("floor", 1) => F::Unary(Unary::Floor),
-        ("ceil", 1) => F::Unary(Unary::Ceil),
-        ("float", 1) => F::Unary(Unary::Float),
-        ("+", 2) => F::Binary(Binary::Add),
-        ("-", 2) => F::Binary(Binary::Subtract),
-        ("*", 2) => F::Binary(Binary::Multiply),
-        ("/", 2) => F::Binary(Binary::Divide),
-        ("div", 2) => F::Binary(Binary::Div),
-        ("rem", 2) => F::Binary(Binary::Rem),
-        ("band", 2) => F::Binary(Binary::Band),
-        ("bor", 2) => F::Binary(Binary::Bor),
-        ("bxor", 2) => F::Binary(Binary::Bxor),
-        ("bsl", 2) => F::Binary(Binary::Bsl),
-        ("bsr", 2) => F::Binary(Binary::Bsr),
+        ("+", 1) => F::Unary(UnaryOp::Plus),
+        ("-", 1) => F::Unary(UnaryOp::Minus),
+        ("bnot", 1) => F::Unary(UnaryOp::Bnot),
+        ("abs", 1) => F::Unary(UnaryOp::Abs),
+        ("round", 1) => F::Unary(UnaryOp::Round),
+        ("trunc", 1) => F::Unary(UnaryOp::Trunc),
+        ("floor", 1) => F::Unary(UnaryOp::Floor),
+        ("ceil", 1) => F::Unary(UnaryOp::Ceil),
+        ("float", 1) => F::Unary(UnaryOp::Float),
+        ("+", 2) => F::Binary(BinaryOp::Add),
+        ("-", 2) => F::Binary(BinaryOp::Subtract),
+        ("*", 2) => F::Binary(BinaryOp::Multiply),
+        ("/", 2) => F::Binary(BinaryOp::Divide),
+        ("div", 2) => F::Binary(BinaryOp::Div),
+        ("rem", 2) => F::Binary(BinaryOp::Rem),
+        ("band", 2) => F::Binary(BinaryOp::Band),
+        ("bor", 2) => F::Binary(BinaryOp::Bor),
+        ("bxor", 2) => F::Binary(BinaryOp::Bxor),
+        ("bsl", 2) => F::Binary(BinaryOp::Bsl),
+        ("bsr", 2) => F::Binary(BinaryOp::Bsr),
         ("min", 2) => F::Min,
         ("max", 2) => F::Max,
         ("not", 1) => F::Not,

@@ -1,33 +1,22 @@
-//! The values of a running program: what they are, what is in them, how they compare.
+//! The values of a running program: their types and parts. Their order is in `compare.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
-    ast::Comparison,
-    compile::{Program, Src},
+    compile::Program,
     host::Host,
-    numbers::{self, Number},
+    instructions::Src,
+    numbers::Number,
     terms,
     value::Value,
     view::{Binary, Look, View},
 };
-use inviso_term::{order, term::Term};
-use std::{
-    cell::Cell,
-    cmp::Ordering::{self, Equal},
-    marker::PhantomData,
-};
+use inviso_term::term::Term;
+use std::{cell::Cell, marker::PhantomData};
 
-/// Values in values, at most, when two are compared. A live object may hold itself; and the stack may be a small one: a
-/// level takes about 1 KiB of it.
-const MAX_DEPTH: u32 = 128;
-
-/// Values that a run looks at, at most, when it compares and searches.
+/// How many values a run inspects in comparisons and searches.
 const MAX_WORK: u32 = 1 << 20;
 
-/// Maps and sets of more members are sorted in memory of their own to be compared.
-const FEW: usize = 16;
-
-/// Something could not be computed.
+/// A value could not be computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exception;
 
@@ -38,21 +27,21 @@ pub(crate) enum Val<'p, V> {
     Float(f64),
     Atom(&'static str),
     Const(&'p Term),
-    /// What remains of a constant list without so many elements.
+    /// The rest of a constant list after this many elements.
     ConstRest(&'p Term, u32),
     View(V),
-    /// What remains of a list without so many elements.
+    /// The rest of a list after this many elements.
     Rest(V, u32),
     /// The arguments from this one on.
     Args(u32),
-    /// Cells from there, so many.
+    /// The first cell and the number of cells.
     Tuple(u32, u32),
     List(u32, u32),
-    /// At least one, and then the tail.
+    /// At least one cell, and then the tail.
     Cons(u32, u32),
     /// Pairs of cells.
     Map(u32, u32),
-    /// A term that was computed and has no parts.
+    /// A computed term without parts.
     Own(u32),
     /// Bytes of the binary in a cell.
     Part {
@@ -62,7 +51,7 @@ pub(crate) enum Val<'p, V> {
     },
 }
 
-/// Terms that were computed. Most programs compute none, few more than two.
+/// Computed terms. Most programs compute none, few compute more than two.
 #[derive(Default)]
 struct Own {
     first: [Option<Term>; 2],
@@ -89,25 +78,19 @@ impl Own {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Loose,
-    Exact,
-}
-
-/// A program that runs.
+/// A running program.
 pub(crate) struct Machine<'p, 'a, 'h, H: Host<'a>, R> {
     pub(crate) program: &'p Program,
     pub(crate) host: &'h mut H,
     pub(crate) registers: R,
-    /// Cells beyond the registers: parts of terms that the host gave.
+    /// Cells after the registers: parts of the host's terms.
     more: Vec<Val<'p, H::View>>,
     own: Own,
     work: Cell<u32>,
     marker: PhantomData<&'a ()>,
 }
 
-type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
+pub(crate) type MachineVal<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
 
 impl<'p, 'a, 'h, H, R> Machine<'p, 'a, 'h, H, R>
 where
@@ -121,14 +104,14 @@ where
     }
 
     #[inline(always)]
-    pub(crate) fn set(&mut self, register: u32, val: Made<'p, 'a, H>) {
+    pub(crate) fn set(&mut self, register: u32, val: MachineVal<'p, 'a, H>) {
         if let Some(place) = self.registers.as_mut().get_mut(register as usize) {
             *place = val;
         }
     }
 
     #[inline(always)]
-    pub(crate) fn load(&self, src: Src) -> Result<Made<'p, 'a, H>, Exception> {
+    pub(crate) fn load(&self, src: Src) -> Result<MachineVal<'p, 'a, H>, Exception> {
         Ok(match src {
             Src::Arg(n) => Val::View(self.host.argument(n as usize).ok_or(Exception)?),
             Src::Int(n) => Val::Int(i64::from(n)),
@@ -138,12 +121,12 @@ where
         })
     }
 
-    pub(crate) fn constant(&self, n: u32) -> Made<'p, 'a, H> {
+    pub(crate) fn constant(&self, n: u32) -> MachineVal<'p, 'a, H> {
         let program: &'p Program = self.program;
         program.constants.get(n as usize).map_or(Val::Int(0), Val::Const)
     }
 
-    pub(crate) fn cell(&self, n: u32) -> Made<'p, 'a, H> {
+    pub(crate) fn cell(&self, n: u32) -> MachineVal<'p, 'a, H> {
         let registers = self.registers.as_ref();
         match registers.get(n as usize) {
             Some(val) => *val,
@@ -151,8 +134,8 @@ where
         }
     }
 
-    /// Counts what was looked at; too much of it is an exception.
-    pub(crate) fn step(&self) -> Result<(), Exception> {
+    /// Counts an inspected value. Too many are an exception.
+    pub(crate) fn count_work(&self) -> Result<(), Exception> {
         let work = self.work.get() + 1;
         self.work.set(work.min(MAX_WORK));
         if work < MAX_WORK {
@@ -162,8 +145,8 @@ where
         }
     }
 
-    /// A term of the host's or a computed one, so that its parts can be values.
-    pub(crate) fn keep(&mut self, term: Term) -> Made<'p, 'a, H> {
+    /// Keeps a term of the host or a computed one, so that its parts can be values.
+    pub(crate) fn keep(&mut self, term: Term) -> MachineVal<'p, 'a, H> {
         match term {
             Term::Int(n) => match i64::try_from(&n) {
                 Ok(n) => Val::Int(n),
@@ -202,7 +185,7 @@ where
         (at as u32, kept.len() as u32)
     }
 
-    pub(crate) fn number(&mut self, number: Number) -> Made<'p, 'a, H> {
+    pub(crate) fn number(&mut self, number: Number) -> MachineVal<'p, 'a, H> {
         match number {
             Number::Int(n) => Val::Int(n),
             Number::Float(f) => Val::Float(f),
@@ -210,7 +193,7 @@ where
         }
     }
 
-    pub(crate) fn look(&self, val: Made<'p, 'a, H>) -> Look<'_> {
+    pub(crate) fn look(&self, val: MachineVal<'p, 'a, H>) -> Look<'_> {
         match val {
             Val::View(view) => view.look(),
             Val::Int(n) => Look::Int(n),
@@ -235,7 +218,7 @@ where
         }
     }
 
-    pub(crate) fn element(&self, val: Made<'p, 'a, H>, n: usize) -> Option<Made<'p, 'a, H>> {
+    pub(crate) fn element(&self, val: MachineVal<'p, 'a, H>, n: usize) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) => view.element(n).map(Val::View),
             Val::Rest(view, from) => view.element(n + from as usize).map(Val::View),
@@ -251,8 +234,8 @@ where
         }
     }
 
-    /// The tail of a list that is not proper.
-    pub(crate) fn tail(&self, val: Made<'p, 'a, H>) -> Option<Made<'p, 'a, H>> {
+    /// The tail of an improper list.
+    pub(crate) fn tail(&self, val: MachineVal<'p, 'a, H>) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) | Val::Rest(view, _) => view.tail().map(Val::View),
             Val::Const(term) | Val::ConstRest(term, _) => terms::tail(term).map(Val::Const),
@@ -267,8 +250,8 @@ where
         }
     }
 
-    /// A list of more than `n` elements, or of `n` and a tail, without them; `look` is what it is.
-    pub(crate) fn rest(&self, val: Made<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<Made<'p, 'a, H>> {
+    /// The rest of a list after `n` elements. The list has more elements, or `n` and a tail. `look` is its type.
+    pub(crate) fn rest(&self, val: MachineVal<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<MachineVal<'p, 'a, H>> {
         match look {
             Look::List(len) if n == len => return Some(Val::List(0, 0)),
             Look::Improper(len) if n == len => return self.tail(val),
@@ -292,7 +275,9 @@ where
         })
     }
 
-    pub(crate) fn pair(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<(Made<'p, 'a, H>, Made<'p, 'a, H>)> {
+    pub(crate) fn pair(
+        &self, val: MachineVal<'p, 'a, H>, at: &mut usize,
+    ) -> Option<(MachineVal<'p, 'a, H>, MachineVal<'p, 'a, H>)> {
         match val {
             Val::View(view) => view.pair(at).map(|(key, value)| (Val::View(key), Val::View(value))),
             Val::Const(Term::Map(pairs)) => {
@@ -309,7 +294,7 @@ where
         }
     }
 
-    fn member(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<Made<'p, 'a, H>> {
+    pub(crate) fn member(&self, val: MachineVal<'p, 'a, H>, at: &mut usize) -> Option<MachineVal<'p, 'a, H>> {
         match val {
             Val::View(view) => view.member(at).map(Val::View),
             Val::Const(Term::Set(members)) => {
@@ -321,25 +306,12 @@ where
         }
     }
 
-    /// The value of a key that is exactly this one.
-    pub(crate) fn find(
-        &self, map: Made<'p, 'a, H>, key: Made<'p, 'a, H>, depth: u32,
-    ) -> Result<Option<Made<'p, 'a, H>>, Exception> {
-        let mut at = 0;
-        while let Some((known, value)) = self.pair(map, &mut at) {
-            if self.order(known, key, Mode::Exact, depth + 1)?.is_eq() {
-                return Ok(Some(value));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The number that a value is.
-    pub(crate) fn as_number(&self, val: Made<'p, 'a, H>) -> Result<Number, Exception> {
+    /// A value as a number.
+    pub(crate) fn as_number(&self, val: MachineVal<'p, 'a, H>) -> Result<Number, Exception> {
         self.numeric(val, self.look(val)).ok_or(Exception)
     }
 
-    fn numeric(&self, val: Made<'p, 'a, H>, look: Look<'_>) -> Option<Number> {
+    fn numeric(&self, val: MachineVal<'p, 'a, H>, look: Look<'_>) -> Option<Number> {
         match (look, val) {
             (Look::Int(n), _) => Some(Number::Int(n)),
             (Look::Float(f), _) => Some(Number::Float(f)),
@@ -353,215 +325,8 @@ where
         }
     }
 
-    pub(crate) fn compare(&self, with: Comparison, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>) -> Result<bool, Exception> {
-        let mode = match with {
-            Comparison::Same | Comparison::NotSame => Mode::Exact,
-            _ => Mode::Loose,
-        };
-        Ok(holds(with, self.order(a, b, mode, 0)?))
-    }
-
-    pub(crate) fn same(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, depth: u32) -> Result<bool, Exception> {
-        Ok(self.order(a, b, Mode::Exact, depth)?.is_eq())
-    }
-
-    /// Erlang's order of any two values. What is nested too deeply, or too large, has none.
-    pub(crate) fn order(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32,
-    ) -> Result<Ordering, Exception> {
-        self.step()?;
-        let (look_a, look_b) = (self.look(a), self.look(b));
-        match (look_a, look_b) {
-            (Look::Int(a), Look::Int(b)) => return Ok(a.cmp(&b)),
-            (Look::Atom(a), Look::Atom(b)) => return Ok(a.cmp(b)),
-            (Look::List(0), Look::List(0)) => return Ok(Equal),
-            (Look::Binary(a), Look::Binary(b)) => return Ok(a.compare(b)),
-            _ => {}
-        }
-        let (rank_a, rank_b) = (rank(look_a), rank(look_b));
-        if rank_a != rank_b {
-            return Ok(rank_a.cmp(&rank_b));
-        }
-        if rank_a == 0 {
-            return self.numbers(a, b, mode);
-        }
-        if let (Val::View(a), Val::View(b)) = (a, b) {
-            if a.is(b) {
-                return Ok(Equal);
-            }
-        }
-        if depth >= MAX_DEPTH {
-            return Err(Exception);
-        }
-        match (look_a, look_b) {
-            (Look::Tuple(m), Look::Tuple(n)) if m == n => self.elements(a, b, m, mode, depth),
-            (Look::Tuple(m), Look::Tuple(n)) => Ok(m.cmp(&n)),
-            (Look::Map(m), Look::Map(n)) if m == n => self.maps(a, b, m, mode, depth),
-            (Look::Map(m), Look::Map(n)) => Ok(m.cmp(&n)),
-            (Look::Set(m), Look::Set(n)) if m == n => self.sets(a, b, m, depth),
-            (Look::Set(m), Look::Set(n)) => Ok(m.cmp(&n)),
-            (Look::List(m) | Look::Improper(m), Look::List(n) | Look::Improper(n)) => {
-                match self.elements(a, b, m.min(n), mode, depth)? {
-                    Equal => self.ends(a, b, m.min(n), mode, depth),
-                    different => Ok(different),
-                }
-            }
-            _ => Ok(self.leaves(a, b, mode)),
-        }
-    }
-
-    #[inline(never)]
-    fn numbers(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Result<Ordering, Exception> {
-        let (a, b) = (self.as_number(a)?, self.as_number(b)?);
-        Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) })
-    }
-
-    /// What has no parts that are looked at here.
-    #[inline(never)]
-    fn leaves(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Ordering {
-        let (a, b) = (self.copy(a), self.copy(b));
-        if mode == Mode::Exact {
-            order::exact(&a, &b)
-        } else {
-            order::loose(&a, &b)
-        }
-    }
-
-    /// Two lists without their first elements, after which one of them has no more.
-    #[inline(never)]
-    fn ends(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
-    ) -> Result<Ordering, Exception> {
-        let (Some(a), Some(b)) = (self.rest(a, self.look(a), n), self.rest(b, self.look(b), n)) else {
-            return Err(Exception);
-        };
-        let (look_a, look_b) = (self.look(a), self.look(b));
-        let is_list = |look| matches!(look, Look::List(1..) | Look::Improper(_));
-        if is_list(look_a) || is_list(look_b) {
-            // a list is no tail: by what kind of term they are
-            return Ok(rank(look_a).cmp(&rank(look_b)));
-        }
-        self.order(a, b, mode, depth + 1)
-    }
-
-    fn elements(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
-    ) -> Result<Ordering, Exception> {
-        for n in 0..n {
-            let (Some(a), Some(b)) = (self.element(a, n), self.element(b, n)) else { return Err(Exception) };
-            let different = self.order(a, b, mode, depth + 1)?;
-            if different.is_ne() {
-                return Ok(different);
-            }
-        }
-        Ok(Equal)
-    }
-
-    /// Of maps of one size: by keys in key order, then by values in that order.
-    #[inline(never)]
-    fn maps(
-        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
-    ) -> Result<Ordering, Exception> {
-        let depth = depth + 1;
-        let mut first = Equal;
-        let mut each = |machine: &Self, (ka, va): Pair<'p, H::View>, (kb, vb): Pair<'p, H::View>| {
-            let keys = machine.order(ka, kb, Mode::Exact, depth)?;
-            if keys.is_eq() && first.is_eq() {
-                first = machine.order(va, vb, mode, depth)?;
-            }
-            Ok(keys)
-        };
-        let keys = self.in_order(n, |at| self.pair(a, at), |at| self.pair(b, at), &mut each, depth)?;
-        Ok(keys.then(first))
-    }
-
-    #[inline(never)]
-    fn sets(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, depth: u32) -> Result<Ordering, Exception> {
-        let depth = depth + 1;
-        let mut each = |machine: &Self, (a, _): Pair<'p, H::View>, (b, _): Pair<'p, H::View>| {
-            machine.order(a, b, Mode::Exact, depth)
-        };
-        let member = |val, at: &mut usize| self.member(val, at).map(|member| (member, Val::Int(0)));
-        self.in_order(n, |at| member(a, at), |at| member(b, at), &mut each, depth)
-    }
-
-    /// Compares two collections of `n` in the order of their keys, up to the first difference.
-    fn in_order<A, B, F>(&self, n: usize, a: A, b: B, each: &mut F, depth: u32) -> Result<Ordering, Exception>
-    where
-        A: Fn(&mut usize) -> Option<Pair<'p, H::View>>,
-        B: Fn(&mut usize) -> Option<Pair<'p, H::View>>,
-        F: FnMut(&Self, Pair<'p, H::View>, Pair<'p, H::View>) -> Result<Ordering, Exception>,
-    {
-        if n > FEW {
-            let (a, b) = (self.sorted(a, depth)?, self.sorted(b, depth)?);
-            for (a, b) in a.into_iter().zip(b) {
-                let different = each(self, a, b)?;
-                if different.is_ne() {
-                    return Ok(different);
-                }
-            }
-            return Ok(Equal);
-        }
-        let (mut last_a, mut last_b) = (None, None);
-        for _ in 0..n {
-            let (Some(next_a), Some(next_b)) = (self.after(last_a, &a, depth)?, self.after(last_b, &b, depth)?) else {
-                return Err(Exception);
-            };
-            let different = each(self, next_a, next_b)?;
-            if different.is_ne() {
-                return Ok(different);
-            }
-            (last_a, last_b) = (Some(next_a.0), Some(next_b.0));
-        }
-        Ok(Equal)
-    }
-
-    /// The pair with the smallest key after this one.
-    #[inline(never)]
-    fn after(
-        &self, last: Option<Made<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
-    ) -> Result<Option<Pair<'p, H::View>>, Exception> {
-        let (mut at, mut best): (_, Option<Pair<'p, H::View>>) = (0, None);
-        while let Some(pair) = pairs(&mut at) {
-            let is_later = match last {
-                Some(last) => self.order(pair.0, last, Mode::Exact, depth)?.is_gt(),
-                None => true,
-            };
-            let is_better = match best {
-                Some(best) if is_later => self.order(pair.0, best.0, Mode::Exact, depth)?.is_lt(),
-                _ => is_later,
-            };
-            if is_better {
-                best = Some(pair);
-            }
-        }
-        Ok(best)
-    }
-
-    #[cold]
-    fn sorted(
-        &self, pairs: impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
-    ) -> Result<Vec<Pair<'p, H::View>>, Exception> {
-        let (mut all, mut at) = (Vec::new(), 0);
-        while let Some(pair) = pairs(&mut at) {
-            self.step()?;
-            all.push(pair);
-        }
-        let mut failed = false;
-        all.sort_by(|a, b| {
-            self.order(a.0, b.0, Mode::Exact, depth).unwrap_or_else(|Exception| {
-                failed = true;
-                Equal
-            })
-        });
-        if failed {
-            return Err(Exception);
-        }
-        Ok(all)
-    }
-
-    /// A copy of a value that has no parts.
-    fn copy(&self, val: Made<'p, 'a, H>) -> Term {
+    /// A copy of a value without parts.
+    pub(crate) fn copy(&self, val: MachineVal<'p, 'a, H>) -> Term {
         match val {
             Val::View(view) => view.to_term(),
             Val::Const(term) => term.clone(),
@@ -571,7 +336,7 @@ where
     }
 
     /// The node of a process, port or reference.
-    pub(crate) fn node_of(&self, val: Made<'p, 'a, H>) -> Result<Term, Exception> {
+    pub(crate) fn node_of(&self, val: MachineVal<'p, 'a, H>) -> Result<Term, Exception> {
         if !matches!(self.look(val), Look::Pid | Look::Port | Look::Ref) {
             return Err(Exception);
         }
@@ -581,12 +346,12 @@ where
         }
     }
 
-    pub(crate) fn term(&self, val: Made<'p, 'a, H>) -> Term {
+    pub(crate) fn term(&self, val: MachineVal<'p, 'a, H>) -> Term {
         self.value(val).to_term()
     }
 
-    /// What is handed out.
-    pub(crate) fn value(&self, val: Made<'p, 'a, H>) -> Value<'p, H::View> {
+    /// The value for the caller of the program.
+    pub(crate) fn value(&self, val: MachineVal<'p, 'a, H>) -> Value<'p, H::View> {
         let list = |look| match look {
             Look::List(n) => Value::List(self.values(val, n)),
             Look::Improper(n) => {
@@ -616,12 +381,12 @@ where
         }
     }
 
-    fn values(&self, val: Made<'p, 'a, H>, n: usize) -> Vec<Value<'p, H::View>> {
+    fn values(&self, val: MachineVal<'p, 'a, H>, n: usize) -> Vec<Value<'p, H::View>> {
         (0..n).map_while(|n| self.element(val, n)).map(|part| self.value(part)).collect()
     }
 
-    /// Whether a binary is text, and a part of it too.
-    pub(crate) fn is_text(&self, val: Made<'p, 'a, H>) -> bool {
+    /// Whether a binary, or the binary of a part, is text.
+    pub(crate) fn is_text(&self, val: MachineVal<'p, 'a, H>) -> bool {
         match val {
             Val::View(view) => matches!(view.to_term(), Term::Str(_)),
             Val::Const(term) => matches!(term, Term::Str(_)),
@@ -632,9 +397,7 @@ where
     }
 }
 
-type Pair<'p, V> = (Val<'p, V>, Val<'p, V>);
-
-/// Bytes, as text if they were a part of some and still are.
+/// Bytes as a term. They are text if they were a part of a text and are still UTF-8.
 pub(crate) fn binary(bytes: Vec<u8>, is_text: bool) -> Term {
     if !is_text {
         return Term::Bytes(bytes.into());
@@ -651,35 +414,5 @@ fn without(look: Look<'_>, n: u32) -> Look<'_> {
         Look::List(len) => Look::List(len.saturating_sub(n)),
         Look::Improper(len) => Look::Improper(len.saturating_sub(n)),
         other => other,
-    }
-}
-
-#[inline(always)]
-pub(crate) fn holds(with: Comparison, order: Ordering) -> bool {
-    match with {
-        Comparison::Less => order.is_lt(),
-        Comparison::LessOrEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterOrEqual => order.is_ge(),
-        Comparison::Equal | Comparison::Same => order.is_eq(),
-        Comparison::NotEqual | Comparison::NotSame => order.is_ne(),
-    }
-}
-
-fn rank(look: Look<'_>) -> u8 {
-    match look {
-        Look::Int(_) | Look::Big | Look::Float(_) => 0,
-        Look::Atom(_) => 1,
-        Look::Ref => 2,
-        Look::Fun(_) => 3,
-        Look::Port => 4,
-        Look::Pid => 5,
-        Look::Tuple(_) => 6,
-        Look::Map(_) => 7,
-        Look::List(0) => 8,
-        Look::List(_) | Look::Improper(_) => 9,
-        Look::Binary(_) => 10,
-        Look::Set(_) => 11,
-        Look::Other => 12,
     }
 }

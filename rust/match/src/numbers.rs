@@ -1,7 +1,7 @@
-//! Arithmetic without limit, up to what Erlang allows.
+//! Arithmetic of any size, up to Erlang's limit.
 #![forbid(unsafe_code)]
 
-use crate::ast::{Binary, Unary};
+use crate::ast::{BinaryOp, UnaryOp};
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
 use std::{
@@ -9,13 +9,13 @@ use std::{
     ops::Range,
 };
 
-/// The integers that Erlang keeps in one word. A few of its functions take no others.
+/// The integers that Erlang keeps in one word. Some functions accept only these.
 pub(crate) const IMMEDIATE: Range<i64> = -(1 << 59)..1 << 59;
 
-/// Bits of a number that is computed, at most.
+/// The largest computed number, in bits.
 const MAX_BITS: u64 = 1 << 22;
 
-/// A number, or what takes the place of one where it can't be computed: `None` is an exception.
+/// A number. Functions answer `None` in place of one that can't be computed: an exception.
 #[derive(Clone, Debug)]
 pub(crate) enum Number {
     Int(i64),
@@ -44,8 +44,8 @@ impl Number {
     }
 }
 
-/// As small as it goes, unless it is too large.
-fn made(n: BigInt) -> Option<Number> {
+/// A number in its smallest form; `None` if it is too large.
+fn normalized(n: BigInt) -> Option<Number> {
     match n.to_i64() {
         Some(n) => Some(Int(n)),
         None => (n.bits() <= MAX_BITS).then_some(Big(n)),
@@ -57,63 +57,65 @@ fn finite(f: f64) -> Option<Number> {
 }
 
 fn whole(f: f64) -> Option<Number> {
-    BigInt::from_f64(f).and_then(made)
+    BigInt::from_f64(f).and_then(normalized)
 }
 
 /// Arithmetic of one number.
-pub(crate) fn unary(with: Unary, a: Number) -> Option<Number> {
+pub(crate) fn unary(with: UnaryOp, a: Number) -> Option<Number> {
     match (with, a) {
-        (Unary::Plus, a) => Some(a),
-        (Unary::Minus, Int(n)) if n != i64::MIN => Some(Int(-n)),
-        (Unary::Minus, Float(f)) => Some(Float(-f)),
-        (Unary::Minus, a) => made(-a.integer()?),
-        (Unary::Bnot, Int(n)) => Some(Int(!n)),
-        (Unary::Bnot, a) => made(-a.integer()? - 1),
-        (Unary::Abs, Int(n)) if n != i64::MIN => Some(Int(n.abs())),
-        (Unary::Abs, Float(f)) => Some(Float(f.abs())),
-        (Unary::Abs, a) => made(a.integer()?.abs()),
-        (Unary::Float, a) => a.float().map(Float),
-        (Unary::Round, Float(f)) => whole(f.round()),
-        (Unary::Trunc, Float(f)) => whole(f.trunc()),
-        (Unary::Floor, Float(f)) => whole(f.floor()),
-        (Unary::Ceil, Float(f)) => whole(f.ceil()),
-        (Unary::Round | Unary::Trunc | Unary::Floor | Unary::Ceil, a) => Some(a),
+        (UnaryOp::Plus, a) => Some(a),
+        (UnaryOp::Minus, Int(n)) if n != i64::MIN => Some(Int(-n)),
+        (UnaryOp::Minus, Float(f)) => Some(Float(-f)),
+        (UnaryOp::Minus, a) => normalized(-a.integer()?),
+        (UnaryOp::Bnot, Int(n)) => Some(Int(!n)),
+        (UnaryOp::Bnot, a) => normalized(-a.integer()? - 1),
+        (UnaryOp::Abs, Int(n)) if n != i64::MIN => Some(Int(n.abs())),
+        (UnaryOp::Abs, Float(f)) => Some(Float(f.abs())),
+        (UnaryOp::Abs, a) => normalized(a.integer()?.abs()),
+        (UnaryOp::Float, a) => a.float().map(Float),
+        (UnaryOp::Round, Float(f)) => whole(f.round()),
+        (UnaryOp::Trunc, Float(f)) => whole(f.trunc()),
+        (UnaryOp::Floor, Float(f)) => whole(f.floor()),
+        (UnaryOp::Ceil, Float(f)) => whole(f.ceil()),
+        (UnaryOp::Round | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::Ceil, a) => Some(a),
     }
 }
 
-/// Arithmetic of two small integers, if what comes of it is one too.
+/// Arithmetic of two small integers with a small result.
 #[inline]
-pub(crate) fn small(with: Binary, a: i64, b: i64) -> Option<i64> {
+pub(crate) fn small(with: BinaryOp, a: i64, b: i64) -> Option<i64> {
     match with {
-        Binary::Add => a.checked_add(b),
-        Binary::Subtract => a.checked_sub(b),
-        Binary::Multiply => a.checked_mul(b),
-        Binary::Div => a.checked_div(b),
-        Binary::Rem => a.checked_rem(b),
-        Binary::Band => Some(a & b),
-        Binary::Bor => Some(a | b),
-        Binary::Bxor => Some(a ^ b),
-        Binary::Divide | Binary::Bsl | Binary::Bsr => None,
+        BinaryOp::Add => a.checked_add(b),
+        BinaryOp::Subtract => a.checked_sub(b),
+        BinaryOp::Multiply => a.checked_mul(b),
+        BinaryOp::Div => a.checked_div(b),
+        BinaryOp::Rem => a.checked_rem(b),
+        BinaryOp::Band => Some(a & b),
+        BinaryOp::Bor => Some(a | b),
+        BinaryOp::Bxor => Some(a ^ b),
+        BinaryOp::Divide | BinaryOp::Bsl | BinaryOp::Bsr => None,
     }
 }
 
 /// Arithmetic of two numbers.
-pub(crate) fn binary(with: Binary, a: Number, b: Number) -> Option<Number> {
+pub(crate) fn binary(with: BinaryOp, a: Number, b: Number) -> Option<Number> {
     if let (&Int(a), &Int(b)) = (&a, &b) {
         if let Some(n) = small(with, a, b) {
             return Some(Int(n));
         }
     }
     match with {
-        Binary::Divide => {
+        BinaryOp::Divide => {
             let (a, b) = (a.float()?, b.float()?);
             return if b == 0.0 { None } else { finite(a / b) };
         }
-        Binary::Add | Binary::Subtract | Binary::Multiply if matches!((&a, &b), (Float(_), _) | (_, Float(_))) => {
+        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply
+            if matches!((&a, &b), (Float(_), _) | (_, Float(_))) =>
+        {
             let (a, b) = (a.float()?, b.float()?);
             return finite(match with {
-                Binary::Add => a + b,
-                Binary::Subtract => a - b,
+                BinaryOp::Add => a + b,
+                BinaryOp::Subtract => a - b,
                 _ => a * b,
             });
         }
@@ -121,19 +123,19 @@ pub(crate) fn binary(with: Binary, a: Number, b: Number) -> Option<Number> {
     }
     let (a, b) = (a.integer()?, b.integer()?);
     match with {
-        Binary::Add => made(a + b),
-        Binary::Subtract => made(a - b),
-        Binary::Multiply if a.bits() + b.bits() > MAX_BITS + 1 => None,
-        Binary::Multiply => made(a * b),
-        Binary::Div | Binary::Rem if b.is_zero() => None,
-        Binary::Div => made(a / b),
-        Binary::Rem => made(a % b),
-        Binary::Band => made(a & b),
-        Binary::Bor => made(a | b),
-        Binary::Bxor => made(a ^ b),
-        Binary::Bsl => shifted(a, &b, false),
-        Binary::Bsr => shifted(a, &b, true),
-        Binary::Divide => None,
+        BinaryOp::Add => normalized(a + b),
+        BinaryOp::Subtract => normalized(a - b),
+        BinaryOp::Multiply if a.bits() + b.bits() > MAX_BITS + 1 => None,
+        BinaryOp::Multiply => normalized(a * b),
+        BinaryOp::Div | BinaryOp::Rem if b.is_zero() => None,
+        BinaryOp::Div => normalized(a / b),
+        BinaryOp::Rem => normalized(a % b),
+        BinaryOp::Band => normalized(a & b),
+        BinaryOp::Bor => normalized(a | b),
+        BinaryOp::Bxor => normalized(a ^ b),
+        BinaryOp::Bsl => shifted(a, &b, false),
+        BinaryOp::Bsr => shifted(a, &b, true),
+        BinaryOp::Divide => None,
     }
 }
 
@@ -146,13 +148,13 @@ fn shifted(a: BigInt, by: &BigInt, right: bool) -> Option<Number> {
         // a shift of all bits leaves the sign
         let all = a.bits() + 1;
         let by = (-by).to_u64().unwrap_or(all).min(all);
-        return made(a >> by);
+        return normalized(a >> by);
     }
     let by = by.to_u64().filter(|by| by.saturating_add(a.bits()) <= MAX_BITS)?;
-    made(a << by)
+    normalized(a << by)
 }
 
-/// By value; no integer is rounded. A nan comes after all numbers.
+/// By value, without rounding. A NaN comes after all numbers.
 pub(crate) fn loose(a: &Number, b: &Number) -> Ordering {
     match (a, b) {
         (Int(a), Int(b)) => a.cmp(b),
@@ -177,7 +179,7 @@ pub(crate) fn exact(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// What is beyond 64 bits, against what is not.
+/// The order of an integer of more than 64 bits and any smaller number.
 fn sign(big: &BigInt) -> Ordering {
     if big.is_negative() {
         Less

@@ -1,8 +1,7 @@
-//! From a term to clauses. Every problem is found in the order in which Erlang finds it.
+//! Parses a term to clauses. Problems are found in Erlang's order.
 //!
-//! Two dialects are one source form. From Erlang, everything that is named is an atom. From Python, text comes as
-//! [`Term::Str`]: as a match variable where it looks like one, as an atom where a function or a flag must stand, and as
-//! text everywhere else.
+//! There are two dialects of one source form. In Erlang's, all names are atoms. In Python's, text is [`Term::Str`]: a match
+//! variable if it looks like one, an atom in the place of a function or a flag, and text everywhere else.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -12,13 +11,13 @@ use crate::{
 };
 use inviso_term::{order::exact, term::Term};
 
-/// Terms in terms, at most.
+/// The deepest nesting.
 pub const MAX_DEPTH: usize = 200;
 
-/// Terms in a specification, at most.
+/// The largest number of terms in a specification.
 const MAX_TERMS: usize = 1 << 20;
 
-/// The clauses of a specification.
+/// Parses the clauses of a specification.
 ///
 /// # Errors
 /// All problems of the first clause that has any.
@@ -27,7 +26,7 @@ pub fn parse(spec: &Term, context: Context) -> Result<Vec<Clause>, Vec<Problem>>
     let terms = match spec {
         Term::List(clauses) => clauses,
         Term::ImproperList(..) => {
-            return Err(whole(Class::NotAProperList, "a match specification is a proper list; take away its tail"))
+            return Err(whole(Class::NotAProperList, "a match specification is a proper list; remove its tail"))
         }
         _ => return Err(whole(Class::NotAList, "a match specification is a list of (head, guards, body)")),
     };
@@ -56,7 +55,7 @@ pub fn parse(spec: &Term, context: Context) -> Result<Vec<Clause>, Vec<Problem>>
     Ok(clauses)
 }
 
-/// The number of a match variable's name: `$` and a number without zeros before it.
+/// The number in a match variable's name: `$` and a number without leading zeros.
 #[must_use]
 pub fn variable(name: &str) -> Option<Variable> {
     let digits = name.strip_prefix('$')?;
@@ -73,7 +72,7 @@ impl Problem {
     }
 }
 
-/// Whether nothing is nested too deeply; recursion goes no deeper than what is allowed.
+/// Whether no part is nested too deep. It recurses only to the limit.
 fn fits(term: &Term, depth: usize, left: &mut usize) -> bool {
     let Some(inner) = depth.checked_sub(1) else { return false };
     *left = left.saturating_sub(1);
@@ -126,7 +125,7 @@ impl Parser {
         self.problems.push(Problem::new(class, text.into(), Some(self.clause), self.place));
     }
 
-    /// The three parts, if they are three and the head is no list with any other tail than `'_'`.
+    /// The three parts of a clause. The head must be a proper list or one with the tail `'_'`.
     fn shape<'t>(&mut self, clause: &'t Term) -> Result<Parts<'t>, ()> {
         let Term::Tuple(parts) = clause else {
             self.problem(Class::NotAClause, "a clause is a tuple (head, guards, body)");
@@ -150,7 +149,7 @@ impl Parser {
 
     fn clause(&mut self, head: &Term, guards: &Term, body: &Term) -> Option<Clause> {
         self.place = Place::Head;
-        // Erlang takes a tuple of patterns for a list of them
+        // Erlang accepts a tuple of patterns as a list
         let is_list = matches!(head, Term::List(_) | Term::ImproperList(..) | Term::Tuple(_));
         let is_variable = is_wildcard(head) || variable_of(head).is_some();
         if self.context != Context::Table && !is_list && !is_variable {
@@ -170,7 +169,7 @@ impl Parser {
             Term::ImproperList(..) => self.expressions(body, false),
             _ if self.context == Context::Table => {
                 self.place = Place::Body(0);
-                self.problem(Class::EmptyBody, "a table program gives its last expression; write at least one");
+                self.problem(Class::EmptyBody, "a table program returns its last expression; write at least one");
                 Vec::new()
             }
             _ => self.expressions(body, false),
@@ -231,7 +230,7 @@ impl Parser {
                 }
                 Pattern::List(patterns, Some(Box::new(tail)))
             }
-            // open: it matches more than itself
+            // a map pattern also matches larger maps
             Term::Map(pairs) => {
                 Pattern::Map(pairs.iter().map(|(key, value)| (key.clone(), self.pattern(value))).collect())
             }
@@ -246,7 +245,7 @@ impl Parser {
             Term::ImproperList(elements, _) => (elements, false),
             _ => {
                 self.place = place(0);
-                self.problem(Class::NotAList, "it is a list of expressions; put it into one");
+                self.problem(Class::NotAList, "this must be a list of expressions; put it into one");
                 return Vec::new();
             }
         };
@@ -257,7 +256,7 @@ impl Parser {
         }
         if !is_proper {
             self.place = place(0);
-            self.problem(Class::NotAProperList, "it is a proper list of expressions; take away its tail");
+            self.problem(Class::NotAProperList, "this must be a proper list of expressions; remove its tail");
         }
         expressions
     }
@@ -266,7 +265,7 @@ impl Parser {
         matches!(self.place, Place::Guard(_))
     }
 
-    /// `names`: whether text stands for an atom here.
+    /// `names`: whether text is an atom here.
     fn expression(&mut self, term: &Term, names: bool) -> Expr {
         if let Some(name) = name_of(term) {
             return self.named(name, term, names);
@@ -317,12 +316,12 @@ impl Parser {
     }
 
     fn neither(&mut self) -> Expr {
-        let text = "a tuple begins with the name of a function; as a value it is doubled, {{...}} or ((...),)";
+        let text = "a tuple begins with the name of a function; write a tuple value doubled, {{...}} or ((...),)";
         self.problem(Class::NotACallNorATuple, text);
         nothing()
     }
 
-    /// Elements of a tuple come last to first.
+    /// Parses the elements of a tuple, last to first.
     fn backwards(&mut self, terms: &[Term], names: impl Fn(usize) -> bool) -> Vec<Expr> {
         let mut parts: Vec<_> = terms.iter().enumerate().rev().map(|(n, e)| self.expression(e, names(n))).collect();
         parts.reverse();
@@ -337,7 +336,7 @@ impl Parser {
         }
     }
 
-    /// Values come before keys, each last to first.
+    /// Parses values before keys, each last to first.
     fn map(&mut self, pairs: &[(Term, Term)], names: bool) -> Expr {
         let mut sorted: Vec<_> = pairs.iter().collect();
         sorted.sort_by(|a, b| exact(&a.0, &b.0));
@@ -352,7 +351,7 @@ impl Parser {
         let mut map: Vec<(Term, Term)> = Vec::with_capacity(parts.len());
         for (key, value) in parts {
             let (Expr::Const(key), Expr::Const(value)) = (key, value) else { continue };
-            // keys that differ as they are written may be one: {{a}} and {const, {a}}
+            // keys that are written differently may be the same: {{a}} and {const, {a}}
             match map.iter_mut().find(|(other, _)| *other == key) {
                 Some((_, old)) => *old = value,
                 None => map.push((key, value)),
@@ -392,7 +391,7 @@ impl Parser {
     }
 
     fn stacktrace(&mut self, arguments: &[Term]) -> Expr {
-        // of a small integer Erlang takes the low 32 bits, with their sign
+        // Erlang uses the low 32 bits of a small integer, with their sign
         let depth = |term: &Term| match term {
             Term::Int(n) => i64::try_from(n).ok().filter(|n| IMMEDIATE.contains(n)).map(|n| n as i32),
             _ => None,
@@ -402,7 +401,7 @@ impl Parser {
             match depth(argument).filter(|depth| *depth >= 0) {
                 Some(depth) => parts.push(Expr::Const(Term::from(i64::from(depth)))),
                 None => {
-                    let text = "'current_stacktrace' takes a number of calls, written as a number";
+                    let text = "'current_stacktrace' takes a number of calls; write an integer";
                     self.problem(Class::BadArgument, text);
                 }
             }
@@ -410,7 +409,7 @@ impl Parser {
         Expr::Call(Function::Stacktrace, parts)
     }
 
-    /// What looks into an object: the last argument is a name that is known beforehand.
+    /// A function that inspects an object. Its last argument is a name that is known at compile time.
     fn object(&mut self, name: &str, function: Function, arguments: &[Term]) -> Expr {
         let Some((last, others)) = arguments.split_last() else { return nothing() };
         let text = match last {
@@ -436,12 +435,12 @@ impl Parser {
     }
 }
 
-/// What stands for an expression that has a problem.
+/// The substitute for an expression with a problem.
 fn nothing() -> Expr {
     Expr::Const(Term::List(Vec::new()))
 }
 
-/// Whether text is a name as the `n`th argument of a function.
+/// Whether text as the `n`th argument of a function is a name.
 fn is_name(function: Function, n: usize) -> bool {
     match function {
         Function::EnableTrace | Function::DisableTrace | Function::Trace | Function::Silent => true,
@@ -451,7 +450,7 @@ fn is_name(function: Function, n: usize) -> bool {
     }
 }
 
-/// Text as an atom, also in a list or tuple.
+/// Text as an atom, also inside a list or tuple.
 fn atoms(term: &Term) -> Term {
     match term {
         Term::Str(text) => Term::atom(text),
@@ -469,7 +468,7 @@ fn constants(parts: &[Expr]) -> Option<Vec<Term>> {
     parts.iter().map(term).collect()
 }
 
-/// The elements, and the tail after them.
+/// A list of the elements and the tail after them.
 pub(crate) fn joined(mut elements: Vec<Term>, tail: Term) -> Term {
     match tail {
         Term::List(more) => {
@@ -485,7 +484,7 @@ pub(crate) fn joined(mut elements: Vec<Term>, tail: Term) -> Term {
     }
 }
 
-/// Keys of the maps in a head are constants. What is nested is looked at last to first.
+/// Checks that keys of maps in a head are constants. It checks nested terms last to first.
 fn check_keys(head: &Term) -> Result<(), (Class, String)> {
     match head {
         Term::Tuple(terms) | Term::List(terms) => terms.iter().rev().try_for_each(check_keys),

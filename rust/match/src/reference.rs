@@ -1,9 +1,9 @@
-//! A slow interpreter, straight over the syntax and over terms alone. It shares nothing with the compiled programs but the
-//! parser, and is what they are compared with.
+//! A slow interpreter over the syntax and over terms. It shares only the parser with the compiled programs, which are compared
+//! with it.
 #![forbid(unsafe_code)]
 
 use crate::{
-    ast::{Binary, Clause, Comparison, Expr, Function, Head, Pattern, Rest, Type, Unary, Variable},
+    ast::{BinaryOp, Clause, Comparison, Expr, Function, Head, Pattern, Rest, Type, UnaryOp, Variable},
     host::Host,
     lint::Context,
     numbers::IMMEDIATE,
@@ -19,12 +19,12 @@ use num_bigint::BigInt;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
 use std::collections::BTreeMap;
 
-/// Something could not be computed.
-struct Exception;
+/// A value could not be computed.
+struct Failure;
 
-type Made = Result<Term, Exception>;
+type EvalResult = Result<Term, Failure>;
 
-/// As [`crate::test::test_at`], slowly.
+/// As [`crate::test::test_at`], but slow.
 ///
 /// # Errors
 /// [`Untested`].
@@ -144,19 +144,19 @@ fn split(list: &Term) -> Option<(Term, Term)> {
     }
 }
 
-fn truth(is: bool) -> Made {
+fn truth(is: bool) -> EvalResult {
     Ok(Term::atom(if is { "true" } else { "false" }))
 }
 
-fn boolean(term: &Term) -> Result<bool, Exception> {
+fn boolean(term: &Term) -> Result<bool, Failure> {
     match term {
         Term::Atom(name) if &**name == "true" => Ok(true),
         Term::Atom(name) if &**name == "false" => Ok(false),
-        _ => Err(Exception),
+        _ => Err(Failure),
     }
 }
 
-fn size(n: usize) -> Made {
+fn size(n: usize) -> EvalResult {
     Ok(Term::Int(n.into()))
 }
 
@@ -171,10 +171,10 @@ struct State<'h, 'a> {
 }
 
 impl<'a> State<'_, 'a> {
-    fn eval(&mut self, expr: &Expr) -> Made {
+    fn eval(&mut self, expr: &Expr) -> EvalResult {
         Ok(match expr {
             Expr::Const(term) => term.clone(),
-            Expr::Variable(variable) => self.bound.get(variable).cloned().ok_or(Exception)?,
+            Expr::Variable(variable) => self.bound.get(variable).cloned().ok_or(Failure)?,
             Expr::Whole => self.whole.clone(),
             Expr::Bindings => Term::List(self.bound.values().cloned().collect()),
             Expr::Tuple(parts) => Term::Tuple(self.backwards(parts)?),
@@ -198,22 +198,22 @@ impl<'a> State<'_, 'a> {
                 Term::Map(map)
             }
             Expr::Call(function, parts) => match self.call(*function, parts) {
-                Err(Exception) if self.body => Term::atom("EXIT"),
+                Err(Failure) if self.body => Term::atom("EXIT"),
                 made => made?,
             },
         })
     }
 
-    fn backwards(&mut self, parts: &[Expr]) -> Result<Vec<Term>, Exception> {
+    fn backwards(&mut self, parts: &[Expr]) -> Result<Vec<Term>, Failure> {
         let mut made = parts.iter().rev().map(|part| self.eval(part)).collect::<Result<Vec<_>, _>>()?;
         made.reverse();
         Ok(made)
     }
 
-    fn call(&mut self, function: Function, parts: &[Expr]) -> Made {
+    fn call(&mut self, function: Function, parts: &[Expr]) -> EvalResult {
         if let Function::AndAlso | Function::OrElse = function {
             let stop = function == Function::OrElse;
-            let Some((last, first)) = parts.split_last() else { return Err(Exception) };
+            let Some((last, first)) = parts.split_last() else { return Err(Failure) };
             for part in first {
                 if boolean(&self.eval(part)?)? == stop {
                     return truth(stop);
@@ -240,7 +240,7 @@ impl<'a> State<'_, 'a> {
                     Term::Closure(closure) => closure.arity().is_some_and(|arity| BigInt::from(arity) == *n),
                     _ => false,
                 }),
-                _ => Err(Exception),
+                _ => Err(Failure),
             },
             (Function::IsInteger3, [a, Term::Int(low), Term::Int(high)]) => {
                 truth(matches!(a, Term::Int(n) if low <= n && n <= high))
@@ -254,7 +254,7 @@ impl<'a> State<'_, 'a> {
                     _ => false,
                 }),
                 Term::Atom(_) => truth(false),
-                _ => Err(Exception),
+                _ => Err(Failure),
             },
             (Function::Compare(with), [a, b]) => truth(match with {
                 Comparison::Less => loose(a, b).is_lt(),
@@ -271,16 +271,16 @@ impl<'a> State<'_, 'a> {
             (Function::Unary(with), [a]) => unary(with, a),
             (Function::Binary(with), [a, b]) => binary(with, a, b),
             (Function::Element, [Term::Int(n), Term::Tuple(parts)]) => {
-                let n = n.to_usize().and_then(|n| n.checked_sub(1)).ok_or(Exception)?;
-                parts.get(n).cloned().ok_or(Exception)
+                let n = n.to_usize().and_then(|n| n.checked_sub(1)).ok_or(Failure)?;
+                parts.get(n).cloned().ok_or(Failure)
             }
-            (Function::Hd, [list]) => split(list).map(|split| split.0).ok_or(Exception),
-            (Function::Tl, [list]) => split(list).map(|split| split.1).ok_or(Exception),
+            (Function::Hd, [list]) => split(list).map(|split| split.0).ok_or(Failure),
+            (Function::Tl, [list]) => split(list).map(|split| split.1).ok_or(Failure),
             (Function::Length, [Term::List(parts)]) => size(parts.len()),
             (Function::TupleSize | Function::Size, [Term::Tuple(parts)]) => size(parts.len()),
             (Function::MapSize, [Term::Map(pairs)]) => size(pairs.len()),
             (Function::Size | Function::ByteSize | Function::BitSize, [a]) => {
-                let (bytes, bits) = a.as_binary().ok_or(Exception)?;
+                let (bytes, bits) = a.as_binary().ok_or(Failure)?;
                 let bits = bytes.len() * 8 - if bytes.is_empty() { 0 } else { 8 - usize::from(bits) };
                 size(match function {
                     Function::Size => bits / 8,
@@ -289,12 +289,12 @@ impl<'a> State<'_, 'a> {
                 })
             }
             (Function::MapGet, [key, Term::Map(pairs)]) => {
-                pairs.iter().find(|pair| pair.0 == *key).map(|pair| pair.1.clone()).ok_or(Exception)
+                pairs.iter().find(|pair| pair.0 == *key).map(|pair| pair.1.clone()).ok_or(Failure)
             }
             (Function::IsMapKey, [key, Term::Map(pairs)]) => truth(pairs.iter().any(|pair| pair.0 == *key)),
             (Function::BinaryPart, [a, Term::Tuple(pair)]) => match &pair[..] {
                 [start, len] => part(a, start, len),
-                _ => Err(Exception),
+                _ => Err(Failure),
             },
             (Function::BinaryPart, [a, start, len]) => part(a, start, len),
             (Function::Node, []) => Ok(self.host.node()),
@@ -304,7 +304,7 @@ impl<'a> State<'_, 'a> {
             (Function::IsSeqTrace, []) => truth(self.host.is_seq_trace()),
             (Function::GetTcw, []) => Ok(Term::Int(self.host.control_word().into())),
             (Function::SetTcw, [Term::Int(n)]) => {
-                let word = n.to_u32().ok_or(Exception)?;
+                let word = n.to_u32().ok_or(Failure)?;
                 Ok(Term::Int(self.host.set_control_word(word.into()).into()))
             }
             (Function::Message, [a]) => {
@@ -334,20 +334,18 @@ impl<'a> State<'_, 'a> {
             (Function::ProcessDump, []) => Ok(self.host.process_dump()),
             (Function::Silent, [_]) => truth(true),
             (Function::EnableTrace | Function::DisableTrace, args) => {
-                let Some((flag, process)) = args.split_last() else { return Err(Exception) };
+                let Some((flag, process)) = args.split_last() else { return Err(Failure) };
                 let on = function == Function::EnableTrace;
-                self.host.switch(process.first(), flag, on).map_err(|_| Exception)?;
+                self.host.switch(process.first(), flag, on).map_err(|_| Failure)?;
                 truth(true)
             }
-            (Function::Trace, [disable, enable]) => {
-                truth(self.host.trace(None, disable, enable).map_err(|_| Exception)?)
-            }
+            (Function::Trace, [disable, enable]) => truth(self.host.trace(None, disable, enable).map_err(|_| Failure)?),
             (Function::Trace, [process, disable, enable]) => {
-                truth(self.host.trace(Some(process), disable, enable).map_err(|_| Exception)?)
+                truth(self.host.trace(Some(process), disable, enable).map_err(|_| Failure)?)
             }
             (Function::GetSeqToken, []) => Ok(self.host.seq_token()),
-            (Function::SetSeqToken, [what, value]) => self.host.set_seq_token(what, value).map_err(|_| Exception),
-            _ => Err(Exception),
+            (Function::SetSeqToken, [what, value]) => self.host.set_seq_token(what, value).map_err(|_| Failure),
+            _ => Err(Failure),
         }
     }
 }
@@ -374,92 +372,92 @@ fn is(of: Type, term: &Term) -> bool {
     }
 }
 
-fn part(whole: &Term, start: &Term, len: &Term) -> Made {
+fn part(whole: &Term, start: &Term, len: &Term) -> EvalResult {
     let (Some((bytes, 8)), Term::Int(start), Term::Int(len)) = (whole.as_binary(), start, len) else {
-        return Err(Exception);
+        return Err(Failure);
     };
     let end = start + len;
-    let (from, to) = (start.min(&end).to_usize().ok_or(Exception)?, start.max(&end).to_usize().ok_or(Exception)?);
-    bytes.get(from..to).map(|part| Term::Bytes(part.into())).ok_or(Exception)
+    let (from, to) = (start.min(&end).to_usize().ok_or(Failure)?, start.max(&end).to_usize().ok_or(Failure)?);
+    bytes.get(from..to).map(|part| Term::Bytes(part.into())).ok_or(Failure)
 }
 
-fn limited(n: BigInt) -> Made {
+fn limited(n: BigInt) -> EvalResult {
     if n.bits() > 1 << 22 {
-        return Err(Exception);
+        return Err(Failure);
     }
     Ok(Term::Int(n))
 }
 
-fn finite(f: f64) -> Made {
+fn finite(f: f64) -> EvalResult {
     if f.is_finite() {
         Ok(Term::Float(f))
     } else {
-        Err(Exception)
+        Err(Failure)
     }
 }
 
-fn float(term: &Term) -> Result<f64, Exception> {
+fn float(term: &Term) -> Result<f64, Failure> {
     let float = match term {
-        Term::Int(n) => n.to_f64().ok_or(Exception)?,
+        Term::Int(n) => n.to_f64().ok_or(Failure)?,
         Term::Float(f) => *f,
-        _ => return Err(Exception),
+        _ => return Err(Failure),
     };
     if float.is_finite() {
         Ok(float)
     } else {
-        Err(Exception)
+        Err(Failure)
     }
 }
 
-fn unary(with: Unary, a: &Term) -> Made {
-    let whole = |f: f64| BigInt::from_f64(f).ok_or(Exception).and_then(limited);
+fn unary(with: UnaryOp, a: &Term) -> EvalResult {
+    let whole = |f: f64| BigInt::from_f64(f).ok_or(Failure).and_then(limited);
     match (with, a) {
-        (Unary::Plus, Term::Int(_) | Term::Float(_)) => Ok(a.clone()),
-        (Unary::Minus, Term::Int(n)) => limited(-n),
-        (Unary::Minus, Term::Float(f)) => Ok(Term::Float(-f)),
-        (Unary::Bnot, Term::Int(n)) => limited(-n - 1),
-        (Unary::Abs, Term::Int(n)) => limited(n.abs()),
-        (Unary::Abs, Term::Float(f)) => Ok(Term::Float(f.abs())),
-        (Unary::Float, a) => float(a).map(Term::Float),
-        (Unary::Round | Unary::Trunc | Unary::Floor | Unary::Ceil, Term::Int(_)) => Ok(a.clone()),
-        (Unary::Round, Term::Float(f)) => whole(f.round()),
-        (Unary::Trunc, Term::Float(f)) => whole(f.trunc()),
-        (Unary::Floor, Term::Float(f)) => whole(f.floor()),
-        (Unary::Ceil, Term::Float(f)) => whole(f.ceil()),
-        _ => Err(Exception),
+        (UnaryOp::Plus, Term::Int(_) | Term::Float(_)) => Ok(a.clone()),
+        (UnaryOp::Minus, Term::Int(n)) => limited(-n),
+        (UnaryOp::Minus, Term::Float(f)) => Ok(Term::Float(-f)),
+        (UnaryOp::Bnot, Term::Int(n)) => limited(-n - 1),
+        (UnaryOp::Abs, Term::Int(n)) => limited(n.abs()),
+        (UnaryOp::Abs, Term::Float(f)) => Ok(Term::Float(f.abs())),
+        (UnaryOp::Float, a) => float(a).map(Term::Float),
+        (UnaryOp::Round | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::Ceil, Term::Int(_)) => Ok(a.clone()),
+        (UnaryOp::Round, Term::Float(f)) => whole(f.round()),
+        (UnaryOp::Trunc, Term::Float(f)) => whole(f.trunc()),
+        (UnaryOp::Floor, Term::Float(f)) => whole(f.floor()),
+        (UnaryOp::Ceil, Term::Float(f)) => whole(f.ceil()),
+        _ => Err(Failure),
     }
 }
 
-fn binary(with: Binary, a: &Term, b: &Term) -> Made {
+fn binary(with: BinaryOp, a: &Term, b: &Term) -> EvalResult {
     let (Term::Int(m), Term::Int(n)) = (a, b) else {
         let (a, b) = (float(a)?, float(b)?);
         return match with {
-            Binary::Add => finite(a + b),
-            Binary::Subtract => finite(a - b),
-            Binary::Multiply => finite(a * b),
-            Binary::Divide if b != 0.0 => finite(a / b),
-            _ => Err(Exception),
+            BinaryOp::Add => finite(a + b),
+            BinaryOp::Subtract => finite(a - b),
+            BinaryOp::Multiply => finite(a * b),
+            BinaryOp::Divide if b != 0.0 => finite(a / b),
+            _ => Err(Failure),
         };
     };
     match with {
-        Binary::Divide if n.is_zero() => Err(Exception),
-        Binary::Divide => finite(float(a)? / float(b)?),
-        Binary::Add => limited(m + n),
-        Binary::Subtract => limited(m - n),
-        Binary::Multiply if m.bits() + n.bits() > (1 << 22) + 1 => Err(Exception),
-        Binary::Multiply => limited(m * n),
-        Binary::Div | Binary::Rem if n.is_zero() => Err(Exception),
-        Binary::Div => limited(m / n),
-        Binary::Rem => limited(m % n),
-        Binary::Band => limited(m & n),
-        Binary::Bor => limited(m | n),
-        Binary::Bxor => limited(m ^ n),
-        Binary::Bsl => shift(m, n),
-        Binary::Bsr => shift(m, &-n),
+        BinaryOp::Divide if n.is_zero() => Err(Failure),
+        BinaryOp::Divide => finite(float(a)? / float(b)?),
+        BinaryOp::Add => limited(m + n),
+        BinaryOp::Subtract => limited(m - n),
+        BinaryOp::Multiply if m.bits() + n.bits() > (1 << 22) + 1 => Err(Failure),
+        BinaryOp::Multiply => limited(m * n),
+        BinaryOp::Div | BinaryOp::Rem if n.is_zero() => Err(Failure),
+        BinaryOp::Div => limited(m / n),
+        BinaryOp::Rem => limited(m % n),
+        BinaryOp::Band => limited(m & n),
+        BinaryOp::Bor => limited(m | n),
+        BinaryOp::Bxor => limited(m ^ n),
+        BinaryOp::Bsl => shift(m, n),
+        BinaryOp::Bsr => shift(m, &-n),
     }
 }
 
-fn shift(n: &BigInt, by: &BigInt) -> Made {
+fn shift(n: &BigInt, by: &BigInt) -> EvalResult {
     if n.is_zero() {
         return Ok(Term::from(0));
     }
@@ -467,6 +465,6 @@ fn shift(n: &BigInt, by: &BigInt) -> Made {
         Some(by @ 0..) if by as u64 + n.bits() <= 1 << 22 => limited(n << by),
         Some(by @ ..0) if by.unsigned_abs() <= n.bits() => limited(n >> by.unsigned_abs()),
         _ if by.is_negative() => Ok(Term::from(if n.is_negative() { -1 } else { 0 })),
-        _ => Err(Exception),
+        _ => Err(Failure),
     }
 }

@@ -1,15 +1,15 @@
-//! Terms as what a program looks at.
+//! Terms as the values of a program.
 #![forbid(unsafe_code)]
 
 use crate::view::{Binary, Look, View};
 use inviso_term::term::Term;
 use num_bigint::BigInt;
 
-/// A term, looked at.
+/// The view of a term.
 #[derive(Clone, Copy, Debug)]
 pub struct TermView<'a>(pub &'a Term);
 
-/// What a term is.
+/// The type of a term.
 #[must_use]
 pub fn look(term: &Term) -> Look<'_> {
     match term {
@@ -22,7 +22,7 @@ pub fn look(term: &Term) -> Look<'_> {
         Term::BitString(bytes, _) => Look::Binary(Binary::Bytes(bytes)),
         Term::Tuple(elements) => Look::Tuple(elements.len()),
         Term::List(elements) => Look::List(elements.len()),
-        // a tail may be a list itself, if somebody made one so
+        // a tail may itself be a list
         Term::ImproperList(elements, tail) => longer(elements.len(), look(tail)),
         Term::Map(pairs) => Look::Map(pairs.len()),
         Term::Set(members) => Look::Set(members.len()),
@@ -35,7 +35,7 @@ pub fn look(term: &Term) -> Look<'_> {
     }
 }
 
-/// A list with so many elements before this tail.
+/// The type of a list with this many elements before this tail.
 pub(crate) fn longer(n: usize, tail: Look<'_>) -> Look<'_> {
     match tail {
         tail if n == 0 => tail,
@@ -65,7 +65,7 @@ fn list_element(tail: &Term, n: usize) -> Option<&Term> {
     }
 }
 
-/// The tail of a list that is not proper.
+/// The tail of an improper list.
 #[must_use]
 pub fn tail(term: &Term) -> Option<&Term> {
     match term {

@@ -1,4 +1,4 @@
-//! Running a specification over a term, as `erlang:match_spec_test/3` does.
+//! Runs a specification over a term, as `erlang:match_spec_test/3` does.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use inviso_term::term::Term;
 
-/// How the subject is taken.
+/// The meaning of the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// As the arguments of a call: a list.
@@ -19,38 +19,38 @@ pub enum Mode {
     Table,
 }
 
-/// What came of it.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tested {
-    /// `true`, `false` or the message; of a table program the value of the last expression, or `false`.
+    /// `true`, `false` or the message; for a table program the value of the last expression, or `false`.
     pub result: Term,
-    /// `return_trace` was asked for.
+    /// Whether `return_trace` was requested.
     pub return_trace: bool,
-    /// `exception_trace` was asked for.
+    /// Whether `exception_trace` was requested.
     pub exception_trace: bool,
-    /// What is hardly meant as it is.
+    /// The warnings.
     pub warnings: Vec<Problem>,
 }
 
-/// Why nothing came of it.
+/// Why a test has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untested {
     /// The specification is refused.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Spec(Vec<Problem>),
-    /// The arguments of a call are a list.
+    /// The arguments of a call are not a list.
     #[error("the subject of a 'trace' test is a list of arguments")]
     Subject,
 }
 
-/// Where a test runs.
+/// The surroundings of a test.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The running process.
     pub me: Term,
     /// The node's name.
     pub node: Term,
-    /// The processes that have names.
+    /// The registered processes.
     pub names: Vec<(Box<str>, Term)>,
 }
 
@@ -60,17 +60,17 @@ impl Default for Bench {
     }
 }
 
-/// A [`Host`] over terms: actions are checked and do nothing.
+/// A [`Host`] over terms. It checks actions without doing them.
 #[derive(Clone, Debug)]
 pub struct TermHost<'a> {
     bench: &'a Bench,
     arguments: Vec<TermView<'a>>,
-    /// What was displayed.
+    /// The displayed terms.
     pub displayed: Vec<Term>,
 }
 
 impl<'a> TermHost<'a> {
-    /// With the elements of a list as arguments, or with one subject.
+    /// A host with the elements of a list as arguments, or with one subject.
     #[must_use]
     pub fn new(bench: &'a Bench, arguments: impl IntoIterator<Item = &'a Term>) -> TermHost<'a> {
         TermHost { bench, arguments: arguments.into_iter().map(TermView).collect(), displayed: Vec::new() }
@@ -197,7 +197,7 @@ impl<'a> Host<'a> for TermHost<'a> {
         Term::List(Vec::new())
     }
 
-    /// Sets nothing, whatever the value: gives what is there.
+    /// Sets nothing. Answers the present value.
     fn set_seq_token(&mut self, component: &Term, _: &Term) -> Result<Term, Refused> {
         let Term::Atom(name) = component else { return Err(Refused) };
         match &**name {
@@ -223,7 +223,7 @@ pub fn test(subject: &Term, spec: &Term, mode: Mode) -> Result<Tested, Untested>
 /// # Errors
 /// [`Untested`].
 pub fn test_at(bench: &Bench, subject: &Term, spec: &Term, mode: Mode) -> Result<Tested, Untested> {
-    // the arguments are a list; what its tail is doesn't matter
+    // the arguments are a list; its tail is ignored
     let arguments: Vec<&Term> = match (mode, subject) {
         (Mode::Table, _) => vec![subject],
         (Mode::Trace, Term::List(_) | Term::ImproperList(..)) => {

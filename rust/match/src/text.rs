@@ -1,11 +1,11 @@
-//! Binaries in any form, as the bytes that they stand for.
+//! Binaries in any form, as bytes.
 #![forbid(unsafe_code)]
 
 use crate::view::Binary;
 use std::cmp::Ordering;
 
 impl<'a> Binary<'a> {
-    /// The bytes, if they are there as such: whole ones, and UTF-8 where it is text.
+    /// The bytes, if they are stored as such: whole bytes, and UTF-8 for text.
     #[must_use]
     pub fn plain(self) -> Option<&'a [u8]> {
         match self {
@@ -15,7 +15,7 @@ impl<'a> Binary<'a> {
         }
     }
 
-    /// How many bits there are.
+    /// The number of bits.
     #[must_use]
     pub fn bits(self) -> usize {
         let bytes = match self {
@@ -60,12 +60,12 @@ impl<'a> Binary<'a> {
         })
     }
 
-    /// Bit by bit; of two that begin the same the shorter comes first.
+    /// Bit by bit. Of two with the same beginning the shorter comes first.
     #[must_use]
     pub fn compare(self, other: Binary<'_>) -> Ordering {
         match (self, other) {
             (Binary::Bytes(a), Binary::Bytes(b)) | (Binary::Latin1(a), Binary::Latin1(b)) => return a.cmp(b),
-            // UTF-8 is in the order of its characters
+            // the order of UTF-8 is the order of characters
             (Binary::Ucs2(a), Binary::Ucs2(b)) => return a.cmp(b),
             (Binary::Ucs4(a), Binary::Ucs4(b)) => return a.cmp(b),
             (Binary::Bits(..), _) | (_, Binary::Bits(..)) => {}
@@ -90,7 +90,7 @@ impl<'a> Binary<'a> {
     }
 }
 
-/// Bytes of a character in UTF-8, of a lone surrogate too.
+/// The length of a character in UTF-8, also of a lone surrogate.
 fn width(point: u32) -> usize {
     match point {
         0..=0x7f => 1,

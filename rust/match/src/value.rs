@@ -1,4 +1,4 @@
-//! What a body makes: a tree of constants, views and what was computed.
+//! The result of a body: a tree of constants, views and computed terms.
 #![forbid(unsafe_code)]
 
 use crate::{parse::joined, view::View};
@@ -7,27 +7,27 @@ use inviso_term::{
     term::Term,
 };
 
-/// A value, which borrows the constants of its program and the values that the program looked at.
+/// A value. It borrows the constants of its program and the inspected values.
 #[derive(Clone, Debug)]
 pub enum Value<'p, V> {
     /// A constant of the program.
     Const(&'p Term),
-    /// A value that was looked at.
+    /// An inspected value.
     View(V),
-    /// Something computed.
+    /// A computed term.
     Term(Term),
     /// A tuple.
     Tuple(Vec<Value<'p, V>>),
     /// A list.
     List(Vec<Value<'p, V>>),
-    /// A list, not empty, with a tail that is no list.
+    /// A non-empty list whose tail is not a list.
     ImproperList(Vec<Value<'p, V>>, Box<Value<'p, V>>),
     /// A map, with distinct keys.
     Map(Vec<(Value<'p, V>, Value<'p, V>)>),
 }
 
 impl<'p, V> Value<'p, V> {
-    /// A copy. Views copy as much of themselves as they do.
+    /// A copy. Each view decides how much of itself it copies.
     #[must_use]
     pub fn to_term<'a>(&self) -> Term
     where
@@ -45,10 +45,10 @@ impl<'p, V> Value<'p, V> {
         }
     }
 
-    /// Writes it. A view is written by `view`.
+    /// Writes the value. `view` writes views.
     ///
     /// # Errors
-    /// [`Full`] when there is no room. What was written before stays; see [`Encoder::truncate`].
+    /// [`Full`] without space. Earlier parts stay: see [`Encoder::truncate`].
     pub fn write<F>(&self, out: &mut Encoder<'_>, view: &mut F) -> Result<(), Full>
     where
         V: Copy,

@@ -1,16 +1,16 @@
-//! Compiled programs against the reference, over specifications and subjects that are made up.
+//! Compiled programs, compared with the reference over generated specifications and subjects.
 //!
-//! `INVISO_MATCH_CASES` is how many; a few thousand if it is not set.
+//! `INVISO_MATCH_CASES` is the number of cases; by default a few thousand.
 
-mod made;
+mod generated;
 
+use generated::{any_term, spec, subject};
 use inviso_match::{
     reference,
     test::{test_at, Bench, Mode},
     Context, Program,
 };
 use inviso_term::term::{Identifier, Term};
-use made::{any_term, spec, subject};
 use proptest::prelude::*;
 
 fn cases() -> u32 {
@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn programs_do_as_the_reference((spec, subjects) in (spec(false), prop::collection::vec(subject(false), 1..5))) {
+    fn programs_agree_with_the_reference((spec, subjects) in (spec(false), prop::collection::vec(subject(false), 1..5))) {
         for subject in &subjects {
             let got = test_at(&bench(), subject, &spec, Mode::Trace);
             let same = got == reference::test_at(&bench(), subject, &spec, Mode::Trace);
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn table_programs_do_as_the_reference((spec, subjects) in (spec(true), prop::collection::vec(subject(true), 1..5))) {
+    fn table_programs_agree_with_the_reference((spec, subjects) in (spec(true), prop::collection::vec(subject(true), 1..5))) {
         for subject in &subjects {
             let got = test_at(&bench(), subject, &spec, Mode::Table);
             let same = got == reference::test_at(&bench(), subject, &spec, Mode::Table);
@@ -60,9 +60,9 @@ proptest! {
     }
 }
 
-/// Of what is made up most is well formed, and it matches and fails often enough.
+/// Most generated specifications are well formed, and they match and fail often enough.
 #[test]
-fn what_is_made_up_shows_something() {
+fn generated_specifications_are_useful() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     for (table, mode) in [(false, Mode::Trace), (true, Mode::Table)] {

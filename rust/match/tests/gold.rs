@@ -1,5 +1,5 @@
-//! Every case of `tests/data/gold/match_spec.jsonl` and `tests/data/live/match_spec.jsonl`, which a real Erlang answered,
-//! answered by the compiled programs and by the reference.
+//! Every case of `tests/data/gold/match_spec.jsonl` and `tests/data/live/match_spec.jsonl`, answered by a real Erlang, by the
+//! compiled programs and by the reference.
 
 use inviso_match::{
     reference,
@@ -80,7 +80,7 @@ fn term(json: &Json) -> Term {
     }
 }
 
-/// What the gold file says, in the form that it says it.
+/// The result in the form of the gold file.
 fn shown(got: &Result<Tested, Untested>) -> String {
     match got {
         Ok(tested) => {
@@ -138,7 +138,7 @@ fn each(mut with: impl FnMut(&str, &Json, &Term, &Term, Mode)) -> usize {
 }
 
 #[test]
-fn every_case_is_answered_as_erlang_did() {
+fn every_case_is_answered_as_by_erlang() {
     let (bench, mut wrong) = (bench(), Vec::new());
     let n = each(|id, result, subject, spec, mode| {
         let got = test_at(&bench, subject, spec, mode);
@@ -162,7 +162,7 @@ fn the_reference_answers_every_case_too() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A test that can't fail shows nothing: of every expectation something is changed.
+/// A test that can't fail is useless: a part of every expectation is changed.
 #[test]
 fn a_changed_expectation_is_noticed() {
     let bench = bench();
@@ -183,7 +183,7 @@ fn a_changed_expectation_is_noticed() {
     });
 }
 
-/// What is kept to be set is given back as it was.
+/// A specification that is kept can be set again unchanged.
 #[test]
 fn a_program_knows_its_specification() {
     use inviso_match::{Context, Program};

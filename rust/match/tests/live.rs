@@ -1,4 +1,4 @@
-//! Live objects: in any form of text, with attributes, and such that hold themselves.
+//! Live objects: any form of text, attributes, and objects that contain themselves.
 
 use inviso_match::{
     host::Refused,
@@ -8,7 +8,7 @@ use inviso_match::{
 use inviso_term::term::Term;
 use num_bigint::BigInt;
 
-/// Objects in an arena, so that they can hold each other.
+/// Objects in an arena, so that they can contain each other.
 #[derive(Debug)]
 enum Object {
     Int(i64),
@@ -146,7 +146,7 @@ fn call<const N: usize>(parts: [Term; N]) -> Term {
     Term::Tuple(parts.into())
 }
 
-/// What `(head, [guard], [("message", expr)])` says of these arguments.
+/// The message of `(head, [guard], [("message", expr)])` for these arguments.
 fn said(objects: &[Object], arguments: &[usize], head: Term, guard: Term, expr: Term) -> Option<Term> {
     let body = list([call([str("message"), call([call([expr])])])]);
     let spec = list([call([head, list([guard]), body])]);
@@ -167,8 +167,8 @@ fn yes() -> Term {
 }
 
 #[test]
-fn what_holds_itself_comes_to_an_end() {
-    // 0 and 1 hold themselves twice, 2 holds 3 and 3 holds 2, 4 and 5 are maps that hold themselves
+fn objects_that_contain_themselves_are_compared_in_bounded_time() {
+    // 0 and 1 contain themselves twice, 2 contains 3 and 3 contains 2, 4 and 5 are maps that contain themselves
     let objects = [
         Object::List(vec![0, 0]),
         Object::List(vec![1, 1]),
@@ -244,7 +244,7 @@ fn objects_have_attributes_classes_and_names() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn problems_are_named() {
     let wrong = |head: Term, guards: Term, body: Term, context| {
         let spec = list([call([str("_"), list([]), list([yes()])]), call([head, guards, body])]);
         let problems = Program::compile(&spec, context).expect_err("wrong");
@@ -290,7 +290,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn what_is_used_is_known_beforehand() {
+fn uses_are_known_beforehand() {
     let uses = |clauses: Term| Program::compile(&clauses, Context::Call).expect("well formed").uses();
     let clause = |head, body| call([head, list([]), body]);
     assert!(uses(list([])).trivial);
@@ -305,7 +305,7 @@ fn what_is_used_is_known_beforehand() {
 }
 
 #[test]
-fn what_is_nested_as_deeply_as_may_be_is_compiled_and_runs() {
+fn the_deepest_allowed_nesting_is_compiled_and_runs() {
     let deep = |n, mut term, wrap: fn(Term) -> Term| {
         for _ in 0..n {
             term = wrap(term);

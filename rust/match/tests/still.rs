@@ -1,4 +1,4 @@
-//! What doesn't match allocates nothing: counted by an allocator of its own, in a process of its own.
+//! A program that doesn't match allocates no memory. An allocator counts that, in a process of its own.
 
 use inviso_match::{
     test::{Bench, TermHost},
@@ -16,20 +16,20 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
     /// As [`GlobalAlloc::alloc`].
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller promises that `layout` has a size above 0.
         unsafe { System.alloc(layout) }
     }
 
     /// # Safety
     /// As [`GlobalAlloc::dealloc`].
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller promises that `ptr` was allocated here with this `layout`. So it is of the system's allocator.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -64,7 +64,7 @@ fn guarded(guard: Term) -> Term {
 }
 
 #[test]
-fn what_does_not_match_allocates_nothing() {
+fn a_program_that_does_not_match_allocates_nothing() {
     let map = Term::Map(vec![(str("k"), list([Term::from(1)])), (Term::atom("l"), Term::Float(2.5))]);
     let arguments = [tuple([Term::from(5), str("text"), list([Term::from(1), Term::from(2)])]), map.clone()];
     let call2 = |name, a: &Term, b: &Term| tuple([str(name), a.clone(), b.clone()]);

@@ -216,27 +216,7 @@ impl MessageRows {
                 return;
             }
         }
-        sheet.int(0, sent.id);
-        sheet.name(1, state.node_of(sent.sender.or(receipt.map(|(receiver, _)| receiver)).unwrap_or(-1)));
-        sheet.int(2, sent.sender);
-        sheet.int(3, sent.channel);
-        sheet.int(4, receipt.map(|(receiver, _)| receiver));
-        sheet.name(5, sent.kind);
-        state.put_time(sheet, 6, sent.at);
-        state.put_time(sheet, 8, received);
-        sheet.int(10, wait);
-        sheet.int(11, sent.depth);
-        if state.options.values > 0 {
-            sheet.text(12, &sent.content);
-        }
-        sheet.int(13, sent.size);
-        if let Some(carried) = &sent.carried {
-            sheet.name(14, &carried.label);
-            sheet.int(15, carried.previous);
-            sheet.int(16, carried.current);
-        }
-        sheet.name(17, pairing);
-        sheet.next();
+        put_message(&sent, receipt, wait, pairing, state, sheet);
     }
 
     pub fn has_rows(&self) -> bool {
@@ -258,42 +238,14 @@ impl MessageRows {
     /// Adds the rows that are sums of all messages.
     pub fn end(&mut self, state: &mut State, sheet: &mut Sheet) {
         match &mut self.output {
-            Output::Rows | Output::Depths(_) => return,
-            Output::Talks(talks) => {
-                let mut all: Vec<_> = talks.drain().collect();
-                all.sort_unstable_by_key(|(of, talk)| (-talk.messages, *of));
-                for ([sender, channel, receiver], talk) in all {
-                    sheet.name(0, state.node_of(sender.or(receiver).unwrap_or(-1)));
-                    sheet.int(1, sender);
-                    sheet.int(2, channel);
-                    sheet.int(3, receiver);
-                    sheet.int(4, talk.messages);
-                    sheet.int(5, talk.bytes);
-                    sheet.int(6, talk.longest.map(|_| talk.wait));
-                    sheet.int(7, talk.longest);
-                    sheet.next();
-                }
-                return;
-            }
-            Output::Waits(_, waits) => {
-                let mut all: Vec<_> = waits.drain().collect();
-                all.sort_unstable_by_key(|(of, (waits, _))| (-(waits.len() as i64), *of));
-                for (of, (mut waits, never)) in all {
-                    waits.sort_unstable();
-                    sheet.name(0, state.node_of(of));
-                    sheet.int(1, of);
-                    sheet.int(2, waits.len() as i64 + never);
-                    sheet.int(3, never);
-                    for (n, percent) in [50, 90, 99].into_iter().enumerate() {
-                        sheet.int(4 + n, percentile(&waits, percent));
-                    }
-                    sheet.int(7, waits.last().copied());
-                    sheet.next();
-                }
-                return;
-            }
-            Output::Channels => {}
+            Output::Rows | Output::Depths(_) => {}
+            Output::Talks(talks) => end_talks(talks, state, sheet),
+            Output::Waits(_, waits) => end_waits(waits, state, sheet),
+            Output::Channels => self.end_channels(state, sheet),
         }
+    }
+
+    fn end_channels(&mut self, state: &State, sheet: &mut Sheet) {
         let mut channels: Vec<_> = self.channels.drain().collect();
         channels.sort_unstable_by_key(|(key, _)| *key);
         for (key, channel) in channels {
@@ -316,6 +268,68 @@ impl MessageRows {
             sheet.int(9, channel.deepest);
             sheet.next();
         }
+    }
+}
+
+/// The row of one message.
+fn put_message(
+    sent: &SentMessage, receipt: Option<(i64, Option<i64>)>, wait: Option<i64>, pairing: &str, state: &State,
+    sheet: &mut Sheet,
+) {
+    let (receiver, received) = (receipt.map(|(receiver, _)| receiver), receipt.and_then(|(_, at)| at));
+    sheet.int(0, sent.id);
+    sheet.name(1, state.node_of(sent.sender.or(receiver).unwrap_or(-1)));
+    sheet.int(2, sent.sender);
+    sheet.int(3, sent.channel);
+    sheet.int(4, receiver);
+    sheet.name(5, sent.kind);
+    state.put_time(sheet, 6, sent.at);
+    state.put_time(sheet, 8, received);
+    sheet.int(10, wait);
+    sheet.int(11, sent.depth);
+    if state.options.values > 0 {
+        sheet.text(12, &sent.content);
+    }
+    sheet.int(13, sent.size);
+    if let Some(carried) = &sent.carried {
+        sheet.name(14, &carried.label);
+        sheet.int(15, carried.previous);
+        sheet.int(16, carried.current);
+    }
+    sheet.name(17, pairing);
+    sheet.next();
+}
+
+fn end_talks(talks: &mut FxHashMap<[Option<i64>; 3], Talk>, state: &State, sheet: &mut Sheet) {
+    let mut all: Vec<_> = talks.drain().collect();
+    all.sort_unstable_by_key(|(of, talk)| (-talk.messages, *of));
+    for ([sender, channel, receiver], talk) in all {
+        sheet.name(0, state.node_of(sender.or(receiver).unwrap_or(-1)));
+        sheet.int(1, sender);
+        sheet.int(2, channel);
+        sheet.int(3, receiver);
+        sheet.int(4, talk.messages);
+        sheet.int(5, talk.bytes);
+        sheet.int(6, talk.longest.map(|_| talk.wait));
+        sheet.int(7, talk.longest);
+        sheet.next();
+    }
+}
+
+fn end_waits(waits: &mut FxHashMap<i64, (Vec<i64>, i64)>, state: &State, sheet: &mut Sheet) {
+    let mut all: Vec<_> = waits.drain().collect();
+    all.sort_unstable_by_key(|(of, (waits, _))| (-(waits.len() as i64), *of));
+    for (of, (mut waits, never)) in all {
+        waits.sort_unstable();
+        sheet.name(0, state.node_of(of));
+        sheet.int(1, of);
+        sheet.int(2, waits.len() as i64 + never);
+        sheet.int(3, never);
+        for (n, percent) in [50, 90, 99].into_iter().enumerate() {
+            sheet.int(4 + n, percentile(&waits, percent));
+        }
+        sheet.int(7, waits.last().copied());
+        sheet.next();
     }
 }
 

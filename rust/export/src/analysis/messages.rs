@@ -216,44 +216,22 @@ impl Messages {
         let carried = |state: &mut State| Carried { label: state.show(seq.label).into(), previous, current };
         match seq.word {
             b"send" => {
-                let sender = state.key(from);
-                let with = carried(state);
-                let channel = state.key(to);
-                let known = self.last_sent.remove(&sender);
-                // the message that carried the token: the process's last one, if it has the same destination
-                if let Some(sent) = known.and_then(|place| self.pairs.carries(place, seq)) {
-                    if sent.channel == Some(channel) && sent.carried.is_none() {
-                        sent.carried = Some(with);
-                        return;
-                    }
-                }
-                let mut sent = self.sending(Sending { from, to, value, said: MessageKind::Item }, at, state, sheet);
-                self.count += 1;
-                sent.carried = Some(with);
-                self.pairs.sent_with(seq, sent);
-                self.drop_oldest(false, state, sheet);
+                let carried = carried(state);
+                let sending = Sending { from, to, value, said: MessageKind::Item };
+                self.seq_sent(seq, sending, carried, at, state, sheet);
             }
             b"receive" => {
                 let receiver = state.key(to);
                 let last = self.last_received.remove(&receiver);
                 if let Some(held) = self.held.remove(&receiver) {
-                    let found = self.pairs.with(seq);
-                    let pairing = Pairing::Serial;
-                    let receipt = Receipt { receiver, value: &held.value, at: held.at };
-                    return match found {
-                        Some(found) => self.received(Some(found), receipt, pairing, state, sheet),
-                        None => {
-                            let found = self.pairs.alike(&held.tracee, &held.value);
-                            self.received(found, receipt, Pairing::Content, state, sheet);
-                        }
-                    };
+                    return self.seq_received_held(seq, &held, state, sheet);
                 }
                 // the row of the receipt exists already
                 if last == Some(Some(current)) || last == Some(Some(EARLY)) {
                     return;
                 }
                 let found = self.pairs.with(seq);
-                let with = carried(state);
+                let carried = carried(state);
                 let receipt = Receipt { receiver, value, at };
                 match found {
                     Some(found) => self.received(Some(found), receipt, Pairing::Serial, state, sheet),
@@ -262,21 +240,46 @@ impl Messages {
                         let sender = Some(state.key(from));
                         let content = state.show(value).into();
                         let size = value.len() as i64;
-                        let carried = Some(with);
-                        let sent = SentMessage {
-                            id,
-                            sender,
-                            kind: "message",
-                            content,
-                            size,
-                            carried,
-                            ..SentMessage::default()
-                        };
+                        let carried = Some(carried);
+                        let kind = "message";
+                        let sent = SentMessage { id, sender, kind, content, size, carried, ..SentMessage::default() };
                         self.rows.row(sent, Some((receiver, at)), "none", state, sheet);
                     }
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Adds a token to the message that carried it: the process's last one, if it has the same destination. Else adds a message.
+    fn seq_sent(
+        &mut self, seq: &Seq<'_>, sending: Sending<'_>, carried: Carried, at: Option<i64>, state: &mut State,
+        sheet: &mut Sheet,
+    ) {
+        let (sender, channel) = (state.key(sending.from), state.key(sending.to));
+        let known = self.last_sent.remove(&sender);
+        if let Some(sent) = known.and_then(|place| self.pairs.carries(place, seq)) {
+            if sent.channel == Some(channel) && sent.carried.is_none() {
+                sent.carried = Some(carried);
+                return;
+            }
+        }
+        let mut sent = self.sending(sending, at, state, sheet);
+        self.count += 1;
+        sent.carried = Some(carried);
+        self.pairs.sent_with(seq, sent);
+        self.drop_oldest(false, state, sheet);
+    }
+
+    /// Adds the held receipt of a token's message.
+    fn seq_received_held(&mut self, seq: &Seq<'_>, held: &Held, state: &mut State, sheet: &mut Sheet) {
+        let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
+        match self.pairs.with(seq) {
+            Some(found) => self.received(Some(found), receipt, Pairing::Serial, state, sheet),
+            None => {
+                let found = self.pairs.alike(&held.tracee, &held.value);
+                self.received(found, receipt, Pairing::Content, state, sheet);
+            }
         }
     }
 }

@@ -164,66 +164,71 @@ impl Path {
         }
     }
 
-    /// Splits a part by the steps of processes. A running part without steps would be all waiting, so it stays whole.
+    /// Splits a segment by the steps of processes.
     fn split_by_steps(
         &self, segment: Segment, of: &FxHashMap<i64, Vec<usize>>, tasks: &[usize], out: &mut Vec<Segment>,
     ) {
-        let step = |at: &usize| self.steps.get(*at);
         match segment.kind {
-            "running" => {
-                let Some(own) = of.get(&segment.process) else { return out.push(segment) };
-                let mut at = segment.start;
-                let first = own.partition_point(|at| step(at).is_some_and(|step| step.ended.at <= segment.start));
-                let mut place =
-                    first.checked_sub(1).and_then(|at| own.get(at)).and_then(step).and_then(|step| step.function);
-                let waiting = |from, to, place: Option<u32>| {
-                    let by = place.map(|place| (segment.process, Some(place)));
-                    Segment { by, ..Segment::of("waiting", segment.process, from, to) }
-                };
-                for step in own.iter().skip(first).filter_map(step) {
-                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
-                    if from >= segment.end {
-                        break;
-                    }
-                    if from > at {
-                        out.push(waiting(at, from, place));
-                    }
-                    out.push(Segment::of("running", segment.process, from, to));
-                    (at, place) = (to, step.function);
-                }
-                if at < segment.end || segment.start == segment.end {
-                    out.push(match at < segment.end {
-                        true => waiting(at, segment.end, place),
-                        false => segment,
-                    });
-                }
-            }
-            "queued" => {
-                let mut at = segment.start;
-                let first =
-                    tasks.partition_point(|at| self.steps.get(*at).is_some_and(|step| step.ended.at <= segment.start));
-                for step in tasks.iter().skip(first).filter_map(step) {
-                    if step.begun.at.at >= segment.end {
-                        break;
-                    }
-                    let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
-                    if from >= to || step.process == segment.process || step.process >> 48 != segment.process >> 48 {
-                        continue;
-                    }
-                    let part = |kind, start, end, by| Segment { kind, start, end, by, ..segment };
-                    if from > at {
-                        out.push(part("queued", at, from, None));
-                    }
-                    let function = self.running.started(step.process).or(step.begun.function);
-                    let by = Some((step.process, function));
-                    out.push(part("blocked", from, to, by));
-                    at = to;
-                }
-                if at < segment.end || segment.start == segment.end {
-                    out.push(Segment { start: at, ..segment });
-                }
-            }
+            "running" => self.split_running(segment, of, out),
+            "queued" => self.split_queued(segment, tasks, out),
             _ => out.push(segment),
+        }
+    }
+
+    /// Splits by the process's own steps. A process without steps would be all waiting, so its segment stays whole.
+    fn split_running(&self, segment: Segment, of: &FxHashMap<i64, Vec<usize>>, out: &mut Vec<Segment>) {
+        let step = |at: &usize| self.steps.get(*at);
+        let Some(own) = of.get(&segment.process) else { return out.push(segment) };
+        let mut at = segment.start;
+        let first = own.partition_point(|at| step(at).is_some_and(|step| step.ended.at <= segment.start));
+        let mut place = first.checked_sub(1).and_then(|at| own.get(at)).and_then(step).and_then(|step| step.function);
+        let waiting = |from, to, place: Option<u32>| {
+            let by = place.map(|place| (segment.process, Some(place)));
+            Segment { by, ..Segment::of("waiting", segment.process, from, to) }
+        };
+        for step in own.iter().skip(first).filter_map(step) {
+            let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
+            if from >= segment.end {
+                break;
+            }
+            if from > at {
+                out.push(waiting(at, from, place));
+            }
+            out.push(Segment::of("running", segment.process, from, to));
+            (at, place) = (to, step.function);
+        }
+        if at < segment.end || segment.start == segment.end {
+            out.push(match at < segment.end {
+                true => waiting(at, segment.end, place),
+                false => segment,
+            });
+        }
+    }
+
+    /// Splits by the steps of the other tasks.
+    fn split_queued(&self, segment: Segment, tasks: &[usize], out: &mut Vec<Segment>) {
+        let step = |at: &usize| self.steps.get(*at);
+        let mut at = segment.start;
+        let first = tasks.partition_point(|at| self.steps.get(*at).is_some_and(|step| step.ended.at <= segment.start));
+        for step in tasks.iter().skip(first).filter_map(step) {
+            if step.begun.at.at >= segment.end {
+                break;
+            }
+            let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(segment.end));
+            if from >= to || step.process == segment.process || step.process >> 48 != segment.process >> 48 {
+                continue;
+            }
+            let part = |kind, start, end, by| Segment { kind, start, end, by, ..segment };
+            if from > at {
+                out.push(part("queued", at, from, None));
+            }
+            let function = self.running.started(step.process).or(step.begun.function);
+            let by = Some((step.process, function));
+            out.push(part("blocked", from, to, by));
+            at = to;
+        }
+        if at < segment.end || segment.start == segment.end {
+            out.push(Segment { start: at, ..segment });
         }
     }
 }

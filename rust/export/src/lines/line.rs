@@ -65,6 +65,7 @@ impl Line<'_, '_> {
         self.painted(begin, tag);
     }
 
+    // more than 60 lines: one short arm for each tag of a message
     fn event(&mut self, tag: Bytes<'_>, rest: &[Bytes<'_>]) -> Option<()> {
         match (tag, rest) {
             (b"call", [mfa, extra @ ..]) => {

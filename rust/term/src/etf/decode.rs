@@ -204,6 +204,7 @@ impl<'a> Decoder<'a> {
 
     /// Reads a term that few messages have. It is a function of its own so that a level of nesting takes little stack.
     #[inline(never)]
+    // more than 60 lines: one short arm for each tag
     fn rare<V: Visit>(&mut self, tag: u8, v: &mut V) -> Result<V::Value, V::Error> {
         match tag {
             tag::SMALL_BIG | tag::LARGE_BIG => {

@@ -1,4 +1,4 @@
-//! Specifications and subjects that are made up: mostly well formed, with every function and operator, nested.
+//! Generated specifications and subjects: mostly well formed, with every function and operator, nested.
 
 use inviso_term::term::{Identifier, Term};
 use num_bigint::BigInt;
@@ -27,7 +27,7 @@ fn leaf() -> impl Strategy<Value = Term> {
     ]
 }
 
-/// Later pairs of a key are left out.
+/// A map without the later pairs of a repeated key.
 fn map(pairs: Vec<(Term, Term)>) -> Term {
     let mut map: Vec<(Term, Term)> = Vec::new();
     for pair in pairs {
@@ -69,7 +69,7 @@ fn nested(leaf: BoxedStrategy<Term>, depth: u32) -> BoxedStrategy<Term> {
     .boxed()
 }
 
-/// A value that a program looks at.
+/// A value for a program to inspect.
 pub fn value() -> BoxedStrategy<Term> {
     nested(leaf().boxed(), 3)
 }
@@ -196,7 +196,7 @@ fn call(name: Term, parts: Vec<Term>) -> Term {
     Term::Tuple([vec![name], parts].concat())
 }
 
-/// An expression; `variables` are bound.
+/// An expression with bound variables.
 fn expression(python: bool, table: bool, guard: bool) -> BoxedStrategy<Term> {
     let named = move |text: &&str| name(text, python);
     let leaf = prop_oneof![
@@ -248,7 +248,7 @@ fn expression(python: bool, table: bool, guard: bool) -> BoxedStrategy<Term> {
     .boxed()
 }
 
-/// A guard that has a chance to be true.
+/// A guard that may be true.
 fn guard(python: bool, table: bool) -> BoxedStrategy<Term> {
     let expr = || expression(python, table, true);
     let test = select(&["<", "=<", ">", ">=", "/=", "=/=", "=="]);
@@ -262,7 +262,7 @@ fn guard(python: bool, table: bool) -> BoxedStrategy<Term> {
 
 fn clause(python: bool, table: bool) -> BoxedStrategy<Term> {
     let named = move |text: &str| name(text, python);
-    // most heads bind what the expressions use
+    // most heads bind the variables of the expressions
     let head = if table {
         prop_oneof![
             4 => vec(pattern(python), 0..2).prop_map(move |more| {
@@ -297,7 +297,7 @@ fn clause(python: bool, table: bool) -> BoxedStrategy<Term> {
     (head, guards, vec(body, usize::from(table)..3), any::<u8>())
         .prop_map(move |(head, guards, body, chance)| {
             let mut terms = [Term::List(guards), Term::List(body)];
-            // what is not bound is something else, but for a few
+            // most unbound variables are replaced by other terms
             for variable in ["$1", "$2"] {
                 if !bound(&head, variable) && chance > 8 {
                     terms = terms.map(|term| replaced(&term, &named(variable), &Term::from(7)));
@@ -326,7 +326,7 @@ pub fn spec(table: bool) -> BoxedStrategy<Term> {
     any::<bool>().prop_flat_map(move |python| vec(clause(python, table), 1..4).prop_map(Term::List)).boxed()
 }
 
-/// Any term, of the words that specifications are made of.
+/// Any term, built of the words of specifications.
 pub fn any_term() -> BoxedStrategy<Term> {
     let words: Vec<&'static str> = [
         &["_", "$1", "$2", "$_", "$$", "const", "is_record", "silent", "trace", "arg", "attr", "is_instance"][..],
