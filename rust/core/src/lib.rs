@@ -5,54 +5,26 @@
 //! rings until they are drained. A Rust program can be its own host, see [`point`].
 #![deny(missing_docs)]
 
-mod asking;
-mod barrier;
-pub mod cells;
-mod census;
-pub mod counts;
-pub mod current;
-pub mod flags;
-pub mod grace;
-#[cfg(all(test, loom))]
-mod models;
-mod mutants;
-pub mod ring;
-pub mod section;
-pub mod segments;
-pub mod sync;
-pub mod tracee;
-
 pub mod clock;
 pub mod control;
-pub mod drain;
+mod count;
+mod delivery;
 pub mod emit;
-pub mod error;
-pub mod event;
-pub mod happening;
-mod in_place;
-mod kept;
-mod late;
-pub mod latency;
-pub mod life;
-pub mod matching;
-mod memory;
-pub mod message;
-pub mod messages;
-pub mod monitor;
-pub mod names;
-pub mod node;
-pub mod order;
-pub mod parts;
-pub mod plan;
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(not(loom))]
 pub mod point;
-mod population;
-pub mod relations;
-pub mod seq;
-pub mod seq_event;
-pub mod session;
-pub mod slots;
-pub mod thread;
-pub mod tracer;
-pub mod tree;
-mod tsc;
+mod record;
+pub mod ring;
+mod state;
+pub mod sync;
+mod trace;
+
+// The rooms are the crate's own; its users know the modules.
+pub use clock::order;
+pub use count::{cells, counts, latency};
+pub use delivery::{drain, message};
+pub use record::{parts, seq_event};
+pub use state::{error, flags, life, names, node, plan, session, snapshot, thread, tracee, tracer, tree};
+pub use sync::{current, grace, section, segments};
+pub use trace::{event, happening, matching, messages, monitor, relations, seq};

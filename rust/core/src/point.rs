@@ -20,15 +20,19 @@
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
-    error::Error,
-    event::{self, Activation, Exit},
-    matching::Subject,
-    node::Node,
-    plan::{events, kinds, Mfa},
-    session::{Capture, Options, Session},
+    state::{
+        error::Error,
+        node::Node,
+        plan::{events, kinds, Mfa},
+        session::{Capture, Options, Session},
+        thread::Thread,
+        tracee::Kind,
+    },
     sync::{AtomicU8, Mutex, Ordering::Relaxed, Unpoisoned},
-    thread::Thread,
-    tracee::Kind,
+    trace::{
+        event::{self, Activation, Exit},
+        matching::Subject,
+    },
 };
 use inviso_match::terms::TermView;
 use inviso_term::{
@@ -298,7 +302,7 @@ impl Program {
 
     /// The calling thread as a process.
     #[must_use]
-    pub fn current(&self) -> Option<Arc<crate::tracee::Tracee>> {
+    pub fn current(&self) -> Option<Arc<crate::state::tracee::Tracee>> {
         let mut own = None;
         here(&self.0.node, |thread, _| own = Some(thread.own().clone()));
         own
@@ -340,7 +344,7 @@ impl Program {
     #[must_use]
     pub fn time(&self, session: &Session, point: &Point) -> Option<Vec<(u64, u64, u64)>> {
         let (slot, entry) = self.0.node.entry(session, point.0.key)?;
-        let wanted = crate::cells::key(slot, crate::cells::Measure::Time);
+        let wanted = crate::count::cells::key(slot, crate::count::cells::Measure::Time);
         let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         session.each_function(|r| {
             if r.key == wanted && r.generation == entry.time {

@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    asking::Calls,
+    emit::ask::Calls,
     sync::{thread, Arc, AtomicU64, Ordering::Relaxed, UnsafeCell},
 };
 

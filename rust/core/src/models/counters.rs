@@ -2,8 +2,10 @@
 
 use super::explore;
 use crate::{
-    cells::{key, Arena, Cell, Measure, FOLDED},
-    counts::{Counts, Pool},
+    count::{
+        cells::{key, Arena, Cell, Measure, FOLDED},
+        counts::{Counts, Pool},
+    },
     sync::{thread, Arc, Mutex},
 };
 

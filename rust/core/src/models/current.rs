@@ -1,10 +1,10 @@
 //! The current value and its grace period: nobody reads what is freed, and who sees the pointer sees the value.
 
 use super::explore;
-use crate::{
+use crate::sync::{
     current::Current,
     grace::{pin, wait},
-    sync::{thread, Arc, UnsafeCell},
+    thread, Arc, UnsafeCell,
 };
 use crossbeam_epoch::Collector;
 

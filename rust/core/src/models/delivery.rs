@@ -2,9 +2,9 @@
 
 use super::explore;
 use crate::{
-    drain::{drain, spill, Drain, Losses, Mark, Record, What},
+    delivery::drain::{drain, spill, Drain, Losses, Mark, Record, What},
     ring::{Overflow, Producer, Pushed, Ring},
-    session::{Options, Session},
+    state::session::{Options, Session},
     sync::{
         thread, Arc, AtomicU64, Mutex,
         Ordering::{AcqRel, Acquire, Release},

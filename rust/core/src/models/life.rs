@@ -2,12 +2,14 @@
 
 use super::explore;
 use crate::{
-    flags::Flags,
-    life::Life,
     ring::{Overflow, Ring},
-    session::{Options, Session},
+    state::{
+        flags::Flags,
+        life::Life,
+        session::{Options, Session},
+        tracee::{Class, Kind, Tracee},
+    },
     sync::{thread, Arc, Ordering::Relaxed, UnsafeCell},
-    tracee::{Class, Kind, Tracee},
 };
 
 #[test]

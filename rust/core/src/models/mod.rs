@@ -1,17 +1,17 @@
 //! Loom models of what happens between threads, apart from the ring (which has its own beside it).
 //!
 //! `asking`, `current`, `counters`, `life` and `delivery` take one protocol each and explore it deeply; `node` drives a whole
-//! [`crate::node::Node`] and is bounded more tightly. A model names the outcomes that some execution must reach and how
+//! [`crate::state::node::Node`] and is bounded more tightly. A model names the outcomes that some execution must reach and how
 //! many executions there must be, because a run that explores next to nothing is green as well; `mutants.rs` lists the
 //! bugs that make a model fail. `INVISO_LOOM=long` explores with one more preemption.
 //!
 //! # What loom doesn't see
-//! - `std::sync::OnceLock`, by which [`crate::segments::Segments`] grow: loom would neither switch threads inside it nor know
+//! - `std::sync::OnceLock`, by which [`crate::sync::segments::Segments`] grow: loom would neither switch threads inside it nor know
 //!   its edge. [`crate::sync`] has one with the same contract in its place, so what is explored is a table that grows
 //!   under its readers, given that std's keeps its contract. A process's own index still uses std's: it has one user.
 //! - `std::sync::Arc` counts: sessions and plans are kept by them. What loom checks is who may still reach one.
 //! - Ticks are real time. Nothing here branches on them but a drain, whose models have ticks of their own.
-//! - A `SeqCst` access counts as `AcqRel`, see [`crate::grace::pin`].
+//! - A `SeqCst` access counts as `AcqRel`, see [`crate::sync::grace::pin`].
 
 mod asking;
 mod counters;

@@ -4,19 +4,23 @@ use super::explore;
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
-    error::Error,
-    event::{on_call, Activation},
-    flags::Flags,
-    matching::Subject,
-    node::{Node, Who},
-    plan::{events, kinds, Mfa},
-    session::{Capture, Options, Session},
+    state::{
+        error::Error,
+        flags::Flags,
+        node::{Node, Who},
+        plan::{events, kinds, Mfa},
+        session::{Capture, Options, Session},
+        thread::Thread,
+        tracee::{Class, Kind},
+    },
     sync::{
         thread, Arc as Shared, AtomicBool, AtomicU8,
         Ordering::{Acquire, Release},
     },
-    thread::Thread,
-    tracee::{Class, Kind},
+    trace::{
+        event::{on_call, Activation},
+        matching::Subject,
+    },
 };
 use inviso_match::{terms::TermView, Context, Program};
 use inviso_term::{

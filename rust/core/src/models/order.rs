@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    order::{Order, Turn},
+    clock::order::{Order, Turn},
     sync::{
         thread, Arc, AtomicU64,
         Ordering::{AcqRel, Acquire, Release},

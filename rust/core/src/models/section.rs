@@ -4,11 +4,11 @@ use super::{
     current::{bodies, read, Version},
     explore,
 };
-use crate::{
+use crate::sync::{
     current::Current,
     grace::{pin, wait},
     section::{self, Section},
-    sync::{thread, Arc},
+    thread, Arc,
 };
 use crossbeam_epoch::Collector;
 

@@ -4,11 +4,9 @@
 use super::explore;
 use crate::{
     clock::Clock,
-    messages::About,
-    node::Node,
-    seq::Carried,
+    state::{node::Node, tracee::Kind},
     sync::{thread, Arc, Mutex},
-    tracee::Kind,
+    trace::{messages::About, seq::Carried},
 };
 
 /// One process sends a message with a token, another takes it, a third thread resets; then the taker sends in turn. Once the reset

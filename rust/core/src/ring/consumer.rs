@@ -27,7 +27,7 @@ use super::{
     page::{step, Frame, State},
     Overflow, Ring,
 };
-use crate::mutants::mutant;
+use crate::sync::mutants::mutant;
 use crate::sync::{MutexGuard, Ordering::Relaxed, TryLockError};
 
 /// What a drain gives to its closure.

@@ -1,6 +1,6 @@
 //! The ring's memory orderings by name, and the bugs that its models must find.
 //!
-//! `tests/loom.sh` plants each of this table and demands that the model named here fails (`crate::mutants`); most are found
+//! `tests/loom.sh` plants each of this table and demands that the model named here fails (`crate::sync::mutants`); most are found
 //! by others too.
 //!
 //! | mutant | what is planted | found by |
@@ -41,9 +41,9 @@
 
 /// The edges of the table in `ring`, each with its two ends.
 pub(super) mod edge {
-    use crate::{
+    use crate::sync::{
         mutants::Edge,
-        sync::Ordering::{Acquire, Release},
+        Ordering::{Acquire, Release},
     };
 
     pub(in crate::ring) const COMMIT: Edge = Edge(Release, "commit_relaxed");

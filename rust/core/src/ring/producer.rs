@@ -25,7 +25,7 @@ use super::{
     page::{self, Frame, State},
     Overflow, Ring,
 };
-use crate::mutants::mutant;
+use crate::sync::mutants::mutant;
 use crate::sync::{Arc, Ordering::Relaxed};
 
 /// See [`Producer::take_pressure`].

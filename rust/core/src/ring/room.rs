@@ -22,7 +22,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mutants::mutant;
+use crate::sync::mutants::mutant;
 use crate::sync::{spin_loop, Condvar, Mutex, MutexGuard};
 
 /// Looks before the thread sleeps: some microseconds, what a reader needs to end a page.

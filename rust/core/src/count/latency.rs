@@ -1,0 +1,100 @@
+//! call_latency: how long calls take from entry to return, as a histogram that any thread may record into.
+//!
+//! The buckets are HdrHistogram's (two significant digits); a reading becomes an [`hdrhistogram::Histogram`], which
+//! knows percentiles and merging.
+#![forbid(unsafe_code)]
+
+use crate::sync::segments::Segments;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+pub use hdrhistogram::Histogram;
+
+/// 2^7 linear steps in each power of two: below 1 % off.
+const BITS: u32 = 7;
+
+/// A histogram of nanoseconds.
+#[derive(Default)]
+pub struct Latency {
+    buckets: Segments<Bucket, 1024, 8>,
+}
+
+#[derive(Default)]
+struct Bucket(AtomicU64);
+
+fn place(value: u64) -> usize {
+    let width = 64 - value.leading_zeros();
+    if width <= BITS {
+        return value as usize;
+    }
+    let shift = width - BITS;
+    ((shift as usize) << (BITS - 1)) + (value >> shift) as usize
+}
+
+fn middle(place: usize) -> u64 {
+    let half = 1usize << (BITS - 1);
+    if place < 2 * half {
+        return place as u64;
+    }
+    let shift = (place / half - 1) as u32;
+    let low = ((place % half + half) as u64) << shift;
+    low + (1u64 << shift) / 2
+}
+
+impl Latency {
+    /// One call that took `nanos`.
+    pub fn record(&self, nanos: u64) {
+        self.buckets.at(place(nanos)).0.fetch_add(1, Relaxed);
+    }
+
+    /// What has been recorded so far.
+    ///
+    /// ```
+    /// let latency = inviso_core::latency::Latency::default();
+    /// latency.record(1_000);
+    /// assert_eq!(latency.read().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn read(&self) -> Histogram<u64> {
+        let mut histogram =
+            Histogram::new_with_bounds(1, u64::MAX / 2, 2).unwrap_or_else(|_| unreachable!("bounds are fixed"));
+        for place in 0..=place(u64::MAX) {
+            let n = self.buckets.get(place).map_or(0, |b| b.0.load(Relaxed));
+            if n > 0 {
+                histogram.saturating_record(middle(place).max(1));
+                if n > 1 {
+                    let _ = histogram.record_n(middle(place).clamp(1, u64::MAX / 2), n - 1);
+                }
+            }
+        }
+        histogram
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_within_one_percent(value in 1u64..u64::MAX / 4) {
+            let back = middle(place(value));
+            prop_assert!(back.abs_diff(value) as f64 <= value as f64 / 100.0, "{} {}", value, back);
+        }
+
+        #[test]
+        fn places_are_in_order(a in any::<u64>(), b in any::<u64>()) {
+            prop_assert_eq!(place(a.min(b)) <= place(a.max(b)), true);
+        }
+    }
+
+    #[test]
+    fn counts_all() {
+        let latency = Latency::default();
+        for n in 0..1000 {
+            latency.record(n);
+        }
+        let h = latency.read();
+        assert_eq!(h.len(), 1000);
+        assert!((480..=520).contains(&h.value_at_quantile(0.5)));
+    }
+}

@@ -1,0 +1,4 @@
+//! A record in a ring: what it holds, and what stands in each place of its message.
+
+pub mod parts;
+pub mod seq_event;

@@ -1,0 +1,364 @@
+//! What a thread remembers of functions: how a call of each ends up, so that the snapshot's table and the plan need not be
+//! looked at again.
+//!
+//! Nothing here is shared. What is remembered holds for one snapshot, told by its version; the next one makes all of it void.
+#![forbid(unsafe_code)]
+
+use crate::{
+    count::cells::{key, CellRef, Measure},
+    emit::{carried, first_word, stamps},
+    state::{
+        flags::Flags,
+        node::Node,
+        plan::{kinds, Entry, Plan},
+        snapshot::Snapshot,
+        thread::{wants, Thread},
+        tree,
+    },
+    sync::Ordering::Relaxed,
+};
+use inviso_match::Program;
+use inviso_term::record::Kind;
+use std::sync::Arc;
+
+/// What happens at a call in one session, besides counting.
+pub(crate) enum Action {
+    /// Time or memory is charged.
+    Measure(Measured),
+    /// The same, in a session with a call tree.
+    Branch(Branching),
+    /// A record without a payload is written.
+    Tell(Told),
+    /// A match spec decides.
+    Filter(Filter),
+    /// Whatever the plan says for the session with this id.
+    Planned(u32),
+}
+
+impl Action {
+    /// The session's id.
+    pub fn session(&self) -> u32 {
+        match self {
+            Action::Measure(known) => known.id,
+            Action::Branch(known) => known.id,
+            Action::Tell(known) => known.id,
+            Action::Filter(known) => known.id,
+            Action::Planned(id) => *id,
+        }
+    }
+
+    /// Whether it needs the time, whatever comes of it.
+    #[inline(always)]
+    pub fn is_clocked(&self) -> bool {
+        match self {
+            Action::Measure(known) => known.wants != wants::MEMORY,
+            Action::Branch(known) => known.wants != wants::MEMORY,
+            Action::Filter(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The kinds that it stands for.
+    pub fn kinds(&self) -> u16 {
+        match self {
+            Action::Measure(known) if known.wants == wants::TIME => kinds::TIME,
+            Action::Branch(known) if known.wants == wants::TIME => kinds::TIME,
+            Action::Measure(_) | Action::Branch(_) => kinds::MEMORY,
+            Action::Tell(_) | Action::Filter(_) => kinds::LOCAL,
+            Action::Planned(_) => !kinds::COUNT,
+        }
+    }
+}
+
+/// See [`Action::Measure`].
+#[derive(Clone, Copy)]
+pub(crate) struct Measured {
+    /// The process that called last, and its cell.
+    pub pid: u64,
+    pub cell: CellRef,
+    pub id: u32,
+    /// The cell's key in any process.
+    pub key: u32,
+    pub generation: u32,
+    pub index: u16,
+    /// [`crate::state::thread::wants::TIME`] or [`crate::state::thread::wants::MEMORY`].
+    pub wants: u16,
+}
+
+/// See [`Action::Branch`].
+#[derive(Clone, Copy)]
+pub(crate) struct Branching {
+    pub id: u32,
+    /// The function's key: see [`crate::count::cells::key`].
+    pub key: u32,
+    pub generation: u32,
+    pub index: u16,
+    /// As in [`Measured`].
+    pub wants: u16,
+}
+
+impl Branching {
+    /// What is charged in one session.
+    pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Branching {
+        let (wants, generation) = charged(entry, measure);
+        Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
+    }
+
+    /// The cell of the process that runs now, which gets one if it is traced, and the thread remembers it.
+    pub fn make_cell(&self, thread: &mut Thread, snapshot: &Snapshot, entry: &Entry, plan: &Plan, measure: Measure) {
+        let (current, Some(tree)) = (&thread.current, entry.session.tree.get()) else { return };
+        if !current.flags(self.index).has(Flags::CALL) {
+            return;
+        }
+        let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.wants).key();
+        let key = tree::key_of(tree.child(tree::place_of(above), plan.slot), measure);
+        let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+        let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, live));
+        thread.branches.keep(current.pid, self.id, above, self.key, key, cell);
+    }
+}
+
+/// What an entry charges, and for which counter.
+fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
+    match measure {
+        Measure::Time => (wants::TIME, entry.time),
+        Measure::Memory => (wants::MEMORY, entry.memory),
+    }
+}
+
+/// See [`Action::Tell`].
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// The tracer, which is not traced.
+    pub tracer: u64,
+    /// The record's first word.
+    pub first: u64,
+    /// The process's flags for which the word is right.
+    pub flags: Flags,
+    pub id: u32,
+    pub name: u32,
+    pub index: u16,
+    /// Whether its calls can be suspended.
+    pub pauses: bool,
+}
+
+/// See [`Action::Filter`].
+pub(crate) struct Filter {
+    pub program: Arc<Program>,
+    /// The tracer, which is not traced.
+    pub tracer: u64,
+    pub id: u32,
+    pub index: u16,
+}
+
+impl Measured {
+    /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
+    pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
+        let (wants, generation) = charged(entry, measure);
+        let (current, key) = (&thread.current, key(plan.slot, measure));
+        let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
+            let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+            (current.pid, current.cell(entry.index, entry.id, key, &entry.session.arena, live))
+        } else {
+            (NOBODY, 0)
+        };
+        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, wants }
+    }
+}
+
+/// No process has this pid.
+const NOBODY: u64 = 0;
+
+impl Told {
+    /// The record of a call, if it has no arguments and always the same stamp.
+    pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
+        let flags = thread.current.flags(entry.index);
+        let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
+        let stamps = stamps(flags).filter(|_| simple && carried(node, &entry.session, flags).is_none())?;
+        Some(Told {
+            tracer: entry.session.tracer.load(Relaxed),
+            first: first_word(thread, Kind::CallArity, stamps, 0),
+            flags,
+            id: entry.id,
+            name: plan.name,
+            index: entry.index,
+            pauses,
+        })
+    }
+}
+
+/// All that happens at a call of a function. On a cache line of its own.
+#[repr(align(64))]
+pub(crate) struct Known {
+    pub code: usize,
+    /// The snapshot that says so.
+    pub version: u32,
+    /// The first counter that is added to, plus 1; 0 for none.
+    pub counter: u32,
+    pub first: Option<Action>,
+    pub more: Option<Box<More>>,
+}
+
+/// What happens beyond one counter and one action.
+#[derive(Default)]
+pub(crate) struct More {
+    pub counters: Vec<u32>,
+    pub actions: Vec<Action>,
+}
+
+const _: () = assert!(size_of::<Known>() == 64);
+
+impl Known {
+    /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
+    pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
+        let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
+        let mut actions = Vec::new();
+        for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
+            let tells = entry.run & kinds::LOCAL != 0;
+            let told = match &entry.spec {
+                Some(program) => Some(Action::Filter(Filter {
+                    program: program.clone(),
+                    tracer: entry.session.tracer.load(Relaxed),
+                    id: entry.id,
+                    index: entry.index,
+                })),
+                None if tells => Told::of(node, thread, plan, entry, pauses).map(Action::Tell),
+                None => None,
+            };
+            let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
+            if entry.run & !simple != 0 || tells && told.is_none() {
+                actions.push(Action::Planned(entry.id));
+                continue;
+            }
+            actions.extend(told.filter(|_| tells));
+            for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
+                if entry.run & kind != 0 {
+                    actions.push(match entry.session.tree.get() {
+                        Some(_) => Action::Branch(Branching::of(plan, entry, measure)),
+                        None => Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)),
+                    });
+                }
+            }
+        }
+        Known::new(code, snapshot.version, counters, actions)
+    }
+
+    /// A call of `code` adds to these counters, then does these things.
+    fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> Known {
+        let counter = if counters.is_empty() { 0 } else { counters.remove(0) + 1 };
+        let first = if actions.is_empty() { None } else { Some(actions.remove(0)) };
+        let more = !(counters.is_empty() && actions.is_empty());
+        Known { code, version, counter, first, more: more.then(|| Box::new(More { counters, actions })) }
+    }
+
+    /// The action that comes after `n` others.
+    #[inline(always)]
+    pub fn action(&mut self, n: usize) -> Option<&mut Action> {
+        match n {
+            0 => self.first.as_mut(),
+            _ => self.more.as_mut()?.actions.get_mut(n - 1),
+        }
+    }
+
+    /// Another action in the place of one.
+    pub fn replace(&mut self, n: usize, action: Action) {
+        if let Some(there) = self.action(n) {
+            *there = action;
+        }
+    }
+}
+
+/// Functions, each at the one place that its address gives.
+#[derive(Default)]
+pub(crate) struct Memory(Vec<Known>);
+
+/// Places at first and at most; powers of two.
+const FEW: usize = 64;
+const MANY: usize = 4096;
+
+impl Memory {
+    #[inline(always)]
+    fn place(code: usize, places: usize) -> usize {
+        (code >> 4 ^ code >> 13) & (places.wrapping_sub(1))
+    }
+
+    /// Where a function is, if what is remembered of it still holds.
+    #[inline(always)]
+    pub fn find(&self, code: usize, version: u32) -> Option<usize> {
+        let place = Self::place(code, self.0.len());
+        self.0.get(place).filter(|known| known.code == code && known.version == version).map(|_| place)
+    }
+
+    /// What is remembered at a place that [`Memory::find`] gave.
+    #[inline(always)]
+    pub fn at(&mut self, place: usize) -> &mut Known {
+        &mut self.0[place]
+    }
+
+    /// Remembers a function.
+    pub fn keep(&mut self, known: Known) {
+        if self.0.is_empty() {
+            self.0.resize_with(FEW, Self::nothing);
+        }
+        let there = &self.0[Self::place(known.code, self.0.len())];
+        if there.version == known.version && there.code != known.code && self.0.len() < MANY {
+            self.grow(known.version);
+        }
+        let place = Self::place(known.code, self.0.len());
+        self.0[place] = known;
+    }
+
+    fn nothing() -> Known {
+        Known { code: 0, version: 0, counter: 0, first: None, more: None }
+    }
+
+    fn grow(&mut self, version: u32) {
+        let places = self.0.len() * 4;
+        let old = std::mem::take(&mut self.0);
+        self.0.resize_with(places, Self::nothing);
+        for known in old.into_iter().filter(|k| k.version == version) {
+            let place = Self::place(known.code, places);
+            self.0[place] = known;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn known(code: usize, version: u32) -> Known {
+        Known { code, version, ..Memory::nothing() }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_in_its_version_only() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.find(16, 1), None);
+        memory.keep(known(16, 1));
+        let place = memory.find(16, 1).expect("just kept");
+        assert_eq!(memory.at(place).code, 16);
+        assert_eq!(memory.find(16, 2), None);
+        assert_eq!(memory.find(32, 1), None);
+    }
+
+    #[test]
+    fn it_grows_to_a_bound() {
+        let mut memory = Memory::default();
+        for code in (16..1 << 20).step_by(16) {
+            memory.keep(known(code, 1));
+        }
+        assert_eq!(memory.0.len(), MANY);
+        let found = (16..1 << 20).step_by(16).filter(|code| memory.find(*code, 1).is_some()).count();
+        assert_eq!(found, MANY);
+    }
+
+    #[test]
+    fn few_functions_take_little_room() {
+        let mut memory = Memory::default();
+        for round in 1..100 {
+            memory.keep(known(4096, round));
+        }
+        assert_eq!(memory.0.len(), FEW);
+    }
+}

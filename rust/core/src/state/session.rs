@@ -1,0 +1,573 @@
+//! A trace session: its settings, cells and rings. Everything about it dies with it.
+//!
+//! # States
+//! Those of [`crate::state::life`].
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | rings | their mutex | their mutex | a ring that is added is closed at the end, or refused |
+//! | what nobody was told of | whoever gave it up, `Relaxed` | the drain, `Relaxed` | a number, which nothing else depends on |
+//! | flags of new processes | any, `AcqRel` | `Relaxed`, holding the node's processes | the mutex orders them; see [`crate::state::node`] |
+//!
+//! # Checked by
+//! `models::life`, `models::node` (loom).
+#![forbid(unsafe_code)]
+
+use crate::{
+    clock::Counter,
+    count::cells::{Arena, Reading},
+    delivery::drain::{Feed, Spilled},
+    emit::ask::Calls,
+    ring::{Overflow, Ring},
+    state::{
+        flags::Flags,
+        life::Life,
+        plan::Entry,
+        tracee::{Class, Kind},
+        tracer::Module,
+        tree::{place_of, Tree},
+    },
+    sync::{
+        mutants::mutant,
+        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex, OnceLock,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Unpoisoned,
+    },
+    trace::monitor::Limits,
+};
+use inviso_match::Program;
+
+/// Bounds and policies of a session, fixed when it is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of one scheduler's ring.
+    pub ring_bytes: usize,
+    /// What a full ring does.
+    pub overflow: Overflow,
+    /// How many ended processes keep their counters apart before the oldest are summed up.
+    pub ended_processes: usize,
+    /// How much of a call's arguments is taken, and how.
+    pub capture: Capture,
+    /// Where time stamps come from.
+    pub clock: Stamps,
+    /// See [`Session::is_inner`].
+    pub is_inner: bool,
+    /// A tracer module, which is called in place of anything being put into a ring: see [`crate::state::tracer`].
+    pub tracer: Option<Module>,
+    /// Told once that somebody wants what the rings hold to be written, until [`Session::take_dump`]: on a traced thread, which it
+    /// must not keep.
+    pub on_dump: Option<fn()>,
+    /// The exceptions whose exception_from asks for that.
+    pub dump_on: Option<Exceptions>,
+    /// Nanoseconds from which on a call of a function that has call_latency asks for that.
+    pub dump_slower: Option<u64>,
+    /// The session whose flags are switched by the match specifications of this one, where that is another one: the regular trace
+    /// beside a meta trace.
+    pub switched: Option<Switched>,
+}
+
+/// See [`Options::switched`].
+#[derive(Clone)]
+pub struct Switched(pub Arc<Session>);
+
+impl std::fmt::Debug for Switched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.0.id)
+    }
+}
+
+/// How much of a call's arguments a session takes, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// Containers inside each other.
+    pub depth: u32,
+    /// Items of one container.
+    pub items: usize,
+    /// Bytes of one str, bytes or int.
+    pub bytes: usize,
+    /// Bytes that all arguments of one call may take in the ring.
+    pub total: usize,
+    /// What is taken.
+    pub takes: Takes,
+}
+
+/// What a session takes of arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Copies; of what can't be copied, what it is.
+    Values,
+    /// Copies; of what can't be copied, its text too, which the program's own code makes.
+    Texts,
+    /// The objects themselves, which the host keeps beside the ring.
+    Objects,
+}
+
+/// Where the time stamps of a session's messages come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// The node's ticks.
+    Ticks,
+    /// The operating system, asked at each event.
+    System,
+}
+
+/// Some of the exceptions that leave calls.
+#[derive(Clone, Debug)]
+pub enum Exceptions {
+    /// Those whose class and value a match specification takes.
+    Matching(std::sync::Arc<Program>),
+    /// Instances of these classes and of those derived from them, by the host's numbers.
+    Of(Vec<usize>),
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Capture { depth: 8, items: 100, bytes: 1024, total: 4096, takes: Takes::Values }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            ring_bytes: 1 << 20,
+            overflow: Overflow::Drop,
+            ended_processes: 1024,
+            capture: Capture::default(),
+            clock: Stamps::Ticks,
+            is_inner: false,
+            tracer: None,
+            on_dump: None,
+            dump_on: None,
+            dump_slower: None,
+            switched: None,
+        }
+    }
+}
+
+/// The tracer's pid of a session with a tracer module: no process has it.
+pub const MODULE: u64 = u64::MAX;
+
+/// The rings of a session.
+#[derive(Default)]
+struct Feeds {
+    now: Vec<Arc<Feed>>,
+    /// What rings lost that are gone, and what was given up.
+    lost: u64,
+}
+
+/// One session.
+pub struct Session {
+    /// Never used twice in a node.
+    pub id: u64,
+    /// Its place among the living sessions; used again after its death.
+    pub index: u16,
+    /// As given by its maker.
+    pub name: Box<str>,
+    /// As given by its maker.
+    pub options: Options,
+    /// Cells of call_time and call_memory.
+    pub arena: Arena,
+    /// Set where those are measured by chains of callers, before a pattern is set.
+    pub tree: OnceLock<Tree>,
+    /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
+    pub is_inner: bool,
+    /// The pid of the tracer process, 0 if the session is its own tracer, [`MODULE`] if it has a tracer module. A tracer process is
+    /// never traced by its session.
+    pub tracer: AtomicU64,
+    /// Held by the drain that is under way.
+    pub(crate) draining: Mutex<Spilled>,
+    counter: Counter,
+    pub(crate) limits: Limits,
+    pub(crate) calls: Calls,
+    pub(crate) tracer_errors: AtomicU64,
+    life: Life,
+    tracer_lost: AtomicU8,
+    asked_dump: AtomicU8,
+    cpu_stamps: AtomicU8,
+    new_flags: [AtomicU32; 2],
+    seen_flags: [AtomicU32; 2],
+    seen_tokens: AtomicU8,
+    feeds: Mutex<Feeds>,
+    /// Lost records of which the next drain is to tell: see [`Session::give_up`].
+    untold: AtomicU64,
+    on_load: Mutex<Option<Entry>>,
+}
+
+impl Session {
+    /// A living session.
+    #[must_use]
+    pub fn new(id: u64, index: u16, name: &str, tracer: u64, options: Options) -> Self {
+        Session {
+            id,
+            index,
+            name: name.into(),
+            is_inner: options.is_inner,
+            arena: Arena::default(),
+            tree: OnceLock::new(),
+            tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
+            options,
+            draining: Mutex::default(),
+            counter: Counter::new(),
+            limits: Limits::default(),
+            calls: Calls::default(),
+            tracer_errors: AtomicU64::new(0),
+            life: Life::new(),
+            tracer_lost: AtomicU8::new(0),
+            asked_dump: AtomicU8::new(0),
+            cpu_stamps: AtomicU8::new(0),
+            new_flags: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen_flags: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen_tokens: AtomicU8::new(0),
+            feeds: Mutex::new(Feeds::default()),
+            untold: AtomicU64::new(0),
+            on_load: Mutex::new(None),
+        }
+    }
+
+    /// Whether it may be used.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.life.is_alive()
+    }
+
+    /// Begins its end; `true` for the one caller who is to do the rest.
+    pub fn begin_end(&self) -> bool {
+        self.life.begin_end()
+    }
+
+    /// Its end is done: producers are told, what they committed stays readable.
+    pub fn finish_end(&self) {
+        let mut feeds = self.feeds.lock().unpoisoned();
+        for feed in &feeds.now {
+            feed.ring.close();
+        }
+        if mutant!("closes_unlocked") {
+            drop(feeds);
+            feeds = self.feeds.lock().unpoisoned();
+        }
+        // still locked, so that a ring is either closed here or refused by `add_ring`
+        self.life.finish_end();
+        drop(feeds);
+    }
+
+    /// How often a callback of its tracer module failed: panicked here, raised or answered nonsense where the host says so
+    /// ([`Session::note_tracer_error`]).
+    #[must_use]
+    pub fn tracer_errors(&self) -> u64 {
+        self.tracer_errors.load(Relaxed)
+    }
+
+    /// Counts a failure of its tracer module; answers how many there were before.
+    pub fn note_tracer_error(&self) -> u64 {
+        self.tracer_errors.fetch_add(1, Relaxed)
+    }
+
+    /// Whether its messages have somebody to go to.
+    #[must_use]
+    pub fn has_tracer(&self) -> bool {
+        self.tracer_lost.load(Acquire) == 0
+    }
+
+    /// The tracer has ended: no flag is set any more, none can be.
+    pub fn lose_tracer(&self) {
+        self.tracer_lost.store(1, Release);
+        self.new_flags.iter().for_each(|flags| flags.store(0, Release));
+    }
+
+    /// Asks for what the rings hold to be written. Nothing but a flag, and the host's bell when it wasn't set.
+    #[cold]
+    pub fn ask_dump(&self) {
+        if let Some(ring_the_bell) = self.options.on_dump {
+            if self.asked_dump.swap(1, AcqRel) == 0 {
+                ring_the_bell();
+            }
+        }
+    }
+
+    /// Whether somebody has asked for it since this was last asked.
+    pub fn take_dump(&self) -> bool {
+        self.asked_dump.swap(0, AcqRel) != 0
+    }
+
+    /// Whether somebody has asked for it; the bell is not rung again until it is taken.
+    #[must_use]
+    pub fn is_dump_asked(&self) -> bool {
+        self.asked_dump.load(Acquire) != 0
+    }
+
+    /// Notes whether the session asks for stamps in CPU time; answers whether it did before.
+    pub(crate) fn ask_cpu_stamps(&self, how: bool) -> bool {
+        self.cpu_stamps.swap(u8::from(how), AcqRel) != 0
+    }
+
+    /// The flags that new processes, or new ports, get; queues get none.
+    #[must_use]
+    pub fn new_flags(&self, kind: Kind) -> Flags {
+        match kind {
+            Kind::Thread | Kind::Task => Flags(self.new_flags[Class::Process as usize].load(Relaxed)),
+            Kind::Port => Flags(self.new_flags[Class::Port as usize].load(Relaxed)),
+            Kind::Queue => Flags::NONE,
+        }
+    }
+
+    /// Changes the flags that new processes, or new ports, get. Flags that only the other class has are left out. Switching any flag
+    /// off switches all off: gold case te-info-new-ports.
+    pub fn change_new_flags(&self, class: Class, how: bool, flags: Flags) {
+        let word = &self.new_flags[class as usize];
+        if how {
+            word.fetch_or(flags.of(class).0, AcqRel);
+        } else if flags != Flags::NONE {
+            word.store(0, Release);
+        }
+    }
+
+    /// Notes that these flags were switched on somewhere; answers those that never were before.
+    pub fn note_flags(&self, class: Class, flags: Flags) -> Flags {
+        Flags(flags.0 & !self.seen_flags[class as usize].fetch_or(flags.0, AcqRel))
+    }
+
+    /// Takes back what [`Session::note_flags`] noted, where nothing came of it.
+    pub fn forget_flags(&self, class: Class, flags: Flags) {
+        self.seen_flags[class as usize].fetch_and(!flags.0, AcqRel);
+    }
+
+    /// The flags that were ever switched on for a process, or for a port.
+    #[must_use]
+    pub fn seen_flags(&self, class: Class) -> Flags {
+        Flags(self.seen_flags[class as usize].load(Acquire))
+    }
+
+    /// Whether `return_to` was ever switched on for a process.
+    #[must_use]
+    pub fn wants_return_to(&self) -> bool {
+        self.seen_flags(Class::Process).has(Flags::RETURN_TO)
+    }
+
+    /// Notes that a match spec may set tokens of sequential tracing; whether that is new.
+    pub fn note_tokens(&self) -> bool {
+        self.seen_tokens.swap(1, AcqRel) == 0
+    }
+
+    /// Takes that back, where nothing came of it.
+    pub fn forget_tokens(&self) {
+        self.seen_tokens.store(0, Release);
+    }
+
+    /// Whether that was ever noted: a first look.
+    pub(crate) fn has_seen_tokens(&self) -> bool {
+        self.seen_tokens.load(Acquire) != 0
+    }
+
+    /// What code that comes into being later gets.
+    #[must_use]
+    pub fn on_load(&self) -> Option<Entry> {
+        self.on_load.lock().unpoisoned().clone()
+    }
+
+    /// Sets what code that comes into being later gets.
+    pub fn set_on_load(&self, entry: Option<Entry>) {
+        *self.on_load.lock().unpoisoned() = entry.filter(|e| e.has != 0);
+    }
+
+    /// Calls `take` for everything that was counted, with the keys of functions also where cells are those of a call tree: then
+    /// there may be several of one process and key.
+    pub fn each_function(&self, mut take: impl FnMut(Reading)) {
+        let Some(tree) = self.tree.get() else { return self.arena.each(take) };
+        let mut readings = Vec::new();
+        self.arena.each(|reading| readings.push(reading));
+        let places = tree.places();
+        for reading in readings {
+            if let Some(place) = places.get(place_of(reading.key) as usize) {
+                take(Reading { key: place.slot << 1 | reading.key & 1, ..reading });
+            }
+        }
+    }
+
+    /// Now, in the ticks of its records.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.counter.read()
+    }
+
+    /// Adds a scheduler's ring; `false` if the session has ended.
+    pub fn add_ring(&self, ring: Arc<Ring>) -> bool {
+        let mut feeds = self.feeds.lock().unpoisoned();
+        if self.life.is_dead() {
+            return false;
+        }
+        feeds.now.push(Arc::new(Feed::new(ring)));
+        true
+    }
+
+    /// Its rings now, each with how far it was delivered.
+    #[must_use]
+    pub fn feeds(&self) -> Vec<Arc<Feed>> {
+        self.feeds.lock().unpoisoned().now.clone()
+    }
+
+    /// Lets go of rings whose scheduler has ended and that have been read to their end.
+    pub(crate) fn forget_ended_rings(&self) {
+        let mut feeds = self.feeds.lock().unpoisoned();
+        let Feeds { now, lost } = &mut *feeds;
+        now.retain(|feed| {
+            let done = feed.ring.is_ended() && feed.ring.tail() == feed.ring.head();
+            if done {
+                *lost += feed.ring.lost();
+            }
+            !done
+        });
+    }
+
+    /// Of the records that a drain has handed over, `lost` could not be kept. The next drain tells first of `untold`: those of
+    /// them, and of the losses that were handed over, of which nobody has been told.
+    pub fn give_up(&self, lost: u64, untold: u64) {
+        self.feeds.lock().unpoisoned().lost += lost;
+        self.untold.fetch_add(untold, Relaxed);
+    }
+
+    /// Lost records of which somebody is told now.
+    pub(crate) fn take_untold(&self) -> u64 {
+        self.untold.swap(0, Relaxed)
+    }
+
+    /// Records lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        let feeds = self.feeds.lock().unpoisoned();
+        feeds.lost + feeds.now.iter().map(|feed| feed.ring.lost()).sum::<u64>()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ring::{Producer, Pushed};
+
+    fn session() -> Session {
+        Session::new(1, 0, "", 0, Options::default())
+    }
+
+    #[test]
+    fn flags_are_noted_once_and_by_class() {
+        let session = session();
+        let [process, port] = [Class::Process, Class::Port];
+        let (call, send) = (Flags::CALL, Flags::SEND);
+        assert_eq!(session.note_flags(process, call), call);
+        assert_eq!(session.note_flags(process, call | send), send);
+        assert_eq!(session.note_flags(port, call), call);
+        assert_eq!((session.seen_flags(process), session.seen_flags(port)), (call | send, call));
+        session.forget_flags(process, call);
+        assert_eq!((session.seen_flags(process), session.seen_flags(port)), (send, call));
+        assert_eq!(session.note_flags(process, call | send), call);
+        session.note_flags(port, Flags::RETURN_TO);
+        assert!(!session.wants_return_to());
+        session.note_flags(process, Flags::RETURN_TO);
+        assert!(session.wants_return_to());
+    }
+
+    #[test]
+    fn new_flags_are_those_of_their_class() {
+        let session = session();
+        let flags = || [Kind::Thread, Kind::Task, Kind::Port, Kind::Queue].map(|kind| session.new_flags(kind));
+        session.change_new_flags(Class::Process, true, Flags::CALL);
+        session.change_new_flags(Class::Process, true, Flags::SEND);
+        session.change_new_flags(Class::Port, true, Flags::SEND);
+        let (both, send, none) = (Flags::CALL | Flags::SEND, Flags::SEND, Flags::NONE);
+        assert_eq!(flags(), [both, both, send, none]);
+        session.change_new_flags(Class::Process, false, Flags::NONE);
+        assert_eq!(flags(), [both, both, send, none]);
+        session.change_new_flags(Class::Process, false, Flags::SEND);
+        assert_eq!(flags(), [none, none, send, none]);
+        session.change_new_flags(Class::Process, true, Flags::CALL);
+        assert!(session.has_tracer());
+        session.lose_tracer();
+        assert_eq!((session.has_tracer(), flags()), (false, [none; 4]));
+    }
+
+    #[test]
+    fn what_is_noted_is_told_once() {
+        let session = session();
+        assert!(!session.has_seen_tokens());
+        assert_eq!([session.note_tokens(), session.note_tokens(), session.has_seen_tokens()], [true, false, true]);
+        session.forget_tokens();
+        assert_eq!([session.has_seen_tokens(), session.note_tokens()], [false, true]);
+        let asked = [true, true, false, false].map(|how| session.ask_cpu_stamps(how));
+        assert_eq!(asked, [false, true, true, false]);
+        assert_eq!([(), (), ()].map(|()| session.note_tracer_error()), [0, 1, 2]);
+        assert_eq!(session.tracer_errors(), 3);
+    }
+
+    #[test]
+    fn the_bell_rings_until_somebody_comes_once() {
+        static RUNG: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let rung = || RUNG.load(Relaxed);
+        let on_dump: fn() = || {
+            RUNG.fetch_add(1, Relaxed);
+        };
+        let session = Session::new(1, 0, "", 0, Options { on_dump: Some(on_dump), ..Options::default() });
+        assert!(!session.is_dump_asked() && !session.take_dump());
+        session.ask_dump();
+        session.ask_dump();
+        assert_eq!((rung(), session.is_dump_asked()), (1, true));
+        assert_eq!([session.take_dump(), session.take_dump(), session.is_dump_asked()], [true, false, false]);
+        session.ask_dump();
+        assert_eq!(rung(), 2);
+        let deaf = self::session();
+        deaf.ask_dump();
+        assert!(!deaf.is_dump_asked());
+    }
+
+    #[test]
+    fn what_sets_nothing_is_not_set_on_later_code() {
+        let session = Arc::new(session());
+        let entry = |has| Entry { has, ..Entry::new(&session) };
+        assert!(session.on_load().is_none());
+        session.set_on_load(Some(entry(4)));
+        assert_eq!(session.on_load().map(|entry| entry.has), Some(4));
+        session.set_on_load(Some(entry(0)));
+        assert!(session.on_load().is_none());
+    }
+
+    #[test]
+    fn a_session_ends_once_and_takes_no_ring_then() {
+        let session = session();
+        let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+        assert!(session.is_alive() && session.add_ring(ring.clone()));
+        assert_eq!([session.begin_end(), session.begin_end(), session.is_alive()], [true, false, false]);
+        assert!(session.add_ring(Ring::split(0, Overflow::Drop).1), "not before its end is done");
+        session.finish_end();
+        assert!(ring.is_closed() && !session.add_ring(Ring::split(0, Overflow::Drop).1));
+        assert_eq!((session.feeds().len(), producer.push([0; 4], &[])), (2, Pushed::Closed));
+    }
+
+    #[test]
+    fn losses_are_counted_beyond_the_end_of_their_ring() {
+        let session = session();
+        let ring = |lost: usize, stored: usize| -> (Producer, Arc<Ring>) {
+            let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+            assert!(session.add_ring(ring.clone()));
+            (0..stored).for_each(|_| assert_eq!(producer.push([0; 4], &[]), Pushed::Stored));
+            (0..lost).for_each(|_| assert_eq!(producer.push([0; 4], &[0; 1 << 16]), Pushed::Lost));
+            (producer, ring)
+        };
+        let left = || session.feeds().iter().map(|feed| feed.ring.lost()).collect::<Vec<_>>();
+        // two that have ended and are read, one that has ended and is not, one that goes on
+        let (ends, [read, other, unread, goes_on]) = {
+            let (all, rings): (Vec<_>, Vec<_>) =
+                [(2, 0), (3, 1), (5, 1), (7, 0)].map(|(l, s)| ring(l, s)).into_iter().unzip();
+            (all, <[_; 4]>::try_from(rings).unwrap_or_else(|_| unreachable!()))
+        };
+        let mut ends = ends.into_iter();
+        (0..3).for_each(|_| drop(ends.next()));
+        for ring in [read, other, goes_on] {
+            ring.drain(usize::MAX, |_| std::ops::ControlFlow::Continue(())).unwrap();
+        }
+        assert_eq!(session.lost(), 17);
+        session.forget_ended_rings();
+        assert_eq!((left(), session.lost(), unread.tail()), (vec![5, 7], 17, 0));
+        session.forget_ended_rings();
+        session.give_up(3, 2);
+        session.give_up(4, 1);
+        assert_eq!([session.lost(), session.take_untold(), session.take_untold()], [24, 3, 0]);
+    }
+}

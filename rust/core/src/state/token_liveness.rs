@@ -1,0 +1,219 @@
+//! How many tokens of sequential tracing a node has, and in which era: as long as there is one, what carries them is needed.
+//!
+//! One word has the era in its upper half, and below it whether tokens are in use, whether one may be outside of the node, and how
+//! many there are in it. So a token is made in an era and counted there in one step, a reset forgets all of an era's in one, and tokens
+//! go out of use in one, which fails where another token has come.
+//!
+//! # Roles
+//! Any thread makes tokens, copies them and lets go of them; one copy counts no more than two. Any thread resets. Whoever is told that
+//! the last has gone asks for the end of their use.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `word` | a token's maker, a reset, `SeqCst` | who begins or ends their use, `SeqCst` | either the maker finds what carries tokens in place, or who takes that away finds the token |
+//! | `word` | as above | hosts, `Relaxed` | who has a token was told of it after it was made |
+//!
+//! # Checked by
+//! `models::seq` (loom); mutants `seq_life_of_before`, `seq_ends_unseen`; the tests below.
+#![forbid(unsafe_code)]
+
+use crate::sync::{
+    mutants::mutant,
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, SeqCst},
+};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
+
+const ERA: u32 = 32;
+const IN_USE: u64 = 1 << 31;
+const ABROAD: u64 = 1 << 30;
+const TOKENS: u64 = ABROAD - 1;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Census {
+    word: AtomicU64,
+    gone: OnceLock<fn()>,
+}
+
+impl Census {
+    #[inline(always)]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.word.load(Relaxed) as u32 != 0
+    }
+
+    pub(crate) fn era(&self) -> u64 {
+        self.word.load(Acquire) >> ERA
+    }
+
+    /// What is called where the last token has gone, by whichever thread and in whatever it does: it may only ask for something.
+    pub(crate) fn tell(&self, gone: fn()) {
+        let _ = self.gone.set(gone);
+    }
+
+    /// A token of this era comes to be.
+    pub(crate) fn token(self: &Arc<Self>) -> Living {
+        let word = self.change(|word| Some((word | IN_USE) + 1)).unwrap_or_default();
+        Living { census: self.clone(), era: word >> ERA }
+    }
+
+    /// A token of that era comes back, if it is still the era.
+    pub(crate) fn token_of(self: &Arc<Self>, era: u64) -> Option<Living> {
+        self.change(|word| (word >> ERA == era).then_some((word | IN_USE) + 1))?;
+        Some(Living { census: self.clone(), era })
+    }
+
+    /// One may be outside of the node from now on, where nobody can count it.
+    pub(crate) fn go_abroad(&self) {
+        self.change(|word| Some(word | IN_USE | ABROAD));
+    }
+
+    /// Whether they are in use, and there are none.
+    pub(crate) fn is_idle(&self) -> bool {
+        u64::from(self.word.load(Relaxed) as u32) == IN_USE
+    }
+
+    /// Tokens are out of use if there are none; whether that is so.
+    pub(crate) fn end(&self) -> bool {
+        let unseen = mutant!("seq_ends_unseen") && self.is_idle();
+        let idle = |word: u64| u64::from(word as u32) == IN_USE;
+        self.change(|word| (idle(word) || unseen).then_some(word & u64::MAX << ERA)).is_some()
+    }
+
+    /// Another era begins, without tokens.
+    pub(crate) fn reset(&self) {
+        self.change(|word| Some(((word >> ERA) + 1) << ERA));
+    }
+
+    fn leave(&self, era: u64) {
+        let left = self.change(|word| (word >> ERA == era || mutant!("seq_life_of_before")).then(|| word - 1));
+        if left.is_some_and(|word| (word - 1) & (ABROAD | TOKENS) == 0) {
+            if let Some(gone) = self.gone.get() {
+                gone();
+            }
+        }
+    }
+
+    fn change(&self, to: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+        self.word.fetch_update(SeqCst, SeqCst, to).ok()
+    }
+}
+
+/// A token is there, as long as this is; in its own era.
+pub struct Living {
+    census: Arc<Census>,
+    pub(crate) era: u64,
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        self.census.leave(self.era);
+    }
+}
+
+/// The label of a token, as [`label`](crate::trace::seq::label) makes one. A token lives as long as somebody has its label.
+#[derive(Clone)]
+pub struct Label(Arc<(Box<[u8]>, Option<Living>)>);
+
+impl Label {
+    /// The same label, of a token that lives.
+    pub(crate) fn living(self, living: Living) -> Self {
+        if self.0 .1.as_ref().is_some_and(|has| has.era == living.era) {
+            return self;
+        }
+        let bytes = Arc::try_unwrap(self.0).map_or_else(|shared| shared.0.clone(), |own| own.0);
+        Self(Arc::new((bytes, Some(living))))
+    }
+}
+
+impl From<Vec<u8>> for Label {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Arc::new((bytes.into(), None)))
+    }
+}
+
+impl Deref for Label {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0 .0
+    }
+}
+
+impl PartialEq for Label {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Label {}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0 .0.fmt(f)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn tokens_are_in_use_until_the_last_has_gone_and_that_is_asked_for() {
+        static GONE: AtomicU32 = AtomicU32::new(0);
+        let gone = || GONE.load(Ordering::Relaxed);
+        let census = Arc::new(Census::default());
+        census.tell(|| {
+            GONE.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(!census.is_in_use() && !census.end());
+        let (one, other) = (census.token(), census.token());
+        drop(one);
+        assert!(census.is_in_use() && !census.end() && gone() == 0);
+        drop(other);
+        assert!(census.is_in_use() && gone() == 1);
+        assert!(census.end() && !census.is_in_use() && !census.end());
+    }
+
+    #[test]
+    fn a_token_counts_in_its_own_era_only() {
+        let census = Arc::new(Census::default());
+        let before = census.token();
+        census.reset();
+        assert!(!census.is_in_use() && census.era() == 1 && census.token_of(0).is_none());
+        let (now, back) = (census.token(), census.token_of(1));
+        drop((before, back));
+        assert!(!census.end());
+        drop(now);
+        assert!(census.end());
+    }
+
+    #[test]
+    fn one_that_may_be_outside_keeps_them_in_use_until_a_reset() {
+        let census = Arc::new(Census::default());
+        census.go_abroad();
+        drop(census.token());
+        assert!(census.is_in_use() && !census.end());
+        census.reset();
+        assert!(!census.is_in_use());
+    }
+
+    #[test]
+    fn a_label_lives_once_and_is_the_same_with_or_without() {
+        let census = Arc::new(Census::default());
+        let label = Label::from(vec![97, 7]);
+        let living = label.clone().living(census.token());
+        assert_eq!((&label, &*living), (&living, &[97, 7][..]));
+        let again = living.clone().living(census.token());
+        drop(living);
+        assert!(!census.end());
+        drop(again);
+        assert!(census.end());
+    }
+}

@@ -1,0 +1,210 @@
+//! What is told of a call, and what a match specification says of it.
+#![forbid(unsafe_code)]
+
+use super::{caught::SCRATCH, Activation};
+use crate::{
+    emit::{deferred, emit, stamp, Head},
+    state::{
+        flags::Flags,
+        node::Node,
+        plan::{kinds, Entry, Plan},
+        session::{Capture, Session, Takes},
+        thread::{wants, Thread},
+    },
+    sync::Ordering::Relaxed,
+    trace::matching::{self, Decision, Told},
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    record::Kind,
+};
+use std::sync::Arc;
+
+/// A call that a tracer module is asked about when the section has been left.
+#[cold]
+#[inline(never)]
+pub(super) fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flags, call: &A) {
+    let pid = thread.current.pid;
+    let set = entry.has & (kinds::LOCAL | kinds::GLOBAL);
+    if set != 0 && flags.has(Flags::CALL) && (set & kinds::LOCAL != 0 || call.is_global()) {
+        deferred::question(thread, &entry.session, Kind::Call, pid, set);
+    }
+    if entry.has & kinds::META != 0 && entry.finds_meta_tracer() {
+        deferred::question_of_meta(thread, entry, pid);
+    }
+}
+
+/// A call message, if the process is traced for it; answers what its end is wanted for.
+#[inline(always)]
+pub(super) fn message<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64,
+) -> u16 {
+    if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 || entry.session.tracer.load(Relaxed) == thread.current.pid {
+        return 0;
+    }
+    if entry.run & kinds::LOCAL == 0 && !call.is_global() {
+        return 0;
+    }
+    match &entry.spec {
+        Some(program) => {
+            let (current, extra) = (&thread.current, &mut thread.extra);
+            match matching::decide(node, current, &entry.session, program, call, extra) {
+                Some(decision) => matched(node, thread, plan, entry, decision, call, now),
+                None => 0,
+            }
+        }
+        None if flags.has(Flags::SILENT) => 0,
+        None => {
+            call_message(node, thread, &entry.session, flags, plan.name, &[], call, now);
+            return_to(entry, flags)
+        }
+    }
+}
+
+pub(super) fn return_to(entry: &Entry, flags: Flags) -> u16 {
+    if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
+        wants::RETURN_TO
+    } else {
+        0
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn call_message<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
+) {
+    if !flags.has(Flags::ARITY) {
+        with_arguments(node, thread, session, flags, name, extra, call, now);
+    } else if extra.is_empty() {
+        emit(node, thread, session, flags, Head::new(thread, Kind::CallArity, u64::from(name)), &[], now);
+    } else {
+        let mut payload = Vec::with_capacity(extra.len() + 4);
+        let more = stamp::with_extra(&mut payload, extra);
+        emit(
+            node,
+            thread,
+            session,
+            flags,
+            Head::new(thread, Kind::CallArity, u64::from(name)).with(more),
+            &payload,
+            now,
+        );
+    }
+}
+
+/// A call that a match spec has decided about. What it switches counts for this very message; what it asks for at the call's
+/// end comes also where it keeps the message back, but not in silence (trace.md, `function/4`; gold README 4, 17, 18).
+#[inline(never)]
+pub(super) fn matched<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
+) -> u16 {
+    let wants = emit_matched(node, thread, plan, entry, decision, call, now);
+    decision.end(&entry.session);
+    wants
+}
+
+#[inline(always)]
+fn emit_matched<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
+) -> u16 {
+    let flags = thread.current.flags(entry.index);
+    if flags.has(Flags::SILENT) {
+        return 0;
+    }
+    let mut wants = 0;
+    if decision.returns {
+        wants |= wants::RETURN_FROM;
+    }
+    if decision.raises {
+        wants |= wants::EXCEPTION_FROM;
+    }
+    if let Told::Nothing = decision.message {
+        return wants;
+    }
+    with_extra(thread, decision, |thread, extra| {
+        call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
+    });
+    wants | return_to(entry, flags)
+}
+
+/// Hands out what a match spec adds to the message.
+#[inline(always)]
+pub(super) fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnOnce(&mut Thread, &[u8])) {
+    match decision.message {
+        Told::Extra(length) => {
+            let extra = std::mem::take(&mut thread.extra);
+            with(thread, &extra[..length]);
+            thread.extra = extra;
+        }
+        _ => with(thread, &[]),
+    }
+}
+
+/// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta). Answers what the call's end is
+/// wanted for.
+#[inline(never)]
+pub(super) fn meta<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64,
+) -> u16 {
+    if entry.session.tracer.load(Relaxed) == thread.current.pid || !entry.finds_meta_tracer() {
+        return 0;
+    }
+    let session = &entry.session;
+    let Some(program) = &entry.meta_spec else {
+        with_arguments(node, thread, session, META, plan.name, &[], call, now);
+        return 0;
+    };
+    let (current, extra) = (&thread.current, &mut thread.extra);
+    let Some(decision) = matching::decide(node, current, session, program, call, extra) else { return 0 };
+    if !matches!(decision.message, Told::Nothing) {
+        with_extra(thread, decision, |thread, extra| {
+            with_arguments(node, thread, session, META, plan.name, extra, call, now);
+        });
+    }
+    decision.end(session);
+    let result = if decision.returns { wants::META_RETURN } else { 0 };
+    result | if decision.raises { wants::META_EXCEPTION } else { 0 }
+}
+
+/// The flags of meta tracing's messages.
+pub(super) const META: Flags = Flags::TIMESTAMP;
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn with_arguments<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
+) {
+    let head = Head::new(thread, Kind::Call, u64::from(name));
+    if session.options.capture.takes != Takes::Values {
+        return deferred::leave(node, thread, session, flags, head, extra, now);
+    }
+    with_values(node, thread, session, flags, head, extra, now, |out, capture| call.arguments(out, capture));
+}
+
+/// A record whose payload is what `write` writes.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn with_values(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
+    write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
+) {
+    let capture = &session.options.capture;
+    let mut scratch = std::mem::take(&mut thread.scratch);
+    if scratch.len() < capture.total {
+        scratch.resize(capture.total.max(SCRATCH), 0);
+    }
+    let mut out = Encoder::new(&mut scratch[..capture.total]);
+    if write(&mut out, capture).is_err() {
+        out.truncate(0);
+        let _ = out.cut("arguments");
+    }
+    if extra.is_empty() {
+        emit(node, thread, session, flags, head, out.written(), now);
+    } else {
+        let mut payload = out.written().to_vec();
+        let more = stamp::with_extra(&mut payload, extra);
+        emit(node, thread, session, flags, head.with(more), &payload, now);
+    }
+    thread.scratch = scratch;
+}

@@ -1,0 +1,117 @@
+//! A suspended call goes on.
+#![forbid(unsafe_code)]
+
+use super::{
+    call::{measure, planned, remember, start_branch, start_measured},
+    caught::{settle, write_name},
+    Activation,
+};
+use crate::state::{
+    call_cache::Action,
+    flags::Flags,
+    node::Node,
+    plan::{kinds, Entry, Plan},
+    snapshot::Snapshot,
+    thread::Thread,
+};
+
+/// A suspended call goes on: its time is its own again, and no call is counted.
+#[inline(always)]
+pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    if !thread.pending.sessions.is_empty() {
+        settle(node, thread, code, call);
+    }
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    go_on(node, thread, snapshot, code, call);
+}
+
+/// A suspended call goes on with an exception. If that comes out of another call that it waits for, it is not yet caught.
+#[inline(always)]
+pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    if !thread.pending.sessions.is_empty() {
+        let mut name = std::mem::take(&mut thread.pending.name);
+        write_name(&mut name, |out| {
+            call.name(out);
+        });
+        (thread.pending.at, thread.pending.name) = (call.address(), name);
+    }
+    go_on(node, thread, snapshot, code, call);
+}
+
+#[inline(always)]
+pub(super) fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A) {
+    let Some(place) = thread.memory.find(code, snapshot.version) else {
+        if let Some(plan) = snapshot.find(code) {
+            resume_first(node, thread, snapshot, code, plan, call);
+        }
+        return;
+    };
+    let known = thread.memory.at(place);
+    if known.first.is_none() {
+        return;
+    }
+    call.identify(thread);
+    let at = call.address();
+    let (mut now, mut done) = (0, 0);
+    while let Some(action) = thread.memory.at(place).action(done) {
+        if now == 0 && action.is_clocked() {
+            now = node.moment(&mut thread.turn);
+        }
+        let enough = match action {
+            Action::Measure(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                start_measured::<A, false>(&thread.current, timers, stack, known, call, at, now)
+            }
+            Action::Branch(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                let branches = &mut thread.branches;
+                start_branch::<A, false>(node, &thread.current, timers, stack, branches, known, call, at, now)
+            }
+            Action::Tell(_) | Action::Filter(_) => true,
+            Action::Planned(_) => false,
+        };
+        if !enough {
+            resume_planned(node, thread, snapshot, place, done, call, at, now);
+        }
+        done += 1;
+    }
+}
+
+/// See [`on_resume`], of a function that is not remembered.
+#[inline(never)]
+pub(super) fn resume_first<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
+) {
+    call.identify(thread);
+    let at = call.address();
+    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
+    for entry in &plan.entries {
+        resume(node, thread, snapshot, plan, entry, entry.run, call, at, now);
+    }
+    remember(node, thread, snapshot, code, plan, call);
+}
+
+/// See [`on_resume`]; what the plan says for the session of an action.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn resume_planned<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
+) {
+    if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
+        resume(node, thread, snapshot, plan, entry, entry.run & kinds, call, at, now);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn resume<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize,
+    now: u64,
+) {
+    if thread.current.flags(entry.index).has(Flags::CALL) {
+        measure::<A, false>(node, thread, snapshot, plan, entry, run, call, at, now);
+    }
+}

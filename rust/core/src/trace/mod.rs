@@ -1,0 +1,9 @@
+//! The hot path: what happens at a trace point, from the host's entry to the record.
+
+pub mod event;
+pub mod happening;
+pub mod matching;
+pub mod messages;
+pub mod monitor;
+pub mod relations;
+pub mod seq;

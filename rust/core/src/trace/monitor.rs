@@ -1,0 +1,122 @@
+//! What the system itself does that somebody wants to be told of: long collections, long queues, long steps, large memory, busy
+//! ports (trace.md, `system/3`).
+//!
+//! # Roles
+//! The control side sets limits; hosts ask whether anybody watches, and report.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | a limit | any, `Relaxed` | hosts, `Relaxed` | a limit is a wish about the future; no data hangs on it |
+//! | what a node watches | any, `Relaxed` | hosts, `Relaxed` | a host that sees it late reports late |
+#![forbid(unsafe_code)]
+
+use crate::{
+    emit::{emit, Head},
+    state::{flags::Flags, node::Node, session::Session, thread::Thread},
+    sync::{AtomicU64, Ordering::Relaxed},
+};
+use inviso_term::{etf, record::Kind, term::Term};
+
+/// An event of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A collection took so many milliseconds.
+    LongGc = 0,
+    /// A process has so many messages waiting.
+    LongMessageQueue = 1,
+    /// A process or port ran for so many milliseconds on end.
+    LongSchedule = 2,
+    /// Memory is so many words after a collection.
+    LargeHeap = 3,
+    /// A process waits for a port to take what it writes.
+    BusyPort = 4,
+    /// A process waits for another node to take what it sends.
+    BusyDistPort = 5,
+}
+
+impl Event {
+    /// All of them with the names that users write, in the order of their numbers.
+    pub const NAMES: [(&'static str, Event); 6] = [
+        ("long_gc", Event::LongGc),
+        ("long_message_queue", Event::LongMessageQueue),
+        ("long_schedule", Event::LongSchedule),
+        ("large_heap", Event::LargeHeap),
+        ("busy_port", Event::BusyPort),
+        ("busy_dist_port", Event::BusyDistPort),
+    ];
+
+    /// The name that users write.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+/// No limit is set: nobody watches.
+const OFF: u64 = u64::MAX;
+
+/// A session's limits, by event; for a queue there are two.
+pub(crate) struct Limits {
+    limits: [AtomicU64; 6],
+    disable: AtomicU64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { limits: std::array::from_fn(|_| AtomicU64::new(OFF)), disable: AtomicU64::new(0) }
+    }
+}
+
+impl Session {
+    /// The limit of an event, `None` if it isn't watched for.
+    #[must_use]
+    pub fn limit(&self, event: Event) -> Option<u64> {
+        Some(self.limits.limits[event as usize].load(Relaxed)).filter(|limit| *limit != OFF)
+    }
+
+    /// The length that a long queue has to fall to before it is not long any more.
+    #[must_use]
+    pub fn short_queue(&self) -> u64 {
+        self.limits.disable.load(Relaxed)
+    }
+
+    /// Sets or removes the limit of an event.
+    pub fn set_limit(&self, event: Event, limit: Option<u64>) {
+        self.limits.limits[event as usize].store(limit.unwrap_or(OFF), Relaxed);
+    }
+
+    /// Sets the length below which a long queue is short again.
+    pub fn set_short_queue(&self, length: u64) {
+        self.limits.disable.store(length, Relaxed);
+    }
+}
+
+impl Node {
+    /// Whether some living session watches for an event: the lowest limit.
+    #[must_use]
+    pub fn watched(&self, event: Event) -> Option<u64> {
+        self.sessions().iter().filter_map(|session| session.limit(event)).min()
+    }
+
+    /// Reports an event of a process or port to each session whose limit `wants` says is reached. `info` says what there is to say
+    /// about it to that session.
+    pub fn alarm(
+        &self, thread: &mut Thread, about: u64, event: Event, mut wants: impl FnMut(&Session, u64) -> Option<Term>,
+    ) {
+        let inside = thread.shared.section.enter();
+        let snapshot = self.snapshot.load_inside(&inside);
+        for session in snapshot.sessions() {
+            let Some(limit) = session.limit(event).filter(|_| session.has_tracer()) else { continue };
+            if session.tracer.load(Relaxed) == about {
+                continue;
+            }
+            if let Some(info) = wants(session, limit) {
+                let payload = etf::encode(&Term::Tuple(vec![Term::atom(event.name()), info]));
+                let head = Head { tracee: about, kind: Kind::Monitor, what: 0, more: 0 };
+                let now = self.moment(&mut thread.turn);
+                emit(self, thread, session, Flags::NONE, head, &payload, now);
+            }
+        }
+    }
+}

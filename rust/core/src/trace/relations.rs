@@ -1,0 +1,270 @@
+//! Which processes and ports are linked, and what they are called.
+//!
+//! Rules: trace.md, `process/4` (link, unlink, getting_linked, getting_unlinked, register, unregister, set_on_link,
+//! set_on_first_link); gold README 33, 34. What a link does when a process ends is its host's.
+#![forbid(unsafe_code)]
+
+use crate::{
+    state::{
+        flags::Flags,
+        node::Node,
+        thread::Thread,
+        tracee::{Kind as What, Tracee},
+    },
+    sync::{AtomicBool, Mutex, Ordering::Relaxed, Unpoisoned},
+    trace::messages::About,
+};
+use inviso_term::{etf, record::Kind, term::Term};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
+#[derive(Default)]
+pub(crate) struct Relations {
+    known: Mutex<Known>,
+    /// Whether there has ever been a link or a name. Of names it is written and read under the node's lock of its processes, so
+    /// that a process that ends finds its own.
+    used: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    links: FxHashMap<u64, Vec<u64>>,
+    by_name: FxHashMap<Box<str>, u64>,
+    by_pid: FxHashMap<u64, Box<str>>,
+}
+
+impl Relations {
+    /// Whether anything may have a link or a name. Of names to be trusted under the lock of the node's processes.
+    pub(crate) fn are_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+}
+
+impl Known {
+    fn join(&mut self, one: u64, other: u64) -> bool {
+        let links = self.links.entry(one).or_default();
+        let fresh = !links.contains(&other);
+        if fresh {
+            links.push(other);
+        }
+        fresh
+    }
+
+    fn part(&mut self, one: u64, other: u64) -> bool {
+        let Some(links) = self.links.get_mut(&one) else { return false };
+        let Some(at) = links.iter().position(|link| *link == other) else { return false };
+        links.remove(at);
+        if links.is_empty() {
+            self.links.remove(&one);
+        }
+        true
+    }
+}
+
+/// Why a name can't be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unnamed {
+    /// Somebody has it.
+    Taken,
+    /// The process or port has a name.
+    HasName,
+    /// It has ended.
+    Dead,
+}
+
+/// The flags that have to do with `ports` for a port and with `procs` for a process.
+fn of(tracee: &Tracee) -> Flags {
+    if tracee.kind == What::Port {
+        Flags::PORTS
+    } else {
+        Flags::PROCS
+    }
+}
+
+impl Node {
+    /// `from` links itself to `to`, which inherits trace flags as `set_on_link` and `set_on_first_link` say; `true` if they
+    /// were not linked before.
+    pub fn link(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
+        let fresh = self.link_begin(thread, from, to, false);
+        if fresh {
+            self.on_getting_linked(thread, to, from.pid);
+        }
+        fresh
+    }
+
+    /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow. `starts`
+    /// says that `to` is being started: what it inherits takes the place of the flags that new processes have.
+    pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee, starts: bool) -> bool {
+        self.tell(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
+        if from.pid == to.pid {
+            return false;
+        }
+        self.relations.used.store(true, Relaxed);
+        let mut known = self.relations.known.lock().unpoisoned();
+        let fresh = known.join(from.pid, to.pid) & known.join(to.pid, from.pid);
+        drop(known);
+        if fresh {
+            self.inherit_by_link(from, to, starts);
+        }
+        fresh
+    }
+
+    /// `tracee` was linked to by `by`.
+    pub fn on_getting_linked(&self, thread: &mut Thread, tracee: &Tracee, by: u64) {
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
+    }
+
+    /// Processes only: a port gets no flags by a link, and takes none from the first that is linked to.
+    fn inherit_by_link(&self, from: &Tracee, to: &Tracee, starts: bool) {
+        if !(from.kind.is_process() && to.kind.is_process()) {
+            return;
+        }
+        for session in self.sessions() {
+            let new = if starts { session.new_flags(to.kind) } else { Flags::NONE };
+            to.inherit_by_link(session.index, from, new);
+        }
+    }
+
+    /// `from` removes its link to `to`; `true` if there was one.
+    pub fn unlink(&self, thread: &mut Thread, from: &Tracee, to: u64) -> bool {
+        self.tell(thread, About::Other(from), of(from), Kind::Unlink, to, &[]);
+        let parted = self.part(from.pid, to);
+        if parted {
+            if let Some(other) = self.tracee(to) {
+                self.tell(thread, About::Other(&other), of(&other), Kind::GettingUnlinked, from.pid, &[]);
+            }
+        }
+        parted
+    }
+
+    /// Takes a link away without a word; `true` if there was one.
+    pub fn part(&self, one: u64, other: u64) -> bool {
+        let mut known = self.relations.known.lock().unpoisoned();
+        known.part(one, other) | known.part(other, one)
+    }
+
+    /// A link of `tracee` is gone because `ended` has ended.
+    pub fn on_getting_unlinked(&self, thread: &mut Thread, tracee: &Tracee, ended: u64) {
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingUnlinked, ended, &[]);
+    }
+
+    /// The processes and ports that this one is linked to, in the order of the links.
+    #[must_use]
+    pub fn links(&self, pid: u64) -> Vec<u64> {
+        self.relations.known.lock().unpoisoned().links.get(&pid).cloned().unwrap_or_default()
+    }
+
+    /// Whether anything is linked or has a name.
+    #[must_use]
+    pub fn is_related(&self) -> bool {
+        if !self.relations.are_used() {
+            return false;
+        }
+        let known = self.relations.known.lock().unpoisoned();
+        !known.links.is_empty() || !known.by_pid.is_empty()
+    }
+
+    /// Whether a port has a name.
+    #[must_use]
+    pub fn is_port_named(&self) -> bool {
+        self.relations.known.lock().unpoisoned().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
+    }
+
+    /// Gives a process or port a name.
+    ///
+    /// # Errors
+    /// [`Unnamed`].
+    pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
+        {
+            // held until the name is given: a process that ends meanwhile finds it
+            let population = self.population.lock().unpoisoned();
+            if !population.living.contains_key(&tracee.pid) {
+                return Err(Unnamed::Dead);
+            }
+            self.relations.used.store(true, Relaxed);
+            let mut known = self.relations.known.lock().unpoisoned();
+            if known.by_name.contains_key(name) {
+                return Err(Unnamed::Taken);
+            }
+            if known.by_pid.contains_key(&tracee.pid) {
+                return Err(Unnamed::HasName);
+            }
+            known.by_name.insert(name.into(), tracee.pid);
+            known.by_pid.insert(tracee.pid, name.into());
+        }
+        let payload = etf::encode(&Term::atom(name));
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::Register, 0, &payload);
+        Ok(())
+    }
+
+    /// Takes a name back; `false` if nobody had it.
+    pub fn unregister(&self, thread: &mut Thread, name: &str) -> bool {
+        let pid = {
+            let mut known = self.relations.known.lock().unpoisoned();
+            let Some(pid) = known.by_name.remove(name) else { return false };
+            known.by_pid.remove(&pid);
+            pid
+        };
+        if let Some(tracee) = self.tracee(pid) {
+            self.on_unregister(thread, &tracee, name);
+        }
+        true
+    }
+
+    /// `tracee` has lost its name, because it has ended or somebody has taken it back.
+    pub fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
+        let payload = etf::encode(&Term::atom(name));
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
+    }
+
+    /// A process has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
+    /// has because nobody called that, is free again.
+    pub(crate) fn forget_name(&self, pid: u64) {
+        let mut known = self.relations.known.lock().unpoisoned();
+        if let Some(name) = known.by_pid.remove(&pid) {
+            known.by_name.remove(&name);
+        }
+    }
+
+    /// The name of a process or port.
+    #[must_use]
+    pub fn name_of(&self, pid: u64) -> Option<Box<str>> {
+        self.relations.known.lock().unpoisoned().by_pid.get(&pid).cloned()
+    }
+
+    /// The living process or port of a name.
+    #[must_use]
+    pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
+        let pid = *self.relations.known.lock().unpoisoned().by_name.get(name)?;
+        self.tracee(pid)
+    }
+
+    /// All names and who has them.
+    #[must_use]
+    pub fn registered(&self) -> Vec<(Box<str>, u64)> {
+        let known = self.relations.known.lock().unpoisoned();
+        known.by_name.iter().map(|(name, pid)| (name.clone(), *pid)).collect()
+    }
+
+    /// A process or port ends: it loses its name, and its links are given back, in their order (the others don't have them
+    /// any more either).
+    pub fn unrelate(&self, thread: Option<&mut Thread>, tracee: &Tracee) -> Vec<u64> {
+        let (name, links) = {
+            let mut known = self.relations.known.lock().unpoisoned();
+            let name = known.by_pid.remove(&tracee.pid);
+            if let Some(name) = &name {
+                known.by_name.remove(name);
+            }
+            let links = known.links.remove(&tracee.pid).unwrap_or_default();
+            for other in &links {
+                known.part(*other, tracee.pid);
+            }
+            (name, links)
+        };
+        if let (Some(name), Some(thread)) = (name, thread) {
+            self.on_unregister(thread, tracee, &name);
+        }
+        links
+    }
+}
