@@ -9,12 +9,12 @@ pub mod clock;
 pub mod control;
 mod count;
 mod delivery;
-pub mod emit;
+mod emit;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(not(loom))]
 pub mod point;
-mod record;
+pub mod record;
 pub mod ring;
 mod state;
 pub mod sync;
@@ -24,7 +24,7 @@ mod trace;
 pub use clock::order;
 pub use count::{cells, counts, latency};
 pub use delivery::{drain, message};
-pub use record::{parts, seq_event};
+pub use record::parts;
 pub use state::{error, flags, life, names, node, plan, session, snapshot, thread, tracee, tracer, tree};
 pub use sync::{current, grace, section, segments};
 pub use trace::{event, happening, matching, messages, monitor, relations, seq};

@@ -20,13 +20,13 @@
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
+    record::identity::Kind,
     state::{
         error::Error,
         node::Node,
         plan::{events, kinds, Mfa},
         session::{Capture, Options, Session},
         thread::Thread,
-        tracee::Kind,
     },
     sync::{AtomicU8, Mutex, Ordering::Relaxed, Unpoisoned},
     trace::{

@@ -4,12 +4,12 @@ use inviso_core::{
     clock::Clock,
     control::Op,
     drain::{drain, Event, What},
-    emit::stamp,
     flags::Flags,
     message::{Messages, NoMessage},
     node::{Node, Who},
     plan::{kinds, Mfa},
     point::Program,
+    record::header::stamp,
     session::{Options, Stamps},
     tracee::{self, Class},
 };

@@ -152,7 +152,7 @@ impl Making<'_, '_> {
                     second
                 }
                 Part::Number(n) => n.into_py_any(py)?,
-                Part::Stamp => match parts::time(self.node, self.ticks, self.event) {
+                Part::Stamp => match parts::time(&self.node.clock, self.ticks, self.event) {
                     Time::Monotonic(ns) => ns.into_py_any(py)?,
                     Time::Strict(ns, unique) => (ns, unique).into_py_any(py)?,
                     Time::Wall(megas, seconds, micros) => (megas, seconds, micros).into_py_any(py)?,

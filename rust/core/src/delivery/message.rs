@@ -27,8 +27,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    delivery::drain::Event,
-    record::parts::{self, Part, Time},
+    record::{
+        event::Event,
+        parts::{self, Part, Time},
+    },
     state::{node::Node, tracee},
 };
 use inviso_term::{
@@ -136,7 +138,7 @@ impl Messages {
                 Part::Term(bytes) | Part::Value(bytes) => self.term(out, &mut parts, bytes),
                 Part::Pair(bytes) => self.pair(out, &mut parts, &bytes)?,
                 Part::Number(n) => parts.number(out, n),
-                Part::Stamp => time(out, &mut parts, parts::time(node, ticks, event)),
+                Part::Stamp => time(out, &mut parts, parts::time(&node.clock, ticks, event)),
             }
         }
         parts.end(out)

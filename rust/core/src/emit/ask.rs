@@ -17,7 +17,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    delivery::drain,
+    record::event,
     state::{
         node::Node,
         session::Session,
@@ -149,7 +149,7 @@ pub(crate) fn answer(
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool) {
-    let record = drain::event(header, payload).to_owned();
+    let record = event::event(header, payload).to_owned();
     let Some(kind) = Kind::from_u8(record.kind) else { return };
     let group = Group::of(kind, record.tracee);
     let event = Event { node, session, record: &record, kind };

@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::{ask, carried, emit_numbered, stamp, Head},
+    emit::{ask, carried, emit_numbered},
+    record::header::{stamp, Head},
     state::{
         flags::Flags,
         node::Node,

@@ -2,7 +2,8 @@
 
 use super::explore;
 use crate::{
-    delivery::drain::{drain, spill, Drain, Losses, Mark, Record, What},
+    delivery::drain::{drain, spill, Drain, Losses, Mark},
+    record::event::{Record, What},
     ring::{Overflow, Producer, Pushed, Ring},
     state::session::{Options, Session},
     sync::{

@@ -2,12 +2,13 @@
 
 use super::explore;
 use crate::{
+    record::identity::{Class, Kind},
     ring::{Overflow, Ring},
     state::{
         flags::Flags,
         life::Life,
         session::{Options, Session},
-        tracee::{Class, Kind, Tracee},
+        tracee::Tracee,
     },
     sync::{thread, Arc, Ordering::Relaxed, UnsafeCell},
 };

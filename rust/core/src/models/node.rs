@@ -4,6 +4,7 @@ use super::explore;
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
+    record::identity::{Class, Kind},
     state::{
         error::Error,
         flags::Flags,
@@ -11,7 +12,6 @@ use crate::{
         plan::{events, kinds, Mfa},
         session::{Capture, Options, Session},
         thread::Thread,
-        tracee::{Class, Kind},
     },
     sync::{
         thread, Arc as Shared, AtomicBool, AtomicU8,

@@ -4,7 +4,8 @@
 use super::explore;
 use crate::{
     clock::Clock,
-    state::{node::Node, tracee::Kind},
+    record::identity::Kind,
+    state::node::Node,
     sync::{thread, Arc, Mutex},
     trace::{messages::About, seq::Carried},
 };

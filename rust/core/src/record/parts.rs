@@ -5,7 +5,12 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    delivery::drain::Event, emit::stamp, record::seq_event, state::node::Node, trace::messages::with_receiver,
+    clock::Clock,
+    record::{
+        event::{with_receiver, Event},
+        header::stamp,
+        seq_event,
+    },
 };
 use inviso_term::record::Element;
 use std::borrow::Cow;
@@ -84,12 +89,12 @@ pub enum Time {
 /// The time stamp that a record's flags ask for.
 #[inline]
 #[must_use]
-pub fn time<B>(node: &Node, ticks: u64, event: &Event<B>) -> Time {
+pub fn time<B>(clock: &Clock, ticks: u64, event: &Event<B>) -> Time {
     let carried = (event.stamps & stamp::CARRIED != 0).then_some(event.carried);
-    let monotonic = || carried.unwrap_or_else(|| node.clock.monotonic(ticks));
+    let monotonic = || carried.unwrap_or_else(|| clock.monotonic(ticks));
     match event.stamps & stamp::MASK {
         stamp::TIMESTAMP => {
-            let micros = carried.unwrap_or_else(|| node.clock.wall(ticks)) / 1000;
+            let micros = carried.unwrap_or_else(|| clock.wall(ticks)) / 1000;
             Time::Wall(micros / 1_000_000_000_000, micros / 1_000_000 % 1_000_000, micros % 1_000_000)
         }
         stamp::STRICT => Time::Strict(monotonic(), event.unique),
@@ -101,9 +106,8 @@ pub fn time<B>(node: &Node, ticks: u64, event: &Event<B>) -> Time {
 mod tests {
     use super::*;
     use crate::{
-        clock::Clock,
         delivery::message::Messages,
-        state::{plan::Mfa, session::Options, tracee, tracer},
+        state::{node::Node, plan::Mfa, session::Options, tracee, tracer},
     };
     use inviso_export::event::{Event as Read, What};
     use inviso_term::{
@@ -208,7 +212,7 @@ mod tests {
                 let event = tracer::Event { node: &node, session: &session, record: &record, kind };
                 let about = event.tracee().map(tracer::identity).or_else(|| event.label());
                 let scheduler = event.scheduler_id().map(|number| Term::from(i64::from(number)));
-                let stamp = match time(&node, 0, &record) {
+                let stamp = match time(&node.clock, 0, &record) {
                     _ if stamps & stamp::MASK == stamp::NONE => None,
                     Time::Strict(ns, unique) => Some(Term::Tuple(vec![Term::Int(ns.into()), Term::Int(unique.into())])),
                     Time::Monotonic(ns) => Some(Term::Int(ns.into())),

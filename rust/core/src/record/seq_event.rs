@@ -5,12 +5,7 @@
 //! process of that one; it is rare, and its record holds the whole term.
 #![forbid(unsafe_code)]
 
-use crate::{
-    delivery::drain::Event,
-    emit::Head,
-    state::tracee,
-    trace::seq::{flags, Token},
-};
+use crate::record::{event::Event, header::Head, identity as tracee};
 use inviso_term::{
     etf::{self, Encoder, Full},
     record::Kind,
@@ -38,15 +33,6 @@ const FIXED: usize = 1 + 2 + 8 + 8;
 const AROUND: usize = 256;
 
 impl Told {
-    /// The flag of a token that asks for it.
-    pub fn flag(self) -> u32 {
-        match self {
-            Told::Send { .. } => flags::SEND,
-            Told::Receive { .. } => flags::RECEIVE,
-            Told::Print { .. } => flags::PRINT,
-        }
-    }
-
     /// The process whose event it is.
     pub fn process(self) -> u64 {
         match self {
@@ -66,29 +52,40 @@ impl Told {
     }
 }
 
+/// What a record has of a token.
+pub(crate) struct TokenFields<'a> {
+    /// The label's bytes, no more than a u16 can count.
+    pub label: &'a [u8],
+    /// The serial before, and its own.
+    pub serial: (i64, i64),
+    /// The process of another node that sent it.
+    pub away: Option<&'a Identifier>,
+}
+
 /// Room for what the record of an event has besides what was sent.
-pub(crate) fn around(token: &Token) -> usize {
-    let away = token.away.as_ref().map_or(0, |away| away.node.len());
+pub(crate) fn around(token: &TokenFields<'_>) -> usize {
+    let away = token.away.map_or(0, |away| away.node.len());
     token.label.len() + AROUND + away
 }
 
 /// Writes the payload of an event's record; `message` writes what was sent or printed.
 pub(crate) fn write(
-    out: &mut Encoder<'_>, token: &Token, told: Told, message: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>,
+    out: &mut Encoder<'_>, token: &TokenFields<'_>, told: Told,
+    message: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>,
 ) -> Result<Head, Full> {
     let (form, from, to) = told.parts();
-    let head = match &token.away {
+    let head = match token.away {
         None => {
             let mut fixed = [form; FIXED];
-            fixed[1..3].copy_from_slice(&(token.label.len() as u16).to_ne_bytes()); // see `seq::LABEL`
+            fixed[1..3].copy_from_slice(&(token.label.len() as u16).to_ne_bytes());
             fixed[3..11].copy_from_slice(&token.serial.0.to_ne_bytes());
             fixed[11..].copy_from_slice(&token.serial.1.to_ne_bytes());
             out.raw(&fixed)?;
-            out.raw(&token.label)?;
+            out.raw(token.label)?;
             Head { tracee: from, kind: Kind::Seq, what: to, more: 0 }
         }
         Some(away) => {
-            before(out, &token.label, form, token.serial, |out| foreign(out, away), to)?;
+            before(out, token.label, form, token.serial, |out| foreign(out, away), to)?;
             Head { tracee: to, kind: Kind::Seq, what: 0, more: 0 }
         }
     };
@@ -173,8 +170,8 @@ mod tests {
 
     /// What the record of an event stands for.
     fn said(told: Told, away: Option<Arc<Identifier>>, room: usize) -> Option<String> {
-        let label = etf::encode(&Term::str("order")).into();
-        let token = Token { flags: 0, label, serial: (3, -9), from: 8, away };
+        let label = etf::encode(&Term::str("order"));
+        let token = TokenFields { label: &label, serial: (3, -9), away: away.as_deref() };
         let mut room = vec![0; room];
         let mut out = Encoder::new(&mut room);
         let head = write(&mut out, &token, told, |out| out.str(&"sent".repeat(99))).ok()?;

@@ -3,7 +3,7 @@
 //! Rule: trace.md, `process/4`. Each name is the one that users write.
 #![forbid(unsafe_code)]
 
-use crate::state::tracee::Class;
+use crate::record::identity::Class;
 use std::fmt;
 
 /// A set of trace flags.

@@ -9,6 +9,7 @@ use crate::{
     },
     control::Control,
     count::counts,
+    record::identity::{Class, Kind},
     ring::Waits,
     state::{
         flags::Flags,
@@ -19,7 +20,7 @@ use crate::{
         snapshot::Snapshot,
         suspended_calls::Kept,
         thread::{Shared, Thread},
-        tracee::{Class, Kind, Tracee},
+        tracee::Tracee,
     },
     sync::{
         current::Current,

@@ -9,11 +9,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    state::{
-        flags::Flags,
-        session::Session,
-        tracee::{Kind, Tracee},
-    },
+    record::identity::Kind,
+    state::{flags::Flags, session::Session, tracee::Tracee},
     sync::{in_place, Ordering::Relaxed},
 };
 use rustc_hash::FxHashMap;

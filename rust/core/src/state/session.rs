@@ -19,12 +19,12 @@ use crate::{
     count::cells::{Arena, Reading},
     delivery::drain::{Feed, Spilled},
     emit::ask::Calls,
+    record::identity::{Class, Kind},
     ring::{Overflow, Ring},
     state::{
         flags::Flags,
         life::Life,
         plan::Entry,
-        tracee::{Class, Kind},
         tracer::Module,
         tree::{place_of, Tree},
     },

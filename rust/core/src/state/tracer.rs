@@ -32,16 +32,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::sync::Unpoisoned;
 use crate::{
-    delivery::drain,
-    emit::{ask, stamp},
+    emit::ask,
     record::{
+        header::stamp,
         parts::{self, part, Part},
         seq_event,
     },
     state::{flags::Flags, node::Node, session::Session, tracee},
 };
+use crate::{record, sync::Unpoisoned};
 use inviso_term::{
     etf,
     record::{Element, Kind},
@@ -233,7 +233,7 @@ pub struct Event<'a> {
     /// The session that it is for.
     pub session: &'a Session,
     /// As the trace point wrote it.
-    pub record: &'a drain::Event,
+    pub record: &'a record::event::Event,
     pub(crate) kind: Kind,
 }
 

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::{deferred, emit, Head},
+    emit::{deferred, emit},
+    record::header::Head,
     state::{flags::Flags, node::Node, thread::Thread, tracee::Tracee},
     sync::Ordering::Relaxed,
     trace::messages::About,

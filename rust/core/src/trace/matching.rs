@@ -1,12 +1,15 @@
 //! A match specification at a trace point: what it looks at, what it may do there, and what it decides.
 #![forbid(unsafe_code)]
 
-use crate::state::{
-    flags::Flags,
-    node::Node,
-    session::{Capture, Session, Switched},
-    tracee::{Kind, Tracee},
-    tracer::identity,
+use crate::{
+    record::identity::Kind,
+    state::{
+        flags::Flags,
+        node::Node,
+        session::{Capture, Session, Switched},
+        tracee::Tracee,
+        tracer::identity,
+    },
 };
 use inviso_match::{host::Refused, terms::TermView, Host, Message, Outcome, Program, Value, View};
 use inviso_term::{

@@ -5,9 +5,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::{
-        deferred::{self, Question},
-        stamp, Head,
+    emit::deferred::{self, Question},
+    record::{
+        event::message_number,
+        header::{stamp, Head},
     },
     state::{
         flags::Flags,
@@ -74,18 +75,10 @@ pub trait Parcel: Subject {
     fn sender(&self) -> u32;
 }
 
-/// The number of a message: the scheduler that wrote the record of its sending, and that record's ticks. So the record of a sending needs no
-/// room for it; the record of the receipt has it as `what`. Two messages with one number are 2^48 ticks apart: 15 hours at 5 GHz.
-#[inline(always)]
-#[must_use]
-pub const fn number(scheduler: u16, ticks: u64) -> u64 {
-    (scheduler as u64) << 48 | ticks & ((1 << 48) - 1)
-}
-
 /// A number for a message that leaves before the record of its sending is written.
 #[must_use]
 pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
-    number(thread.shared.number, node.moment(&mut thread.turn))
+    message_number(thread.shared.number, node.moment(&mut thread.turn))
 }
 
 /// Who an event is about.
@@ -119,7 +112,7 @@ pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exi
     match pass(node, thread, from, Flags::SEND, kind, parcel) {
         0 => 0,
         ticks => match parcel.number() {
-            0 => number(thread.shared.number, ticks),
+            0 => message_number(thread.shared.number, ticks),
             reserved => reserved,
         },
     }
@@ -323,15 +316,5 @@ fn receiver_bytes(name: &Term) -> Vec<u8> {
 pub(crate) fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
     if parcel.process() == 0 {
         payload.extend_from_slice(&receiver_bytes(&parcel.name()));
-    }
-}
-
-/// The message, and the term that stands behind it for its receiver, in the payload of a record of [`Kind::Send`] whose `what`
-/// is 0.
-#[must_use]
-pub fn with_receiver(payload: &[u8]) -> (&[u8], &[u8]) {
-    match payload.split_last_chunk() {
-        Some((rest, length)) => rest.split_at(rest.len().saturating_sub(u32::from_ne_bytes(*length) as usize)),
-        None => (payload, &[]),
     }
 }

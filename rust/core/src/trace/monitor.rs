@@ -12,7 +12,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::{emit, Head},
+    emit::emit,
+    record::header::Head,
     state::{flags::Flags, node::Node, session::Session, thread::Thread},
     sync::{AtomicU64, Ordering::Relaxed},
 };

@@ -5,12 +5,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    state::{
-        flags::Flags,
-        node::Node,
-        thread::Thread,
-        tracee::{Kind as What, Tracee},
-    },
+    record::identity::Kind as What,
+    state::{flags::Flags, node::Node, thread::Thread, tracee::Tracee},
     sync::{AtomicBool, Mutex, Ordering::Relaxed, Unpoisoned},
     trace::messages::About,
 };

@@ -3,7 +3,8 @@
 
 use super::{Activation, Exit};
 use crate::{
-    emit::{deferred, emit, Head},
+    emit::{deferred, emit},
+    record::header::Head,
     state::{flags::Flags, node::Node, snapshot::Snapshot, thread::Thread},
 };
 use inviso_term::{etf::Encoder, record::Kind};

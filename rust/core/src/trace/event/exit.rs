@@ -7,7 +7,8 @@ use super::{
     uncover, Activation, Exit,
 };
 use crate::{
-    emit::{deferred, emit, Head},
+    emit::{deferred, emit},
+    record::header::Head,
     state::{
         call_cache::Action,
         flags::Flags,

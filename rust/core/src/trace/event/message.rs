@@ -3,7 +3,8 @@
 
 use super::{caught::SCRATCH, Activation};
 use crate::{
-    emit::{deferred, emit, stamp, Head},
+    emit::{deferred, emit},
+    record::header::{stamp, Head},
     state::{
         flags::Flags,
         node::Node,

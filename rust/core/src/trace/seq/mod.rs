@@ -24,7 +24,7 @@
 use crate::{
     delivery::drain::spill,
     emit::{ask, deferred, emit},
-    record::seq_event::{self, Told},
+    record::seq_event::{self, TokenFields, Told},
     state::{
         flags::Flags,
         node::Node,
@@ -139,6 +139,11 @@ pub struct Token {
 }
 
 impl Token {
+    /// What a record has of it.
+    fn fields(&self) -> TokenFields<'_> {
+        TokenFields { label: &self.label, serial: self.serial, away: self.away.as_deref() }
+    }
+
     /// As `seq_trace:get_token/0` has it: `{Flags, Label, Serial, From, Previous}`.
     #[must_use]
     pub fn term(&self) -> Term {
@@ -642,7 +647,7 @@ impl Node {
             Carried::Token(token, era) if era == self.seq_era() => {
                 let told = Told::Receive { from: token.from, at: tracee.pid };
                 let took = |thread: &mut Thread, token| take(at.tracee(thread), era, token);
-                if token.flags & told.flag() == 0 {
+                if token.flags & flag(told) == 0 {
                     return took(thread, token);
                 }
                 self.with_seq_tracer(thread, |thread, tracer| {
@@ -699,7 +704,7 @@ impl Node {
         go_on: impl FnOnce(&mut Thread, Token) -> R,
     ) -> R {
         let wanted =
-            |session: &&Arc<Session>| token.flags & told.flag() != 0 && session.tracer.load(Relaxed) != told.process();
+            |session: &&Arc<Session>| token.flags & flag(told) != 0 && session.tracer.load(Relaxed) != told.process();
         let Some(session) = tracer.filter(wanted) else { return go_on(thread, token) };
         if session.options.tracer.is_none() {
             return self.seq_write(thread, session, token, told, write, go_on);
@@ -727,10 +732,10 @@ impl Node {
         }
         let now = self.moment(&mut thread.turn);
         let mut room = std::mem::take(&mut thread.scratch);
-        let total = session.options.capture.total + seq_event::around(&token);
+        let total = session.options.capture.total + seq_event::around(&token.fields());
         room.resize(room.len().max(total), 0);
         let mut out = Encoder::new(&mut room);
-        let head = seq_event::write(&mut out, &token, told, |out| write(out, session));
+        let head = seq_event::write(&mut out, &token.fields(), told, |out| write(out, session));
         let gone_on = go_on(thread, token);
         if let Ok(head) = head {
             emit(self, thread, session, flags, head, out.written(), now);
@@ -751,6 +756,15 @@ fn lives(session: &Session) -> bool {
 /// The process that a session tells, 0 if it is none.
 fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
     tracer.map_or(0, |session| session.tracer.load(Relaxed))
+}
+
+/// The flag of a token that asks for an event.
+fn flag(told: Told) -> u32 {
+    match told {
+        Told::Send { .. } => flags::SEND,
+        Told::Receive { .. } => flags::RECEIVE,
+        Told::Print { .. } => flags::PRINT,
+    }
 }
 
 /// The time stamp that a token's flags ask for.
