@@ -17,22 +17,21 @@
 //! `tests/exact.rs` and `tests/kinds.rs`.
 #![forbid(unsafe_code)]
 
-use crate::sync::Unpoisoned;
 use crate::{
     count::latency::Latency,
     state::{
         error::Error,
         node::Node,
+        patterns::{Pattern, Patterns},
         plan::{kinds, Entry, Mfa, Plan},
         session::{Options, Session},
         snapshot::Snapshot,
         tracee::MAX_SESSIONS,
     },
     sync::{current::Retired, grace::pin, mutants::mutant, Ordering::Relaxed},
-    trace::messages::{Pattern, Patterns},
 };
+use crate::{state::control::Control, sync::Unpoisoned};
 use inviso_match::Program;
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What is done to the kinds that a call of `function/4` names.
@@ -81,44 +80,12 @@ fn same(a: &Option<Arc<Program>>, b: &Option<Arc<Program>>) -> bool {
     }
 }
 
-/// State behind the control lock.
-#[derive(Default)]
-pub(crate) struct Control {
-    next_session: u64,
-    next_generation: u32,
-    slots: FxHashMap<usize, u32>,
-    free_slots: Vec<u32>,
-    /// Those that call trees may still name.
-    held_slots: Vec<u32>,
-    next_slot: u32,
-    pub(crate) retired: Vec<Retired<Snapshot>>,
-}
-
 /// What a change leaves behind until nobody can be inside it.
 #[derive(Default)]
 struct Leftovers {
     counters: Vec<u32>,
     keys: Vec<usize>,
     changed_running: bool,
-}
-
-impl Control {
-    fn generation(&mut self) -> u32 {
-        self.next_generation = self.next_generation.wrapping_add(1).max(1);
-        self.next_generation
-    }
-
-    fn slot(&mut self, key: usize) -> u32 {
-        if let Some(slot) = self.slots.get(&key) {
-            return *slot;
-        }
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.next_slot += 1;
-            self.next_slot
-        });
-        self.slots.insert(key, slot);
-        slot
-    }
 }
 
 impl Node {

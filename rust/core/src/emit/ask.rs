@@ -1,117 +1,26 @@
-//! Calling a tracer module: not inside a section, not inside another such call, not after its session's end.
-//!
-//! # Roles
-//! Any thread calls. One destroyer closes, and waits for those who are inside.
-//!
-//! # States
-//! A word: how many are inside, and whether it is closed. Who comes in adds one and looks; who finds it closed goes at once.
-//!
-//! # Orderings
-//! | edge | writer | reader | why |
-//! | --- | --- | --- | --- |
-//! | a leave | caller, `Release` | destroyer, `Acquire` | what the tracer did has been done when the session's end returns |
-//! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: either the add is seen, or the caller sees it closed |
-//!
-//! # Checked by
-//! `models::asking` (loom); `tests/tracer.rs`.
+//! Asking and telling a tracer module: outside the section, in the traced thread.
 #![forbid(unsafe_code)]
 
 use crate::{
     record::event,
     state::{
+        flags::Flags,
         node::Node,
         session::Session,
         thread::Thread,
-        tracer::{self, Answer, Event, Group, Module},
+        tracee,
+        tracer::{self, Answer, Event, Group, Module, TRACE_STATUS},
     },
-    sync::{
-        mutants::{mutant, Edge},
-        AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
-    },
+    sync::Unpoisoned,
 };
 use inviso_term::record::Kind;
-use std::{
-    cell::Cell,
-    panic::{catch_unwind, AssertUnwindSafe},
-};
 
-#[cfg(not(loom))]
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-#[cfg(loom)]
-loom::thread_local! {
-    static INSIDE: Cell<bool> = Cell::new(false);
-}
-
-/// Whether this thread is inside a call of a tracer module.
-pub(crate) fn is_inside() -> bool {
-    INSIDE.with(Cell::get)
-}
-
-/// The calls of one session's tracer module.
-#[derive(Default)]
-pub(crate) struct Calls(AtomicU32);
-
-const CLOSED: u32 = 1 << 31;
-const LEAVE: Edge = Edge(Release, "call_leaves_relaxed");
-
-/// One call; leaves when it is dropped.
-struct Call<'a>(&'a Calls);
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        INSIDE.with(|inside| inside.set(false));
-        self.0 .0.fetch_sub(1, LEAVE.order());
-    }
-}
-
-impl Calls {
-    fn enter(&self) -> Option<Call<'_>> {
-        if is_inside() {
-            return None;
-        }
-        let early = mutant!("call_looks_first").then(|| self.0.load(Acquire));
-        let before = self.0.fetch_add(1, Acquire);
-        if early.unwrap_or(before) & CLOSED != 0 {
-            self.0.fetch_sub(1, Release);
-            return None;
-        }
-        INSIDE.with(|inside| inside.set(true));
-        Some(Call(self))
-    }
-
-    /// Runs a callback, in which `thread` may come to run another process; `None` where it may not run, or where it panicked.
-    pub fn run<R>(&self, thread: Option<&mut Thread>, errors: &AtomicU64, with: impl FnOnce() -> R) -> Option<R> {
-        let call = self.enter()?;
-        let done = match thread {
-            Some(thread) => {
-                let current = thread.current.clone(); // a host may look anew which process runs
-                let done = catch_unwind(AssertUnwindSafe(with));
-                thread.switch(current);
-                done
-            }
-            None => catch_unwind(AssertUnwindSafe(with)),
-        };
-        drop(call);
-        if done.is_err() {
-            errors.fetch_add(1, Relaxed);
-        }
-        done.ok()
-    }
-
-    /// Lets nobody in any more, and waits until all have left; not from inside a call, which would wait for itself, or for one that
-    /// waits for it.
-    pub fn close(&self) {
-        self.0.fetch_or(CLOSED, AcqRel);
-        while !mutant!("close_unwaited") && !is_inside() && self.0.load(Acquire) != CLOSED {
-            #[cfg(not(loom))]
-            crate::sync::thread::sleep(std::time::Duration::from_micros(200));
-            #[cfg(loom)]
-            crate::sync::thread::yield_now();
-        }
-    }
+/// Runs a callback of the session's tracer module. The thread runs the same process after it: a host may look anew which one runs.
+fn run<R>(thread: &mut Thread, session: &Session, callback: impl FnOnce() -> R) -> Option<R> {
+    let current = thread.current.clone();
+    let done = session.calls.run(&session.tracer_errors, callback);
+    thread.switch(current);
+    done
 }
 
 /// Asks whether to tell of an event; `remove` is done here.
@@ -142,7 +51,7 @@ pub(crate) fn answer(
 ) -> Answer {
     let Some(Module(tracer)) = &session.options.tracer else { return Answer::Discard };
     let asked = || tracer.ask(group, tag, tracee);
-    session.calls.run(Some(thread), &session.tracer_errors, asked).unwrap_or(Answer::Discard)
+    run(thread, session, asked).unwrap_or(Answer::Discard)
 }
 
 /// Tells of a record that was put down, and asks first if nobody has.
@@ -157,5 +66,43 @@ pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: 
         return;
     }
     let Some(Module(tracer)) = &session.options.tracer else { return };
-    session.calls.run(Some(thread), &session.tracer_errors, || tracer.tell(group, &event));
+    run(thread, session, || tracer.tell(group, &event));
+}
+
+impl Session {
+    /// Asks the tracer module whether it still is one, for a process or port or for none; `None` without a module, and where it
+    /// can't be asked: not from inside its own callbacks, not after the session's end.
+    #[must_use]
+    pub fn tracer_status(&self, tracee: Option<u64>) -> Option<Answer> {
+        let Module(tracer) = self.options.tracer.as_ref()?;
+        self.calls.run(&self.tracer_errors, || tracer.enabled(TRACE_STATUS, tracee))
+    }
+}
+
+impl Node {
+    /// Asks a session's tracer module whether it still is one, for a process or port, or for those to come; where it says that it
+    /// isn't, their flags are removed. `true` of a session without one.
+    pub fn trace_status(&self, session: &Session, tracee: Option<&tracee::Tracee>) -> bool {
+        if session.tracer_status(tracee.map(|tracee| tracee.pid)) != Some(Answer::Remove) {
+            return true;
+        }
+        match tracee {
+            Some(tracee) => self.remove_tracer(session, tracee.pid),
+            None => [tracee::Class::Process, tracee::Class::Port]
+                .into_iter()
+                .for_each(|class| session.change_new_flags(class, false, Flags::ALL)),
+        }
+        false
+    }
+
+    /// The tracer of a process or port is gone, and its flags with it.
+    pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
+        // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
+        let population = self.population.lock().unpoisoned();
+        if session.is_alive() {
+            if let Some(tracee) = population.living.get(&pid) {
+                tracee.set(session.index, Flags::NONE);
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod deferred;
+pub(crate) mod values;
 
 use crate::{
     record::header::{stamp, Head},

@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    emit::ask::Calls,
+    state::gate::Calls,
     sync::{thread, Arc, AtomicU64, Ordering::Relaxed, UnsafeCell},
 };
 
@@ -31,7 +31,7 @@ impl Module {
     fn tell(&self, who: usize) -> bool {
         // SAFETY: each thread has its own, and the end has it after all calls.
         let call = || self.kept[who].0.with_mut(|kept| unsafe { *kept += 1 });
-        let told = self.calls.run(None, &self.errors, call).is_some();
+        let told = self.calls.run(&self.errors, call).is_some();
         // a panic in there is loom's: it counts as an error of the tracer
         assert_eq!(self.errors.load(Relaxed), 0, "a call ran beside the end");
         told

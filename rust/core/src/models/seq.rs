@@ -5,9 +5,9 @@ use super::explore;
 use crate::{
     clock::Clock,
     record::identity::Kind,
-    state::node::Node,
+    state::{node::Node, token::Carried},
     sync::{thread, Arc, Mutex},
-    trace::{messages::About, seq::Carried},
+    trace::about::About,
 };
 
 /// One process sends a message with a token, another takes it, a third thread resets; then the taker sends in turn. Once the reset

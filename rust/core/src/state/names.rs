@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::Unpoisoned;
-use crate::{state::plan::Mfa, sync::RwLock};
+use crate::{state::mfa::Mfa, sync::RwLock};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -7,15 +7,17 @@ use crate::{
         order::{Order, Turn},
         Clock,
     },
-    control::Control,
     count::counts,
     record::identity::{Class, Kind},
     ring::Waits,
     state::{
+        control::Control,
         flags::Flags,
+        links::Relations,
+        mfa::Mfa,
         names::Names,
-        plan::Mfa,
         registry::Population,
+        seq::Seq,
         session::Session,
         snapshot::Snapshot,
         suspended_calls::Kept,
@@ -31,7 +33,6 @@ use crate::{
         Ordering::{AcqRel, Relaxed},
         Unpoisoned,
     },
-    trace::{relations::Relations, seq::Seq},
 };
 use crossbeam_epoch::{Collector, LocalHandle};
 #[cfg(not(loom))]
@@ -211,7 +212,7 @@ impl Node {
         let named = self.relations.are_used() && tracee.kind.is_process(); // a port's host unrelates it, and tells of that
         drop(population);
         if named {
-            self.forget_name(tracee.pid);
+            self.relations.forget_name(tracee.pid);
         }
         self.lose_tracers(tracee); // of sessions that began between the first look and its end
         true

@@ -12,6 +12,8 @@ use crate::{
 use inviso_match::Program;
 use std::sync::Arc;
 
+pub use super::mfa::Mfa;
+
 /// What a session does with a function; also which of it is running.
 pub mod kinds {
     /// call_count.
@@ -58,17 +60,6 @@ pub mod events {
     pub const PAUSE: u8 = 16;
     /// An exception leaves a call; contained in [`END`].
     pub const RAISE: u8 = 32;
-}
-
-/// A function as the program knows it: module, name, arity.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Mfa {
-    /// The defining module's name, which many share.
-    pub module: Arc<str>,
-    /// The qualified name.
-    pub function: Box<str>,
-    /// The number of declared parameters.
-    pub arity: u32,
 }
 
 /// One session's settings on one function.

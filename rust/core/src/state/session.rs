@@ -18,12 +18,13 @@ use crate::{
     clock::Counter,
     count::cells::{Arena, Reading},
     delivery::drain::{Feed, Spilled},
-    emit::ask::Calls,
     record::identity::{Class, Kind},
     ring::{Overflow, Ring},
     state::{
         flags::Flags,
+        gate::Calls,
         life::Life,
+        limits::Limits,
         plan::Entry,
         tracer::Module,
         tree::{place_of, Tree},
@@ -34,7 +35,6 @@ use crate::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
         Unpoisoned,
     },
-    trace::monitor::Limits,
 };
 use inviso_match::Program;
 

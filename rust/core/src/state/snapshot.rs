@@ -4,10 +4,7 @@
 //! others.
 #![forbid(unsafe_code)]
 
-use crate::{
-    state::{plan::Plan, session::Session},
-    trace::messages::Patterns,
-};
+use crate::state::{patterns::Patterns, plan::Plan, session::Session};
 use std::sync::Arc;
 
 /// Functions and what happens at their calls from now on; `None` for nothing.
@@ -369,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_a_session_traces_of_messages_ends_with_it() {
-        use crate::trace::messages::Pattern;
+        use crate::state::patterns::Pattern;
         let nothing = || Patterns { send: Pattern::Nothing, ..Patterns::default() };
         let traces = |snapshot: &Snapshot, index| matches!(snapshot.standing(index).unwrap().1.send, Pattern::All);
         let (first, second) = (session(5, 0), session(6, 1));

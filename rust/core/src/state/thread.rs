@@ -6,9 +6,8 @@
 use crate::{
     clock::order::Turn,
     count::{cells::CellRef, counts::Counts},
-    emit::{ask, deferred::Late},
     ring::{Producer, Pushed, Ring, Waits},
-    state::{call_cache::Memory, node::Node, session::Session, tracee::Tracee, tree::Branches},
+    state::{call_cache::Memory, deferred::Late, gate, node::Node, session::Session, tracee::Tracee, tree::Branches},
     sync::section::Section,
 };
 use std::sync::Arc;
@@ -144,6 +143,9 @@ pub(crate) struct Pending {
     pub at: usize,
     pub name: Vec<u8>,
 }
+
+/// How large a name may become; longer ones are cut by the encoder's own rule.
+pub(crate) const SCRATCH: usize = 4096;
 
 /// A thread's ends of rings, by session index, each with its session's id.
 #[derive(Default)]
@@ -297,7 +299,7 @@ impl Thread {
     #[inline(never)]
     fn first_push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {
         if session.options.tracer.is_some() {
-            if !ask::is_inside() {
+            if !gate::is_inside() {
                 let (payload, asked) = (payload.to_vec(), self.granted);
                 self.late.push(Late::Event { session: session.clone(), header, payload, asked });
             }

@@ -116,7 +116,7 @@ impl Drop for Living {
     }
 }
 
-/// The label of a token, as [`label`](crate::trace::seq::label) makes one. A token lives as long as somebody has its label.
+/// The label of a token, as [`label`](super::token::label) makes one. A token lives as long as somebody has its label.
 #[derive(Clone)]
 pub struct Label(Arc<(Box<[u8]>, Option<Living>)>);
 

@@ -32,16 +32,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use crate::record;
 use crate::{
-    emit::ask,
     record::{
         header::stamp,
         parts::{self, part, Part},
         seq_event,
     },
-    state::{flags::Flags, node::Node, session::Session, tracee},
+    state::{gate, node::Node, session::Session, tracee},
 };
-use crate::{record, sync::Unpoisoned};
 use inviso_term::{
     etf,
     record::{Element, Kind},
@@ -52,7 +51,7 @@ use std::{fmt, sync::Arc};
 /// Whether the calling thread is inside a callback of a tracer module.
 #[must_use]
 pub fn is_calling() -> bool {
-    ask::is_inside()
+    gate::is_inside()
 }
 
 /// What a tracer answers when it is asked.
@@ -339,43 +338,5 @@ pub fn identity(id: u64) -> Term {
         Term::Port(Identifier::own(id >> 2))
     } else {
         Term::Pid(Identifier::own(id))
-    }
-}
-
-impl Session {
-    /// Asks the tracer module whether it still is one, for a process or port or for none; `None` without a module, and where it
-    /// can't be asked: not from inside its own callbacks, not after the session's end.
-    #[must_use]
-    pub fn tracer_status(&self, tracee: Option<u64>) -> Option<Answer> {
-        let Module(tracer) = self.options.tracer.as_ref()?;
-        self.calls.run(None, &self.tracer_errors, || tracer.enabled(TRACE_STATUS, tracee))
-    }
-}
-
-impl Node {
-    /// Asks a session's tracer module whether it still is one, for a process or port, or for those to come; where it says that it
-    /// isn't, their flags are removed. `true` of a session without one.
-    pub fn trace_status(&self, session: &Session, tracee: Option<&tracee::Tracee>) -> bool {
-        if session.tracer_status(tracee.map(|tracee| tracee.pid)) != Some(Answer::Remove) {
-            return true;
-        }
-        match tracee {
-            Some(tracee) => self.remove_tracer(session, tracee.pid),
-            None => [tracee::Class::Process, tracee::Class::Port]
-                .into_iter()
-                .for_each(|class| session.change_new_flags(class, false, Flags::ALL)),
-        }
-        false
-    }
-
-    /// The tracer of a process or port is gone, and its flags with it.
-    pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
-        // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
-        let population = self.population.lock().unpoisoned();
-        if session.is_alive() {
-            if let Some(tracee) = population.living.get(&pid) {
-                tracee.set(session.index, Flags::NONE);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     record::header::Head,
     state::{flags::Flags, node::Node, thread::Thread, tracee::Tracee},
     sync::Ordering::Relaxed,
-    trace::messages::About,
+    trace::about::About,
 };
 use inviso_term::{etf, record::Kind, term::Term};
 

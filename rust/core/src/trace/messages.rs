@@ -5,24 +5,24 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::deferred::{self, Question},
+    emit::{
+        deferred::{self, Source},
+        values::with_values,
+    },
     record::{
         event::message_number,
         header::{stamp, Head},
     },
     state::{
+        deferred::Question,
         flags::Flags,
         node::Node,
         session::{Capture, Session, Takes, MODULE},
         snapshot::Snapshot,
         thread::Thread,
-        tracee::Tracee,
     },
     sync::Ordering::Relaxed,
-    trace::{
-        event::with_values,
-        matching::{self, Subject, Told},
-    },
+    trace::matching::{self, Subject, Told},
 };
 use inviso_match::Program;
 use inviso_term::{
@@ -32,26 +32,8 @@ use inviso_term::{
 };
 use std::sync::Arc;
 
-/// Which messages a session traces, of the processes that have the flag (trace.md, `send/3`, `recv/3`).
-#[derive(Clone, Default, Debug)]
-pub enum Pattern {
-    /// All.
-    #[default]
-    All,
-    /// None.
-    Nothing,
-    /// Those that a match spec takes.
-    Spec(Arc<Program>),
-}
-
-/// A session's patterns for messages.
-#[derive(Clone, Default, Debug)]
-pub struct Patterns {
-    /// For those that are sent: the spec sees `[Receiver, Message]`.
-    pub send: Pattern,
-    /// For those that arrive: the spec sees `[Node, Sender, Message]`.
-    pub receive: Pattern,
-}
+pub use super::about::About;
+pub use crate::state::patterns::{Pattern, Patterns};
 
 /// A message on its way, as its host sees it. What match specs look at are the elements of the lists above.
 pub trait Parcel: Subject {
@@ -79,29 +61,6 @@ pub trait Parcel: Subject {
 #[must_use]
 pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
     message_number(thread.shared.number, node.moment(&mut thread.turn))
-}
-
-/// Who an event is about.
-#[derive(Clone, Copy)]
-pub enum About<'a> {
-    /// The process that runs now.
-    Current,
-    /// Another one, or a port.
-    Other(&'a Tracee),
-}
-
-impl<'a> About<'a> {
-    /// Its record.
-    #[inline(always)]
-    pub(crate) fn tracee<'t>(self, thread: &'t Thread) -> &'t Tracee
-    where
-        'a: 't,
-    {
-        match self {
-            About::Current => &thread.current,
-            About::Other(tracee) => tracee,
-        }
-    }
 }
 
 /// A message is sent; `exists` says whether to somebody who can get it. Answers the message's number, for [`on_receive`]; 0 if no session
@@ -139,7 +98,7 @@ fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: F
     let sent_at = thread.sent_at;
     if !thread.late.is_empty() {
         drop(inside);
-        deferred::take_message(node, thread, about, parcel);
+        take_deferred(node, thread, about, parcel);
     }
     sent_at
 }
@@ -163,9 +122,7 @@ fn tell<P: Parcel>(
 /// A message that a tracer module wants to be told of: match specs run now.
 #[cold]
 #[inline(never)]
-pub(crate) fn on_granted<P: Parcel>(
-    node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P,
-) {
+fn on_granted<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let index = question.session.index;
@@ -174,6 +131,30 @@ pub(crate) fn on_granted<P: Parcel>(
         thread.sent_at = 0;
         go_on(node, thread, session, patterns, index, about, question.kind, parcel);
     }
+}
+
+/// A message.
+struct OfMessage<'a, P>(About<'a>, &'a P);
+
+impl<P: Parcel> Source for OfMessage<'_, P> {
+    fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        self.1.message_late(payload, session, scheduler);
+        write_word(payload, kind, self.1);
+        if kind != Kind::Receive {
+            write_receiver(payload, self.1);
+        }
+    }
+
+    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        on_granted(node, thread, self.0, question, self.1);
+    }
+}
+
+/// Does what was put down where a message was sent or has arrived.
+#[cold]
+#[inline(never)]
+fn take_deferred<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
+    deferred::take_all(node, thread, &OfMessage(about, parcel));
 }
 
 #[inline(always)]
@@ -261,7 +242,7 @@ fn word<P: Parcel>(kind: Kind, parcel: &P) -> u64 {
 }
 
 /// Puts that word before a payload, unless it is 0.
-pub(crate) fn write_word<P: Parcel>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
+fn write_word<P: Parcel>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
     match word(kind, parcel) {
         0 => {}
         word => drop(payload.splice(..0, word.to_ne_bytes())),
@@ -313,7 +294,7 @@ fn receiver_bytes(name: &Term) -> Vec<u8> {
 }
 
 /// Adds the name of the receiver, if the message is for one.
-pub(crate) fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
+fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
     if parcel.process() == 0 {
         payload.extend_from_slice(&receiver_bytes(&parcel.name()));
     }

@@ -1,5 +1,6 @@
 //! The hot path: what happens at a trace point, from the host's entry to the record.
 
+pub mod about;
 pub mod event;
 pub mod happening;
 pub mod matching;

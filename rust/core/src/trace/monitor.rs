@@ -14,60 +14,12 @@
 use crate::{
     emit::emit,
     record::header::Head,
-    state::{flags::Flags, node::Node, session::Session, thread::Thread},
-    sync::{AtomicU64, Ordering::Relaxed},
+    state::{flags::Flags, limits::OFF, node::Node, session::Session, thread::Thread},
+    sync::Ordering::Relaxed,
 };
 use inviso_term::{etf, record::Kind, term::Term};
 
-/// An event of the system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A collection took so many milliseconds.
-    LongGc = 0,
-    /// A process has so many messages waiting.
-    LongMessageQueue = 1,
-    /// A process or port ran for so many milliseconds on end.
-    LongSchedule = 2,
-    /// Memory is so many words after a collection.
-    LargeHeap = 3,
-    /// A process waits for a port to take what it writes.
-    BusyPort = 4,
-    /// A process waits for another node to take what it sends.
-    BusyDistPort = 5,
-}
-
-impl Event {
-    /// All of them with the names that users write, in the order of their numbers.
-    pub const NAMES: [(&'static str, Event); 6] = [
-        ("long_gc", Event::LongGc),
-        ("long_message_queue", Event::LongMessageQueue),
-        ("long_schedule", Event::LongSchedule),
-        ("large_heap", Event::LargeHeap),
-        ("busy_port", Event::BusyPort),
-        ("busy_dist_port", Event::BusyDistPort),
-    ];
-
-    /// The name that users write.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
-}
-
-/// No limit is set: nobody watches.
-const OFF: u64 = u64::MAX;
-
-/// A session's limits, by event; for a queue there are two.
-pub(crate) struct Limits {
-    limits: [AtomicU64; 6],
-    disable: AtomicU64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { limits: std::array::from_fn(|_| AtomicU64::new(OFF)), disable: AtomicU64::new(0) }
-    }
-}
+pub use crate::state::limits::Event;
 
 impl Session {
     /// The limit of an event, `None` if it isn't watched for.

@@ -7,56 +7,11 @@
 use crate::{
     record::identity::Kind as What,
     state::{flags::Flags, node::Node, thread::Thread, tracee::Tracee},
-    sync::{AtomicBool, Mutex, Ordering::Relaxed, Unpoisoned},
-    trace::messages::About,
+    sync::{Ordering::Relaxed, Unpoisoned},
+    trace::about::About,
 };
 use inviso_term::{etf, record::Kind, term::Term};
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
-
-/// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
-#[derive(Default)]
-pub(crate) struct Relations {
-    known: Mutex<Known>,
-    /// Whether there has ever been a link or a name. Of names it is written and read under the node's lock of its processes, so
-    /// that a process that ends finds its own.
-    used: AtomicBool,
-}
-
-#[derive(Default)]
-struct Known {
-    links: FxHashMap<u64, Vec<u64>>,
-    by_name: FxHashMap<Box<str>, u64>,
-    by_pid: FxHashMap<u64, Box<str>>,
-}
-
-impl Relations {
-    /// Whether anything may have a link or a name. Of names to be trusted under the lock of the node's processes.
-    pub(crate) fn are_used(&self) -> bool {
-        self.used.load(Relaxed)
-    }
-}
-
-impl Known {
-    fn join(&mut self, one: u64, other: u64) -> bool {
-        let links = self.links.entry(one).or_default();
-        let fresh = !links.contains(&other);
-        if fresh {
-            links.push(other);
-        }
-        fresh
-    }
-
-    fn part(&mut self, one: u64, other: u64) -> bool {
-        let Some(links) = self.links.get_mut(&one) else { return false };
-        let Some(at) = links.iter().position(|link| *link == other) else { return false };
-        links.remove(at);
-        if links.is_empty() {
-            self.links.remove(&one);
-        }
-        true
-    }
-}
 
 /// Why a name can't be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,15 +167,6 @@ impl Node {
     pub fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
         let payload = etf::encode(&Term::atom(name));
         self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
-    }
-
-    /// A process has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
-    /// has because nobody called that, is free again.
-    pub(crate) fn forget_name(&self, pid: u64) {
-        let mut known = self.relations.known.lock().unpoisoned();
-        if let Some(name) = known.by_pid.remove(&pid) {
-            known.by_name.remove(&name);
-        }
     }
 
     /// The name of a process or port.

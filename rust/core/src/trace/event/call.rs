@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    activation::Activation,
     caught::settle,
-    drop_stale,
+    frames::{await_end, drop_stale},
+    granted,
     message::{ask, matched, message, meta},
-    Activation,
 };
 use crate::{
     count::cells::{CellRef, Measure, NONE},
-    emit::deferred,
     state::{
         call_cache::{self, Action, Branching, Filter, Known, Measured},
         flags::Flags,
@@ -35,7 +35,7 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     if let Some(place) = thread.memory.find(code, snapshot.version) {
         if again(node, thread, snapshot, place, call) && !thread.late.is_empty() {
             drop(inside);
-            deferred::take(node, thread, code, call);
+            granted::take(node, thread, code, call);
         }
         return;
     }
@@ -52,7 +52,7 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     remember(node, thread, snapshot, code, plan, call);
     if !thread.late.is_empty() {
         drop(inside);
-        deferred::take(node, thread, code, call);
+        granted::take(node, thread, code, call);
     }
 }
 
@@ -222,19 +222,6 @@ pub(super) fn start_matched<A: Activation>(
         let now = node.moment(&mut thread.turn);
         let wants = matched(node, thread, plan, entry, decision, call, now);
         await_end(node, thread, entry, wants, call, at, now);
-    }
-}
-
-/// Remembers what is wanted at a call's end.
-#[inline(always)]
-pub(super) fn await_end<A: Activation>(
-    node: &Node, thread: &mut Thread, entry: &Entry, wants: u16, call: &A, at: usize, now: u64,
-) {
-    if wants == 0 {
-    } else if call.is_generator() {
-        node.kept.keep(at, entry.id, Begun { wants, start: now });
-    } else {
-        thread.stack.push(Frame::new(at, entry.id, entry.index, wants, now));
     }
 }
 

@@ -1,11 +1,19 @@
 //! Calls that an exception has left wait for the frame that goes on.
 #![forbid(unsafe_code)]
 
-use super::{Activation, Exit};
+use super::{
+    activation::{Activation, Exit},
+    granted,
+};
 use crate::{
     emit::{deferred, emit},
     record::header::Head,
-    state::{flags::Flags, node::Node, snapshot::Snapshot, thread::Thread},
+    state::{
+        flags::Flags,
+        node::Node,
+        snapshot::Snapshot,
+        thread::{Thread, SCRATCH},
+    },
 };
 use inviso_term::{etf::Encoder, record::Kind};
 
@@ -24,9 +32,6 @@ pub fn on_handled(node: &Node, thread: &mut Thread) {
         }
     }
 }
-
-/// How large a name may become; longer ones are cut by the encoder's own rule.
-pub(super) const SCRATCH: usize = 4096;
 
 /// Puts a name into a buffer.
 pub(super) fn write_name(name: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>)) {
@@ -65,7 +70,7 @@ pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usiz
     settle_pending(node, thread, snapshot, call, None);
     drop(inside);
     if !thread.late.is_empty() {
-        deferred::take(node, thread, code, call);
+        granted::take(node, thread, code, call);
     }
 }
 

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    caught::{settle_pending, SCRATCH},
-    message::{with_values, META},
-    uncover, Activation, Exit,
+    activation::{Activation, Exit},
+    caught::settle_pending,
+    frames::uncover,
+    granted,
+    message::META,
 };
 use crate::{
-    emit::{deferred, emit},
+    emit::{deferred, emit, values::with_values},
     record::header::Head,
     state::{
         call_cache::Action,
@@ -17,7 +19,7 @@ use crate::{
         session::{Capture, Exceptions, Session, Takes},
         snapshot::Snapshot,
         suspended_calls::Begun,
-        thread::{wants, Frame, Thread},
+        thread::{wants, Frame, Thread, SCRATCH},
     },
     trace::matching,
 };
@@ -32,7 +34,7 @@ pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exi
     }
     leave(node, thread, code, exit, call);
     if !thread.late.is_empty() {
-        deferred::take(node, thread, code, call);
+        granted::take(node, thread, code, call);
     }
 }
 

@@ -2,19 +2,23 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    call::await_end,
+    activation::Activation,
+    frames::await_end,
     message::{message, meta},
-    Activation,
 };
 use crate::{
-    emit::deferred::Question,
-    state::{flags::Flags, node::Node, plan::kinds, suspended_calls::Begun, thread::Thread},
+    emit::deferred::{self, Source},
+    state::{
+        deferred::Question, flags::Flags, node::Node, plan::kinds, session::Session, suspended_calls::Begun,
+        thread::Thread,
+    },
 };
+use inviso_term::record::Kind;
 
 /// A call that a tracer module wants to be told of: match specs run now, and the end is waited for.
 #[cold]
 #[inline(never)]
-pub(crate) fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
+fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let Some(plan) = snapshot.find(code) else { return };
@@ -34,4 +38,27 @@ pub(crate) fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: 
         }
     }
     await_end(node, thread, &entry, begun.wants, call, at, begun.start);
+}
+
+/// A call of a function, by the host's key.
+struct OfCall<'a, A>(usize, &'a A);
+
+impl<A: Activation> Source for OfCall<'_, A> {
+    fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        match kind {
+            Kind::Call => self.1.arguments_late(payload, session, scheduler),
+            _ => self.1.result_late(payload, session, scheduler),
+        }
+    }
+
+    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        on_granted(node, thread, self.0, question, self.1);
+    }
+}
+
+/// Does what was put down at a call of the function `code`. Not inside a section.
+#[cold]
+#[inline(never)]
+pub(super) fn take<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    deferred::take_all(node, thread, &OfCall(code, call));
 }

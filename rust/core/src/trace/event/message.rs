@@ -1,24 +1,21 @@
 //! What is told of a call, and what a match specification says of it.
 #![forbid(unsafe_code)]
 
-use super::{caught::SCRATCH, Activation};
+use super::activation::Activation;
 use crate::{
-    emit::{deferred, emit},
+    emit::{deferred, emit, values::with_values},
     record::header::{stamp, Head},
     state::{
         flags::Flags,
         node::Node,
         plan::{kinds, Entry, Plan},
-        session::{Capture, Session, Takes},
+        session::{Session, Takes},
         thread::{wants, Thread},
     },
     sync::Ordering::Relaxed,
     trace::matching::{self, Decision, Told},
 };
-use inviso_term::{
-    etf::{Encoder, Full},
-    record::Kind,
-};
+use inviso_term::record::Kind;
 use std::sync::Arc;
 
 /// A call that a tracer module is asked about when the section has been left.
@@ -181,31 +178,4 @@ pub(super) fn with_arguments<A: Activation>(
         return deferred::leave(node, thread, session, flags, head, extra, now);
     }
     with_values(node, thread, session, flags, head, extra, now, |out, capture| call.arguments(out, capture));
-}
-
-/// A record whose payload is what `write` writes.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn with_values(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
-    write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
-) {
-    let capture = &session.options.capture;
-    let mut scratch = std::mem::take(&mut thread.scratch);
-    if scratch.len() < capture.total {
-        scratch.resize(capture.total.max(SCRATCH), 0);
-    }
-    let mut out = Encoder::new(&mut scratch[..capture.total]);
-    if write(&mut out, capture).is_err() {
-        out.truncate(0);
-        let _ = out.cut("arguments");
-    }
-    if extra.is_empty() {
-        emit(node, thread, session, flags, head, out.written(), now);
-    } else {
-        let mut payload = out.written().to_vec();
-        let more = stamp::with_extra(&mut payload, extra);
-        emit(node, thread, session, flags, head.with(more), &payload, now);
-    }
-    thread.scratch = scratch;
 }

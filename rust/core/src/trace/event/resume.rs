@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    activation::Activation,
     call::{measure, planned, remember, start_branch, start_measured},
     caught::{settle, write_name},
-    Activation,
 };
 use crate::state::{
     call_cache::Action,

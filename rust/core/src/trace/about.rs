@@ -1,0 +1,27 @@
+//! Which process or port an event is about.
+#![forbid(unsafe_code)]
+
+use crate::state::{thread::Thread, tracee::Tracee};
+
+/// Who an event is about.
+#[derive(Clone, Copy)]
+pub enum About<'a> {
+    /// The process that runs now.
+    Current,
+    /// Another one, or a port.
+    Other(&'a Tracee),
+}
+
+impl<'a> About<'a> {
+    /// Its record.
+    #[inline(always)]
+    pub(crate) fn tracee<'t>(self, thread: &'t Thread) -> &'t Tracee
+    where
+        'a: 't,
+    {
+        match self {
+            About::Current => &thread.current,
+            About::Other(tracee) => tracee,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A message with a token leaves its sender.
+#![forbid(unsafe_code)]
+
+use super::tracer::pid_of;
+use crate::{
+    record::seq_event::Told,
+    state::{
+        node::Node,
+        session::Session,
+        thread::Thread,
+        token::{Carried, Token},
+        tracee::Tracee,
+    },
+    trace::about::About,
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Identifier,
+};
+use std::sync::Arc;
+
+/// A message that is about to leave its sender, and may not: [`Node::seq_sent`] or [`Node::seq_take_back`] follows.
+#[must_use]
+pub struct Sending {
+    token: Token,
+    era: u64,
+    /// What the sender had: its counter, and its token's serial and sender.
+    before: (i64, (i64, i64), u64, Option<Arc<Identifier>>),
+}
+
+impl Sending {
+    /// What the message carries.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        Carried::Token(self.token.clone(), self.era)
+    }
+}
+
+impl Node {
+    /// A message leaves its sender for `to`: what it carries. `message` writes it.
+    pub fn seq_send(
+        &self, thread: &mut Thread, from: About<'_>, to: u64,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) -> Carried {
+        if !self.seq_may_have(from.tracee(thread)) {
+            return Carried::Empty;
+        }
+        self.with_seq_tracer(thread, |thread, tracer| {
+            let tracee = from.tracee(thread);
+            let (pid, tracer_pid) = (tracee.pid, pid_of(tracer));
+            let stepped = tracee.seq.with(self.seq_era(), |standing| {
+                let token = standing.step(tracee.pid, tracer_pid, &self.seq.overflows)?.clone();
+                Some((token, standing.era))
+            });
+            let Some((token, era)) = stepped else { return Carried::Empty };
+            self.seq_tell(thread, tracer, token, Told::Send { from: pid, to }, message, |_, token| {
+                Carried::Token(token, era)
+            })
+        })
+    }
+
+    /// A message is about to leave a process, and may not after all: who sends it learns that by an error. `None` without a token.
+    pub fn seq_begin_send(&self, tracee: &Tracee) -> Option<Sending> {
+        if !self.seq_may_have(tracee) {
+            return None;
+        }
+        let tracer = pid_of(self.seq_tracer().as_ref());
+        tracee.seq.with(self.seq_era(), |standing| {
+            let current = standing.current;
+            let before =
+                standing.token.as_ref().map(|token| (current, token.serial, token.from, token.away.clone()))?;
+            let token = standing.step(tracee.pid, tracer, &self.seq.overflows)?.clone();
+            Some(Sending { token, era: standing.era, before })
+        })
+    }
+
+    /// It has left.
+    pub fn seq_sent(
+        &self, thread: &mut Thread, from: About<'_>, to: u64, sending: Sending,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        if sending.era == self.seq_era() {
+            let told = Told::Send { from: from.tracee(thread).pid, to };
+            self.with_seq_tracer(thread, |thread, tracer| {
+                self.seq_tell(thread, tracer, sending.token, told, message, |_, token| drop(token));
+            });
+        }
+    }
+
+    /// It has not: its sender has what it had, unless it has done something else since.
+    pub fn seq_take_back(&self, tracee: &Tracee, sending: Sending) {
+        tracee.seq.with(self.seq_era(), |standing| {
+            let Sending { token: sent, era, before: (current, serial, from, away) } = sending;
+            if era == standing.era && standing.current == sent.serial.1 {
+                if let Some(token) = standing.token.as_mut().filter(|token| **token == sent) {
+                    standing.current = current;
+                    (token.serial, token.from, token.away) = (serial, from, away);
+                }
+            }
+        });
+    }
+
+    /// What a message would carry that the process sent now: for one that may not be sent after all, and that somebody else may have before it
+    /// is known. Where it has been sent, [`Node::seq_send`] follows, before the process does anything else.
+    pub fn seq_would_send(&self, tracee: &Tracee) -> Carried {
+        if !self.seq_may_have(tracee) {
+            return Carried::Empty;
+        }
+        let tracer = pid_of(self.seq_tracer().as_ref());
+        let token = tracee.seq.with(self.seq_era(), |standing| {
+            let mut token = standing.token.clone()?;
+            if tracer != tracee.pid {
+                let next = standing.current.saturating_add(1);
+                (token.serial, token.from, token.away) = ((standing.previous, next), tracee.pid, None);
+            }
+            Some((token, standing.era))
+        });
+        token.map_or(Carried::Empty, |(token, era)| Carried::Token(token, era))
+    }
+}

@@ -1,0 +1,236 @@
+//! Tokens of processes: in use or not, read, set, put aside, emptied.
+#![forbid(unsafe_code)]
+
+use crate::{
+    state::{
+        node::Node,
+        token::{flags, label, Carried, Label, Living, Standing, Token, FAR},
+        tracee::Tracee,
+    },
+    sync::{Ordering::Relaxed, Unpoisoned},
+};
+use inviso_term::term::Term;
+
+/// A token as it is made in a process that has none.
+fn fresh(tracee: &Tracee, standing: &mut Standing) -> Token {
+    standing.begin();
+    Token { flags: 0, label: vec![97, 0].into(), serial: (standing.previous, 0), from: tracee.pid, away: None }
+}
+
+/// A process takes a token, by the algorithm.
+pub(super) fn take(tracee: &Tracee, era: u64, token: Token) {
+    tracee.seq.with(era, |standing| {
+        standing.count(token.serial.1);
+        standing.previous = token.serial.1;
+        standing.token = Some(token);
+    });
+}
+
+impl Node {
+    /// Whether tokens are in use: since one was set, until a reset or [`Node::seq_end`]. A host may leave out everything about tokens
+    /// while they are not.
+    #[inline(always)]
+    #[must_use]
+    pub fn seq_in_use(&self) -> bool {
+        self.seq.census.is_in_use()
+    }
+
+    pub(super) fn seq_era(&self) -> u64 {
+        self.seq.census.era()
+    }
+
+    /// A token is about to be set: tokens are in use at least as long as this is kept.
+    #[must_use]
+    pub fn seq_begin(&self) -> Living {
+        self.seq.census.token()
+    }
+
+    /// A token has left this node, or one may come from outside: they are in use until a reset, though no process of this node has one.
+    pub fn seq_go_abroad(&self) {
+        self.seq.census.go_abroad();
+    }
+
+    /// What to call where the last token of this node has gone, see [`Node::seq_end`]: by any thread, in the midst of anything. Once for
+    /// a node.
+    pub fn seq_on_last(&self, gone: fn()) {
+        self.seq.census.tell(gone);
+    }
+
+    /// Whether tokens are in use for no reason but that there were some.
+    pub fn seq_is_idle(&self) -> bool {
+        self.seq.census.is_idle()
+    }
+
+    /// Tokens are out of use, if there is none in this node and none has left it; whether that is so.
+    pub fn seq_end(&self) -> bool {
+        self.seq.census.end()
+    }
+
+    /// Whether a process may have a token, as the thread that runs it sees it: a first look.
+    #[inline(always)]
+    #[must_use]
+    pub fn seq_may_have(&self, tracee: &Tracee) -> bool {
+        self.seq_in_use() && tracee.seq.maybe.load(Relaxed)
+    }
+
+    /// The token of a process as it stands, and its era: for what the process leaves to be run by another.
+    #[must_use]
+    pub fn seq_copy(&self, tracee: &Tracee) -> Carried {
+        if !self.seq_may_have(tracee) {
+            return Carried::Empty;
+        }
+        tracee.seq.with(self.seq_era(), |standing| match &standing.token {
+            Some(token) => Carried::Token(token.clone(), standing.era),
+            None => Carried::Empty,
+        })
+    }
+
+    /// A process goes on with such a token, as if that had come with a message that nobody is told of.
+    pub fn seq_lend(&self, tracee: &Tracee, lent: Carried) {
+        match lent {
+            Carried::Token(token, era) if era == self.seq_era() => take(tracee, era, token),
+            _ => drop(self.seq_clear(tracee)),
+        }
+    }
+
+    /// The token of a process.
+    #[must_use]
+    pub fn seq_token(&self, tracee: &Tracee) -> Option<Token> {
+        if !self.seq_in_use() {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.clone())
+    }
+
+    /// Empties the token of a process; answers what it was.
+    pub fn seq_clear(&self, tracee: &Tracee) -> Option<Token> {
+        if !self.seq_may_have(tracee) {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.take())
+    }
+
+    /// A process has ended for good: nothing that it does carries its token any more.
+    pub fn seq_leave(&self, tracee: &Tracee) {
+        if self.seq_in_use() {
+            let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unpoisoned().take();
+            tracee.seq.maybe.store(false, Relaxed);
+        }
+    }
+
+    /// Changes the token of a process, which gets one if it has none.
+    pub fn seq_change<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Token) -> R) -> R {
+        self.seq_set_with(tracee, |_, token| change(token))
+    }
+
+    /// Sets the label of a process's token; answers what it was.
+    pub fn seq_set_label(&self, tracee: &Tracee, label: Label) -> Label {
+        self.seq_set_with(tracee, |standing, token| {
+            if standing.current >= FAR && token.label != label {
+                standing.begin();
+                token.serial = (0, 0);
+            }
+            std::mem::replace(&mut token.label, label)
+        })
+    }
+
+    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was: of an empty token the serial of a
+    /// new one, the last that the process took and 0.
+    pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
+        self.seq_set_with(tracee, |standing, token| {
+            (standing.previous, standing.current) = serial;
+            standing.was_below = serial.1 < 0;
+            std::mem::replace(&mut token.serial, serial)
+        })
+    }
+
+    fn seq_set_with<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Standing, &mut Token) -> R) -> R {
+        let living = self.seq_begin();
+        tracee.seq.with(living.era, |standing| {
+            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            let answer = change(standing, &mut token);
+            let label = token.label.living(living);
+            standing.token = Some(Token { label, ..token });
+            answer
+        })
+    }
+
+    /// Sets a component of a process's token, as `set_token/2` does; `None` if there is no such component, or the value is none of
+    /// it.
+    pub fn seq_set(&self, tracee: &Tracee, component: &Term, value: &Term) -> Option<()> {
+        let name: &str = match component {
+            Term::Atom(name) => name,
+            Term::Str(name) => name,
+            _ => return None,
+        };
+        match name {
+            "label" => {
+                let label = label(value.clone())?;
+                self.seq_set_label(tracee, label);
+            }
+            "serial" => {
+                let Term::Tuple(pair) = value else { return None };
+                let [Term::Int(previous), Term::Int(serial)] = &pair[..] else { return None };
+                self.seq_set_serial(tracee, (previous.try_into().ok()?, serial.try_into().ok()?));
+            }
+            _ => {
+                let (_, bit) = flags::NAMES.into_iter().find(|(known, _)| *known == name)?;
+                let on = match value {
+                    Term::Atom(word) if &**word == "true" => true,
+                    Term::Atom(word) if &**word == "false" => false,
+                    _ => return None,
+                };
+                self.seq_change(tracee, |token| token.flags = if on { token.flags | bit } else { token.flags & !bit });
+            }
+        }
+        Some(())
+    }
+
+    /// Puts what a message would carry in the place of a process's token, whose counters stay as they are; answers what it was.
+    pub fn seq_exchange(&self, tracee: &Tracee, carried: Carried) -> Carried {
+        if !self.seq_in_use() {
+            return Carried::Empty;
+        }
+        let era = self.seq_era();
+        let token = match carried {
+            Carried::Token(token, sent) if sent == era => Some(token),
+            _ => None,
+        };
+        let was = tracee.seq.with(era, |standing| {
+            if let Some(token) = token.as_ref().filter(|token| standing.current.max(token.serial.1) >= FAR) {
+                standing.count(token.serial.1);
+                standing.previous = token.serial.0;
+            }
+            std::mem::replace(&mut standing.token, token)
+        });
+        was.map_or(Carried::Empty, |token| Carried::Token(token, era))
+    }
+
+    /// What a message of another node carries, whose token was sent to this one.
+    pub fn seq_arrived(&self, token: Token) -> Carried {
+        self.seq_go_abroad();
+        self.seq_came(token, self.seq_begin())
+    }
+
+    /// What a message carries that comes back from outside with a token of this node, of that era.
+    pub fn seq_returned(&self, token: Token, era: u64) -> Carried {
+        self.seq.census.token_of(era).map_or(Carried::Empty, |living| self.seq_came(token, living))
+    }
+
+    fn seq_came(&self, token: Token, living: Living) -> Carried {
+        let era = living.era;
+        Carried::Token(Token { label: token.label.living(living), ..token }, era)
+    }
+
+    /// Empties all tokens, those of messages under way included, and sets all counters to 0.
+    pub fn seq_reset(&self) {
+        self.seq.census.reset();
+    }
+
+    /// Lets go of a token of before a reset: an empty one is what it counts as.
+    pub fn seq_empty(&self, carried: &mut Carried) {
+        if matches!(carried, Carried::Token(_, era) if *era != self.seq_era()) {
+            *carried = Carried::Empty;
+        }
+    }
+}

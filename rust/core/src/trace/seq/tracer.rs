@@ -1,0 +1,207 @@
+//! The system tracer, and the events that it is told of.
+#![forbid(unsafe_code)]
+
+use crate::{
+    delivery::drain::spill,
+    emit::{ask, deferred, emit},
+    record::seq_event::{self, Told},
+    state::{
+        flags::Flags,
+        node::Node,
+        session::Session,
+        thread::Thread,
+        token::{flags, Token},
+        tracer::{Group, SEQ_TRACE},
+    },
+    sync::{
+        Ordering::{Acquire, Relaxed, Release},
+        Unpoisoned,
+    },
+};
+use inviso_term::etf::{Encoder, Full};
+use std::sync::Arc;
+
+/// There is no system tracer.
+const NO_TRACER: u64 = 0;
+
+/// The system tracer is a module, which is called and may do anything.
+const IS_MODULE: u64 = 1 << 63;
+
+/// The place of a session: its index, one more than that, and its id.
+fn place_of(session: &Session) -> u64 {
+    let module = if session.options.tracer.is_some() { IS_MODULE } else { 0 };
+    module | (u64::from(session.index) + 1) << 32 | u64::from(session.id as u32)
+}
+
+impl Node {
+    /// The session that stands for the system tracer, if there is one that lives.
+    #[must_use]
+    pub fn seq_tracer(&self) -> Option<Arc<Session>> {
+        let mut tracer = self.seq.tracer.lock().unpoisoned();
+        if tracer.as_ref().is_some_and(|session| !lives(session)) {
+            *tracer = None;
+            self.seq.place.store(NO_TRACER, Release);
+        }
+        tracer.clone()
+    }
+
+    /// Hands the system tracer on, if there is one that lives. What is in a snapshot costs no lock and no count of references.
+    #[inline(always)]
+    pub(super) fn with_seq_tracer<R>(
+        &self, thread: &mut Thread, with: impl FnOnce(&mut Thread, Option<&Arc<Session>>) -> R,
+    ) -> R {
+        let place = self.seq.place.load(Acquire);
+        if place == NO_TRACER {
+            return with(thread, None);
+        }
+        if place & IS_MODULE == 0 {
+            let inside = thread.shared.section.enter();
+            let snapshot = self.snapshot.load_inside(&inside);
+            let index = ((place >> 32) - 1) as u16;
+            if let Some(session) = snapshot.session(index, place as u32).filter(|session| lives(session)) {
+                return with(thread, Some(session));
+            }
+        }
+        let tracer = self.seq_tracer();
+        with(thread, tracer.as_ref())
+    }
+
+    /// Sets the session that stands for the system tracer; answers the one before.
+    pub fn set_seq_tracer(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+        let mut tracer = self.seq.tracer.lock().unpoisoned();
+        self.seq.place.store(session.as_deref().map_or(NO_TRACER, place_of), Release);
+        std::mem::replace(&mut *tracer, session)
+    }
+
+    /// How many serials have come to their end: beyond it they don't order events any more.
+    #[must_use]
+    pub fn seq_overflows(&self) -> u64 {
+        self.seq.overflows.load(Relaxed)
+    }
+
+    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own; before that is done, `go_on` has
+    /// the token go its way. A lock that it takes waits for what was written before it, and a record takes long: it comes behind.
+    pub(super) fn seq_tell<R>(
+        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: Token, told: Told,
+        write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+        go_on: impl FnOnce(&mut Thread, Token) -> R,
+    ) -> R {
+        let wanted =
+            |session: &&Arc<Session>| token.flags & flag(told) != 0 && session.tracer.load(Relaxed) != told.process();
+        let Some(session) = tracer.filter(wanted) else { return go_on(thread, token) };
+        if session.options.tracer.is_none() {
+            return self.seq_write(thread, session, token, told, write, go_on);
+        }
+        let gone_on = go_on(thread, token.clone());
+        if ask::ask(self, thread, session, Group::General, SEQ_TRACE, Some(told.process())) {
+            thread.granted = true;
+            self.seq_write(thread, session, token, told, write, |_, token| drop(token));
+            thread.granted = false;
+            if !thread.late.is_empty() {
+                deferred::take_events(self, thread);
+            }
+        }
+        gone_on
+    }
+
+    pub(super) fn seq_write<R>(
+        &self, thread: &mut Thread, session: &Arc<Session>, token: Token, told: Told,
+        write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+        go_on: impl FnOnce(&mut Thread, Token) -> R,
+    ) -> R {
+        let flags = stamps(token.flags);
+        if flags != Flags::NONE {
+            self.order.timed(); // the token may come from another node
+        }
+        let now = self.moment(&mut thread.turn);
+        let mut room = std::mem::take(&mut thread.scratch);
+        let total = session.options.capture.total + seq_event::around(&token.fields());
+        room.resize(room.len().max(total), 0);
+        let mut out = Encoder::new(&mut room);
+        let head = seq_event::write(&mut out, &token.fields(), told, |out| write(out, session));
+        let gone_on = go_on(thread, token);
+        if let Ok(head) = head {
+            emit(self, thread, session, flags, head, out.written(), now);
+            if thread.take_pressure(session) {
+                spill(session);
+            }
+        }
+        thread.scratch = room;
+        gone_on
+    }
+}
+
+/// Whether a session can be told of anything.
+fn lives(session: &Session) -> bool {
+    session.has_tracer() && session.is_alive()
+}
+
+/// The process that a session tells, 0 if it is none.
+pub(super) fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
+    tracer.map_or(0, |session| session.tracer.load(Relaxed))
+}
+
+/// The flag of a token that asks for an event.
+pub(super) fn flag(told: Told) -> u32 {
+    match told {
+        Told::Send { .. } => flags::SEND,
+        Told::Receive { .. } => flags::RECEIVE,
+        Told::Print { .. } => flags::PRINT,
+    }
+}
+
+/// The time stamp that a token's flags ask for.
+fn stamps(flags: u32) -> Flags {
+    [
+        (flags::TIMESTAMP, Flags::TIMESTAMP),
+        (flags::STRICT_MONOTONIC_TIMESTAMP, Flags::STRICT_MONOTONIC_TIMESTAMP),
+        (flags::MONOTONIC_TIMESTAMP, Flags::MONOTONIC_TIMESTAMP),
+    ]
+    .into_iter()
+    .fold(Flags::NONE, |all, (bit, flag)| if flags & bit != 0 { all | flag } else { all })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        control::Arm,
+        delivery::drain::drain,
+        state::{session::Options, tracee},
+        trace::about::About,
+    };
+
+    #[test]
+    fn an_event_goes_to_no_session_that_came_after_the_system_tracer_s() {
+        /// A host without functions.
+        struct Nothing;
+        impl Arm for Nothing {
+            fn arm(&self, _: &[(usize, u8)], _: u8) {}
+        }
+        let node = Node::new(Clock::new());
+        let (process, tracer) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
+        let mut thread = node.thread(process.clone());
+        let session = || node.session_create("s", tracer.pid, Options::default()).unwrap();
+        let told = |session: &Session| drain(session, 9, |_| ()).unwrap();
+        let system = session();
+        node.set_seq_tracer(Some(system.clone()));
+        node.seq_change(&process, |token| token.flags = flags::SEND);
+        let mut send = || drop(node.seq_send(&mut thread, About::Current, 99, |out, _| out.nil()));
+        send();
+        assert_eq!(told(&system), 1);
+        // as a thread finds it that has looked where the system tracer stands, and is held up there
+        let place = node.seq.place.load(Relaxed);
+        assert!(node.set_seq_tracer(None).is_some());
+        send();
+        assert!(node.session_destroy(&system, &Nothing));
+        let other = session();
+        assert_eq!((other.index, told(&system)), (system.index, 0), "the index is used again");
+        node.seq.place.store(place, Relaxed);
+        send();
+        assert_eq!((told(&other), node.seq.place.load(Relaxed)), (0, place));
+        node.set_seq_tracer(Some(other.clone()));
+        send();
+        assert_eq!(told(&other), 1);
+    }
+}
