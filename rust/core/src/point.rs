@@ -24,8 +24,9 @@ use crate::{
     state::{
         error::Error,
         node::Node,
-        plan::{events, kinds, Mfa},
+        plan::{events, Mfa},
         session::{Capture, Options, Session},
+        setting::kinds,
         thread::Thread,
     },
     sync::{AtomicU8, Mutex, Ordering::Relaxed, Unpoisoned},

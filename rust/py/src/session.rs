@@ -25,7 +25,7 @@ use inviso_core::{
     messages::{Pattern, Patterns},
     monitor,
     node::Who,
-    plan::{self, kinds, Entry},
+    plan::{self, kinds, Entry, Setting},
     ring::Overflow,
     session::{Capture, Exceptions, Options, Session as Core, Stamps, Switched, Takes, MODULE},
     tracee::{Class, Kind, Tracee},
@@ -629,11 +629,13 @@ impl Session {
     /// there is none.
     fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
         let host = self.host(py)?;
-        let entries: Vec<Entry> = match mfa {
+        let settings: Vec<Setting> = match mfa {
             None => self.core.on_load().into_iter().collect(),
-            Some(mfa) => self.entries(py, host, mfa)?.unwrap_or_default().into_iter().map(|(_, entry)| entry).collect(),
+            Some(mfa) => {
+                self.entries(py, host, mfa)?.unwrap_or_default().into_iter().map(|(_, entry)| entry.set).collect()
+            }
         };
-        let spec = entries.into_iter().find_map(|entry| if meta { entry.meta_spec } else { entry.spec });
+        let spec = settings.into_iter().find_map(|setting| if meta { setting.meta_spec } else { setting.spec });
         spec.map(|program| match_spec::object_of(py, program.spec())).transpose()
     }
 

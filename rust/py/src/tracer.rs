@@ -12,6 +12,7 @@ use crate::{
     messages, terms,
 };
 use inviso_core::{
+    node::Node,
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
@@ -224,10 +225,11 @@ impl Tracer for PyTracer {
         attached(|py| {
             let known = self.0.callbacks()?;
             let callback = known.of(group).1?.bind(py);
-            let outlet = host::try_host()?.outlets.of(event.session.id)?;
+            let host = host::try_host()?;
+            let outlet = host.outlets.of(event.session)?;
             let mut stale = Vec::new();
             let told = (|| {
-                let (who, term, opts) = arguments(py, event, &outlet, &mut stale)?;
+                let (who, term, opts) = arguments(py, &host.node, event, &outlet, &mut stale)?;
                 call(callback, (words(py)?.of(py, event.tag()), &known.state, who, term, opts)).map(drop)
             })();
             told.map_err(|error| self.0.failed(py, error, callback)).ok()
@@ -248,13 +250,13 @@ impl Callbacks {
 
 /// Who an event is about, or its label; its term; its options.
 fn arguments<'py>(
-    py: Python<'py>, event: &Event<'_>, outlet: &Outlet, stale: &mut Vec<host::objects::Arguments>,
+    py: Python<'py>, node: &Node, event: &Event<'_>, outlet: &Outlet, stale: &mut Vec<host::objects::Arguments>,
 ) -> PyResult<(Py<PyAny>, Py<PyAny>, Bound<'py, PyDict>)> {
     let opts = PyDict::new(py);
     if let Some(stamp) = event.timestamp() {
         opts.set_item(intern!(py, "timestamp"), words(py)?.of(py, stamp.name()))?;
     }
-    let [first, second] = messages::own(py, event.node, event.kind(), event.record, outlet, stale)?;
+    let [first, second] = messages::own(py, node, event.kind(), event.record, outlet, stale)?;
     let (who, term, extra) = match event.tracee() {
         Some(tracee) => (Some(terms::identity(py, tracee)?), first, second),
         None => (first, second, None),

@@ -23,8 +23,9 @@ use crate::{
         error::Error,
         node::Node,
         patterns::{Pattern, Patterns},
-        plan::{kinds, Entry, Mfa, Plan},
+        plan::{Entry, Mfa, Plan},
         session::{Options, Session},
+        setting::{kinds, Setting},
         snapshot::Snapshot,
         tracee::MAX_SESSIONS,
     },
@@ -189,7 +190,7 @@ impl Node {
             let plan = snapshot.find(target.key);
             let old = plan.and_then(|p| p.entry(session.id));
             let mut entry = old.cloned().unwrap_or_else(|| Entry::new(session));
-            let change = self.apply(&mut control, &mut entry, kinds, &op, &mut left);
+            let change = self.apply(&mut control, &mut entry.set, kinds, &op, &mut left);
             if !change {
                 continue;
             }
@@ -226,16 +227,16 @@ impl Node {
         }
         self.note_time(kinds, &op);
         let mut left = Leftovers::default();
-        let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
-        self.apply(&mut control, &mut entry, kinds, &op, &mut left);
+        let mut setting = session.on_load().unwrap_or_default();
+        self.apply(&mut control, &mut setting, kinds, &op, &mut left);
         if kinds & kinds::GLOBAL != 0 && matches!(op, Op::Off) {
             // as in OTP, where the pattern is of another kind
-            entry.spec = None;
-            entry.lose_meta();
+            setting.spec = None;
+            setting.lose_meta();
         }
         let mut threads = self.threads.lock().unpoisoned();
         left.counters.into_iter().for_each(|c| threads.pool.give(c));
-        session.set_on_load(Some(entry));
+        session.set_on_load(Some(setting));
         Ok(())
     }
 
@@ -262,10 +263,10 @@ impl Node {
                     let mut entry = Entry::new(session);
                     let op = |spec: &Option<Arc<Program>>| spec.clone().map_or(Op::On, Op::Match);
                     let (messages, rest) = (kinds::LOCAL | kinds::GLOBAL, kinds::COUNTERS);
-                    self.apply(&mut control, &mut entry, pattern.has & messages, &op(&pattern.spec), &mut left);
+                    self.apply(&mut control, &mut entry.set, pattern.has & messages, &op(&pattern.spec), &mut left);
                     let meta = if pattern.has_lost_meta() { 0 } else { pattern.has & kinds::META };
-                    self.apply(&mut control, &mut entry, meta, &op(&pattern.meta_spec), &mut left);
-                    self.apply(&mut control, &mut entry, pattern.has & rest, &Op::On, &mut left);
+                    self.apply(&mut control, &mut entry.set, meta, &op(&pattern.meta_spec), &mut left);
+                    self.apply(&mut control, &mut entry.set, pattern.has & rest, &Op::On, &mut left);
                     entries.push(entry);
                 }
             }
@@ -319,12 +320,12 @@ impl Node {
     /// Whether a match spec of a session's may set tokens of sequential tracing, as far as [`Session::note_tokens`] was told of it.
     #[must_use]
     pub fn sets_tokens(&self, session: &Session) -> bool {
-        let sets = |entry: &Entry| [&entry.spec, &entry.meta_spec].into_iter().flatten().any(|s| s.uses().sets_token);
+        let sets = |set: &Setting| [&set.spec, &set.meta_spec].into_iter().flatten().any(|s| s.uses().sets_token);
         let sends = || matches!(self.patterns(session).send, Pattern::Spec(spec) if spec.uses().sets_token);
         session.has_seen_tokens()
-            && (session.on_load().is_some_and(|entry| sets(&entry))
+            && (session.on_load().is_some_and(|setting| sets(&setting))
                 || sends()
-                || self.read(|s| s.plans().any(|(_, plan)| plan.entry(session.id).is_some_and(sets))))
+                || self.read(|s| s.plans().any(|(_, plan)| plan.entry(session.id).is_some_and(|entry| sets(entry)))))
     }
 
     /// Lays all plans of a session out anew: what events they need has changed with the session's flags.
@@ -358,12 +359,12 @@ impl Node {
         threads.pool.value(counter, threads.total(counter))
     }
 
-    /// One entry's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
+    /// One setting's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
     /// 23, 25, 26.
-    fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: &Op, left: &mut Leftovers) -> bool {
-        entry.gather();
-        let before = (entry.has, entry.run);
-        let specs = [entry.spec.clone(), entry.meta_spec.clone()];
+    fn apply(&self, control: &mut Control, setting: &mut Setting, kinds: u16, op: &Op, left: &mut Leftovers) -> bool {
+        setting.gather();
+        let before = (setting.has, setting.run);
+        let specs = [setting.spec.clone(), setting.meta_spec.clone()];
         let mut renewed = false;
         for kind in [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META]
         {
@@ -372,35 +373,35 @@ impl Node {
             }
             let counter = kind & kinds::COUNTERS != 0;
             match op {
-                Op::Off => self.remove(entry, kind, left),
-                Op::Pause if counter => entry.run &= !kind,
-                Op::Restart if counter && entry.has & kind == 0 => {}
+                Op::Off => self.remove(setting, kind, left),
+                Op::Pause if counter => setting.run &= !kind,
+                Op::Restart if counter && setting.has & kind == 0 => {}
                 _ => {
                     let rivals = if kind == kinds::GLOBAL { !kinds::GLOBAL } else { kinds::GLOBAL };
                     for rival in 0..16 {
-                        self.remove(entry, rivals & 1 << rival, left);
+                        self.remove(setting, rivals & 1 << rival, left);
                     }
                     if counter {
-                        self.remove(entry, kind, left);
-                        self.renew(control, entry, kind);
+                        self.remove(setting, kind, left);
+                        self.renew(control, setting, kind);
                         renewed = true;
                     }
                     let spec = if let Op::Match(spec) = op { Some(spec.clone()) } else { None };
                     match kind {
                         kinds::META => {
-                            entry.meta_spec = spec;
-                            entry.renew_meta();
+                            setting.meta_spec = spec;
+                            setting.renew_meta();
                         }
-                        kinds::LOCAL | kinds::GLOBAL => entry.spec = spec,
+                        kinds::LOCAL | kinds::GLOBAL => setting.spec = spec,
                         _ => {}
                     }
-                    entry.has |= kind;
-                    entry.run |= kind;
+                    setting.has |= kind;
+                    setting.run |= kind;
                 }
             }
         }
-        let other_spec = !same(&specs[0], &entry.spec) || !same(&specs[1], &entry.meta_spec);
-        let (restarted, paused) = (renewed, before.1 & !entry.run != 0);
+        let other_spec = !same(&specs[0], &setting.spec) || !same(&specs[1], &setting.meta_spec);
+        let (restarted, paused) = (renewed, before.1 & !setting.run != 0);
         #[allow(clippy::nonminimal_bool)] // a mutant's test is a constant
         if restarted && !mutant!("restart_unsettled") || paused && !mutant!("pause_unsettled") {
             left.changed_running = true;
@@ -408,35 +409,35 @@ impl Node {
         if other_spec && before.1 & kinds::MESSAGES != 0 {
             left.changed_running = true;
         }
-        renewed || other_spec || before != (entry.has, entry.run)
+        renewed || other_spec || before != (setting.has, setting.run)
     }
 
-    fn remove(&self, entry: &mut Entry, kind: u16, left: &mut Leftovers) {
-        if entry.has & kind & kinds::COUNT != 0 {
-            left.counters.push(entry.count);
+    fn remove(&self, setting: &mut Setting, kind: u16, left: &mut Leftovers) {
+        if setting.has & kind & kinds::COUNT != 0 {
+            left.counters.push(setting.count);
         }
         match kind {
-            kinds::LATENCY => entry.latency = None,
-            kinds::META => (entry.meta_spec, entry.meta_lost) = (None, None),
+            kinds::LATENCY => setting.latency = None,
+            kinds::META => (setting.meta_spec, setting.meta_lost) = (None, None),
             _ => {}
         }
-        entry.has &= !kind;
-        entry.run &= !kind;
-        if entry.has & (kinds::LOCAL | kinds::GLOBAL) == 0 {
-            entry.spec = None;
+        setting.has &= !kind;
+        setting.run &= !kind;
+        if setting.has & (kinds::LOCAL | kinds::GLOBAL) == 0 {
+            setting.spec = None;
         }
     }
 
-    fn renew(&self, control: &mut Control, entry: &mut Entry, kind: u16) {
+    fn renew(&self, control: &mut Control, setting: &mut Setting, kind: u16) {
         match kind {
             kinds::COUNT => {
                 let mut threads = self.threads.lock().unpoisoned();
                 let live = threads.live.clone();
-                entry.count = threads.pool.take(|c| live.iter().map(|t| t.counts.read(c)).sum());
+                setting.count = threads.pool.take(|c| live.iter().map(|t| t.counts.read(c)).sum());
             }
-            kinds::TIME => entry.time = control.generation(),
-            kinds::MEMORY => entry.memory = control.generation(),
-            _ => entry.latency = Some(Arc::new(Latency::default())),
+            kinds::TIME => setting.time = control.generation(),
+            kinds::MEMORY => setting.memory = control.generation(),
+            _ => setting.latency = Some(Arc::new(Latency::default())),
         }
     }
 

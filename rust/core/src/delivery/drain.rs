@@ -25,67 +25,25 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    record::event::event,
-    ring::{Busy, RecordRef, Ring},
-    state::session::Session,
+    ring::{Busy, RecordRef},
+    state::{
+        feed::Feed,
+        session::Session,
+        spilled::{Batch, Bytes, Spilled, Tails, Taken},
+    },
     sync::{
         mutants::{mutant, Edge},
-        Arc, AtomicU64, MutexGuard,
-        Ordering::{Acquire, Release},
+        Arc, MutexGuard,
+        Ordering::Release,
         TryLockError,
     },
 };
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    ops::ControlFlow,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
+pub use super::mark::Mark;
 pub use crate::record::event::{Event, Record, What};
 
 const DELIVERED: Edge = Edge(Release, "delivered_relaxed");
-
-/// A scheduler's ring of a session, and how far its records have come.
-pub struct Feed {
-    /// The ring.
-    pub ring: Arc<Ring>,
-    /// The ring's tail when its records were last handed over.
-    delivered: AtomicU64,
-}
-
-impl Feed {
-    pub(crate) fn new(ring: Arc<Ring>) -> Self {
-        Feed { ring, delivered: AtomicU64::new(0) }
-    }
-}
-
-/// A record that was taken out of its ring, its payload among those of all.
-#[derive(Clone, Copy)]
-struct Taken {
-    ticks: u64,
-    /// Its session's place among those that are drained.
-    of: u32,
-    what: Bytes,
-}
-
-#[derive(Clone, Copy)]
-enum Bytes {
-    Of { header: [u64; 4], from: usize, length: u32 },
-    Lost(u64),
-}
-
-impl Taken {
-    fn record<'b>(&self, bytes: &'b [u8]) -> Record<&'b [u8]> {
-        let what = match self.what {
-            Bytes::Lost(count) => What::Lost(count),
-            Bytes::Of { header, from, length } => {
-                let payload = bytes.get(from..from + length as usize).unwrap_or_default();
-                What::Event(event(header, payload))
-            }
-        };
-        Record { ticks: self.ticks, what }
-    }
-}
 
 /// Where a loss stands that this drain has no record of the same ring before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,31 +116,7 @@ pub fn spill(session: &Session) {
 /// Bytes that are spilled at most, before the rings overflow.
 const MOST: usize = 1 << 28;
 
-/// What has been taken out of a session's rings for want of room there, oldest first.
-#[derive(Default)]
-pub(crate) struct Spilled {
-    batches: VecDeque<SpilledBatch>,
-    /// What they take.
-    bytes: usize,
-}
-
-/// What one [`spill`] took.
-struct SpilledBatch {
-    batch: Batch,
-    /// How many of its records have been handed over.
-    read: usize,
-    /// How far each ring has come when all of them have been.
-    tails: Tails,
-}
-
-type Tails = Vec<(Arc<Feed>, u64)>;
-
 impl Spilled {
-    fn put(&mut self, batch: Batch, tails: Tails) {
-        self.bytes += batch.size();
-        self.batches.push_back(SpilledBatch { batch, read: 0, tails });
-    }
-
     /// Takes what is not later than `limit`, of the session `of`; `done` gets what is to be said of rings then.
     fn read(&mut self, of: u32, limit: u64, into: &mut Batch, done: &mut Tails) -> Left {
         loop {
@@ -332,37 +266,6 @@ impl<'s> Drain<'s> {
 /// Records that there is room for from the start; of those that rings count, many may be lost.
 const EXPECTED: usize = 1 << 16;
 
-/// What was taken out of the rings.
-struct Batch {
-    records: Vec<Taken>,
-    bytes: Vec<u8>,
-    max: usize,
-}
-
-impl Batch {
-    fn of(max: usize) -> Self {
-        Batch { records: Vec::new(), bytes: Vec::new(), max }
-    }
-
-    /// About how many bytes it takes.
-    fn size(&self) -> usize {
-        self.records.len() * size_of::<Taken>() + self.bytes.len()
-    }
-
-    /// Puts in a record of the session `of` that another one has.
-    fn copy(&mut self, of: u32, taken: &Taken, bytes: &[u8]) {
-        let what = match taken.what {
-            Bytes::Lost(count) => Bytes::Lost(count),
-            Bytes::Of { header, from, length } => {
-                let to = self.bytes.len();
-                self.bytes.extend_from_slice(bytes.get(from..from + length as usize).unwrap_or_default());
-                Bytes::Of { header, from: to, length }
-            }
-        };
-        self.records.push(Taken { of, ticks: taken.ticks, what });
-    }
-}
-
 /// Where records come from.
 enum Source<'s> {
     /// A ring.
@@ -443,29 +346,6 @@ impl<'s> RingSource<'s> {
     }
 }
 
-/// How far each ring of a session had been written at one moment.
-pub struct Mark {
-    heads: Vec<(Arc<Feed>, u64)>,
-}
-
-impl Mark {
-    /// Remembers where the session's rings stand now.
-    #[must_use]
-    pub fn of(session: &Session) -> Mark {
-        let with_head = |feed: Arc<Feed>| {
-            let head = feed.ring.head();
-            (feed, head)
-        };
-        Mark { heads: session.feeds().into_iter().map(with_head).collect() }
-    }
-
-    /// Whether the taker has everything that was written before the mark.
-    #[must_use]
-    pub fn passed(&self) -> bool {
-        self.heads.iter().all(|(feed, head)| feed.delivered.load(Acquire) >= *head)
-    }
-}
-
 /// How many records of the session were lost so far.
 #[must_use]
 pub fn lost(session: &Session) -> u64 {
@@ -476,7 +356,7 @@ pub fn lost(session: &Session) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        ring::{Overflow, Pushed},
+        ring::{Overflow, Pushed, Ring},
         state::session::Options,
     };
 

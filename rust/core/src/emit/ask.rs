@@ -61,7 +61,13 @@ pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: 
     let record = event::event(header, payload).to_owned();
     let Some(kind) = Kind::from_u8(record.kind) else { return };
     let group = Group::of(kind, record.tracee);
-    let event = Event { node, session, record: &record, kind };
+    let event = Event {
+        session: session.id,
+        names: &node.names,
+        stamps_cpu_time: node.stamps_cpu_time(),
+        record: &record,
+        kind,
+    };
     if !asked && !ask(node, thread, session, group, event.tag(), event.tracee()) {
         return;
     }

@@ -9,8 +9,9 @@ use crate::{
         error::Error,
         flags::Flags,
         node::{Node, Who},
-        plan::{events, kinds, Mfa},
+        plan::{events, Mfa},
         session::{Capture, Options, Session},
+        setting::kinds,
         thread::Thread,
     },
     sync::{

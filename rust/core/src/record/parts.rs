@@ -209,7 +209,13 @@ mod tests {
 
                 let record = event(kind, what, stamps, payload, extra.to_vec());
                 assert_eq!(numbered::of(decoder.rest()), record.message(0), "{kind:?}");
-                let event = tracer::Event { node: &node, session: &session, record: &record, kind };
+                let event = tracer::Event {
+                    session: session.id,
+                    names: &node.names,
+                    stamps_cpu_time: false,
+                    record: &record,
+                    kind,
+                };
                 let about = event.tracee().map(tracer::identity).or_else(|| event.label());
                 let scheduler = event.scheduler_id().map(|number| Term::from(i64::from(number)));
                 let stamp = match time(&node.clock, 0, &record) {

@@ -151,7 +151,7 @@ impl Node {
 
     /// Ends a scheduler: its counts are taken over, its rings stay readable.
     pub fn end_thread(&self, thread: Thread) {
-        thread.retire(self);
+        self.forget_thread(&thread.shared);
     }
 
     pub(crate) fn forget_thread(&self, shared: &Arc<Shared>) {

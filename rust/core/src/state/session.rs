@@ -17,15 +17,16 @@
 use crate::{
     clock::Counter,
     count::cells::{Arena, Reading},
-    delivery::drain::{Feed, Spilled},
     record::identity::{Class, Kind},
     ring::{Overflow, Ring},
     state::{
+        feed::Feed,
         flags::Flags,
         gate::Calls,
         life::Life,
         limits::Limits,
-        plan::Entry,
+        setting::Setting,
+        spilled::Spilled,
         tracer::Module,
         tree::{place_of, Tree},
     },
@@ -191,7 +192,7 @@ pub struct Session {
     feeds: Mutex<Feeds>,
     /// Lost records of which the next drain is to tell: see [`Session::give_up`].
     untold: AtomicU64,
-    on_load: Mutex<Option<Entry>>,
+    on_load: Mutex<Option<Setting>>,
 }
 
 impl Session {
@@ -362,13 +363,13 @@ impl Session {
 
     /// What code that comes into being later gets.
     #[must_use]
-    pub fn on_load(&self) -> Option<Entry> {
+    pub fn on_load(&self) -> Option<Setting> {
         self.on_load.lock().unpoisoned().clone()
     }
 
     /// Sets what code that comes into being later gets.
-    pub fn set_on_load(&self, entry: Option<Entry>) {
-        *self.on_load.lock().unpoisoned() = entry.filter(|e| e.has != 0);
+    pub fn set_on_load(&self, setting: Option<Setting>) {
+        *self.on_load.lock().unpoisoned() = setting.filter(|setting| setting.has != 0);
     }
 
     /// Calls `take` for everything that was counted, with the keys of functions also where cells are those of a call tree: then
@@ -519,12 +520,12 @@ mod tests {
 
     #[test]
     fn what_sets_nothing_is_not_set_on_later_code() {
-        let session = Arc::new(session());
-        let entry = |has| Entry { has, ..Entry::new(&session) };
+        let session = session();
+        let setting = |has| Setting { has, ..Setting::default() };
         assert!(session.on_load().is_none());
-        session.set_on_load(Some(entry(4)));
-        assert_eq!(session.on_load().map(|entry| entry.has), Some(4));
-        session.set_on_load(Some(entry(0)));
+        session.set_on_load(Some(setting(4)));
+        assert_eq!(session.on_load().map(|setting| setting.has), Some(4));
+        session.set_on_load(Some(setting(0)));
         assert!(session.on_load().is_none());
     }
 

@@ -247,7 +247,8 @@ mod tests {
 
     /// A plan with this slot.
     fn plan(slot: usize, session: &Arc<Session>) -> Option<Arc<Plan>> {
-        let entry = Entry { has: crate::state::plan::kinds::COUNT, ..Entry::new(session) };
+        let mut entry = Entry::new(session);
+        entry.set.has = crate::state::setting::kinds::COUNT;
         Plan::of(slot as u32, 0, false, vec![entry]).map(Arc::new)
     }
 
@@ -330,7 +331,7 @@ mod tests {
         let one = empty.with(vec![(64, plan(1, &session(1, 0)))]);
         assert!(!one.is_empty() && one.len() == 1 && one.events == crate::state::plan::events::CALL);
         let mut timed = Entry::new(&session(1, 0));
-        timed.has = crate::state::plan::kinds::TIME;
+        timed.set.has = crate::state::setting::kinds::TIME;
         let both = one.with(vec![(128, Plan::of(2, 0, false, vec![timed]).map(Arc::new))]);
         assert_eq!(both.events, one.events | crate::state::plan::events::END | crate::state::plan::events::PAUSE);
         assert_eq!(both.with(vec![(128, None)]).events, one.events);

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 /// A call that has begun.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
-    /// See [`crate::state::thread::wants`].
+    /// See [`crate::state::frame::wants`].
     pub wants: u16,
     /// Ticks at its beginning.
     pub start: u64,

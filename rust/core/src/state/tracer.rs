@@ -32,14 +32,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::record;
+use crate::{record, state::names::Names};
 use crate::{
     record::{
         header::stamp,
         parts::{self, part, Part},
         seq_event,
     },
-    state::{gate, node::Node, session::Session, tracee},
+    state::{gate, tracee},
 };
 use inviso_term::{
     etf,
@@ -227,10 +227,12 @@ impl Timestamp {
 
 /// An event, as a tracer is told of it. Its terms are made when they are asked for.
 pub struct Event<'a> {
-    /// The node that it happened in.
-    pub node: &'a Node,
-    /// The session that it is for.
-    pub session: &'a Session,
+    /// The id of the session that it is for.
+    pub session: u64,
+    /// The names of the node that it happened in.
+    pub(crate) names: &'a Names,
+    /// Whether `timestamp` is CPU time.
+    pub(crate) stamps_cpu_time: bool,
     /// As the trace point wrote it.
     pub record: &'a record::event::Event,
     pub(crate) kind: Kind,
@@ -289,7 +291,7 @@ impl Event<'_> {
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         match self.record.stamps & stamp::MASK {
-            stamp::TIMESTAMP if self.node.stamps_cpu_time() => Some(Timestamp::CpuTimestamp),
+            stamp::TIMESTAMP if self.stamps_cpu_time => Some(Timestamp::CpuTimestamp),
             stamp::TIMESTAMP => Some(Timestamp::Timestamp),
             stamp::STRICT => Some(Timestamp::StrictMonotonic),
             stamp::MONOTONIC => Some(Timestamp::Monotonic),
@@ -317,7 +319,7 @@ impl Event<'_> {
 
     /// `{Module, Function, Arity}`, or with the arguments.
     fn function(&self, name: u64, arguments: Option<Term>) -> Term {
-        let Some(name) = self.node.name(name as u32) else { return undefined() };
+        let Some(name) = self.names.name(name as u32) else { return undefined() };
         let last = arguments.unwrap_or_else(|| Term::from(i64::from(name.arity)));
         Term::Tuple(vec![Term::atom(&name.module), Term::atom(&name.function), last])
     }

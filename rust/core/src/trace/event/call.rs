@@ -7,17 +7,20 @@ use super::{
     frames::{await_end, drop_stale},
     granted,
     message::{ask, matched, message, meta},
+    remember::remember,
 };
 use crate::{
     count::cells::{CellRef, Measure, NONE},
     state::{
-        call_cache::{self, Action, Branching, Filter, Known, Measured},
+        call_cache::{self, Action, Branching, Filter, Measured},
         flags::Flags,
+        frame::{wants, Frame, Timer},
         node::Node,
-        plan::{kinds, Entry, Plan},
+        plan::{Entry, Plan},
+        setting::kinds,
         snapshot::Snapshot,
         suspended_calls::Begun,
-        thread::{wants, Frame, Rings, Thread, Timer},
+        thread::{Rings, Thread},
         tracee::Tracee,
         tree::Branches,
     },
@@ -251,15 +254,6 @@ pub(super) fn planned<'s>(
     let action = known.action(n)?;
     let id = action.session();
     Some((plan, plan.entries.iter().find(|e| e.id == id)?, action.kinds()))
-}
-
-/// Remembers what happens at calls of a function.
-#[inline(never)]
-pub(super) fn remember<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
-) {
-    let known = Known::of(node, thread, snapshot, code, plan, call.is_generator());
-    thread.memory.keep(known);
 }
 
 /// Everything at a call but counting it.

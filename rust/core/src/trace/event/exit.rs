@@ -14,12 +14,13 @@ use crate::{
     state::{
         call_cache::Action,
         flags::Flags,
+        frame::{wants, Frame},
         node::Node,
-        plan::kinds,
         session::{Capture, Exceptions, Session, Takes},
+        setting::kinds,
         snapshot::Snapshot,
         suspended_calls::Begun,
-        thread::{wants, Frame, Thread, SCRATCH},
+        thread::{Thread, SCRATCH},
     },
     trace::matching,
 };

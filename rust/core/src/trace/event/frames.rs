@@ -2,12 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::activation::Activation;
-use crate::state::{
-    node::Node,
-    plan::Entry,
-    suspended_calls::Begun,
-    thread::{Frame, Thread},
-};
+use crate::state::{frame::Frame, node::Node, plan::Entry, suspended_calls::Begun, thread::Thread};
 
 /// Frames with the address of a call that begins belong to calls whose end was not seen.
 #[cold]

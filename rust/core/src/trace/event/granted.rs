@@ -9,7 +9,7 @@ use super::{
 use crate::{
     emit::deferred::{self, Source},
     state::{
-        deferred::Question, flags::Flags, node::Node, plan::kinds, session::Session, suspended_calls::Begun,
+        deferred::Question, flags::Flags, node::Node, session::Session, setting::kinds, suspended_calls::Begun,
         thread::Thread,
     },
 };

@@ -12,6 +12,7 @@ mod exit;
 mod frames;
 mod granted;
 mod message;
+mod remember;
 mod resume;
 mod switch;
 

@@ -3,14 +3,16 @@
 
 use super::{
     activation::Activation,
-    call::{measure, planned, remember, start_branch, start_measured},
+    call::{measure, planned, start_branch, start_measured},
     caught::{settle, write_name},
+    remember::remember,
 };
 use crate::state::{
     call_cache::Action,
     flags::Flags,
     node::Node,
-    plan::{kinds, Entry, Plan},
+    plan::{Entry, Plan},
+    setting::kinds,
     snapshot::Snapshot,
     thread::Thread,
 };

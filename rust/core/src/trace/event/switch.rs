@@ -2,15 +2,16 @@
 #![forbid(unsafe_code)]
 
 use crate::state::{
+    frame::Timer,
     node::Node,
     snapshot::Snapshot,
-    thread::{Pending, Thread, Timer},
+    thread::{Pending, Thread},
 };
 
 /// What a thread keeps of the calls of one stack while another one runs on it. Empty for a stack on which no traced call is under way.
 #[derive(Default)]
 pub struct Suspended {
-    pub(crate) stack: Vec<crate::state::thread::Frame>,
+    pub(crate) stack: Vec<crate::state::frame::Frame>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
 }

@@ -1,0 +1,131 @@
+//! What a plan comes down to at a call in one thread, for its cache of calls.
+#![forbid(unsafe_code)]
+
+use super::activation::Activation;
+use crate::{
+    count::cells::{key, CellRef, Measure},
+    emit::{carried, first_word, stamps},
+    state::{
+        call_cache::{Action, Branching, Filter, Known, Measured, Told},
+        flags::Flags,
+        frame::wants,
+        node::Node,
+        plan::{Entry, Plan},
+        setting::kinds,
+        snapshot::Snapshot,
+        thread::Thread,
+        tree,
+    },
+    sync::Ordering::Relaxed,
+};
+use inviso_term::record::Kind;
+
+impl Branching {
+    /// What is charged in one session.
+    pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Branching {
+        let (wants, generation) = charged(entry, measure);
+        Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
+    }
+
+    /// The cell of the process that runs now, which gets one if it is traced, and the thread remembers it.
+    pub fn make_cell(&self, thread: &mut Thread, snapshot: &Snapshot, entry: &Entry, plan: &Plan, measure: Measure) {
+        let (current, Some(tree)) = (&thread.current, entry.session.tree.get()) else { return };
+        if !current.flags(self.index).has(Flags::CALL) {
+            return;
+        }
+        let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.wants).key();
+        let key = tree::key_of(tree.child(tree::place_of(above), plan.slot), measure);
+        let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+        let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, live));
+        thread.branches.keep(current.pid, self.id, above, self.key, key, cell);
+    }
+}
+
+/// What an entry charges, and for which counter.
+fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
+    match measure {
+        Measure::Time => (wants::TIME, entry.time),
+        Measure::Memory => (wants::MEMORY, entry.memory),
+    }
+}
+
+impl Measured {
+    /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
+    pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
+        let (wants, generation) = charged(entry, measure);
+        let (current, key) = (&thread.current, key(plan.slot, measure));
+        let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
+            let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+            (current.pid, current.cell(entry.index, entry.id, key, &entry.session.arena, live))
+        } else {
+            (NOBODY, 0)
+        };
+        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, wants }
+    }
+}
+
+/// No process has this pid.
+const NOBODY: u64 = 0;
+
+impl Told {
+    /// The record of a call, if it has no arguments and always the same stamp.
+    pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
+        let flags = thread.current.flags(entry.index);
+        let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
+        let stamps = stamps(flags).filter(|_| simple && carried(node, &entry.session, flags).is_none())?;
+        Some(Told {
+            tracer: entry.session.tracer.load(Relaxed),
+            first: first_word(thread, Kind::CallArity, stamps, 0),
+            flags,
+            id: entry.id,
+            name: plan.name,
+            index: entry.index,
+            pauses,
+        })
+    }
+}
+
+impl Known {
+    /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
+    pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
+        let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
+        let mut actions = Vec::new();
+        for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
+            let tells = entry.run & kinds::LOCAL != 0;
+            let told = match &entry.spec {
+                Some(program) => Some(Action::Filter(Filter {
+                    program: program.clone(),
+                    tracer: entry.session.tracer.load(Relaxed),
+                    id: entry.id,
+                    index: entry.index,
+                })),
+                None if tells => Told::of(node, thread, plan, entry, pauses).map(Action::Tell),
+                None => None,
+            };
+            let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
+            if entry.run & !simple != 0 || tells && told.is_none() {
+                actions.push(Action::Planned(entry.id));
+                continue;
+            }
+            actions.extend(told.filter(|_| tells));
+            for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
+                if entry.run & kind != 0 {
+                    actions.push(match entry.session.tree.get() {
+                        Some(_) => Action::Branch(Branching::of(plan, entry, measure)),
+                        None => Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)),
+                    });
+                }
+            }
+        }
+        Known::new(code, snapshot.version, counters, actions)
+    }
+}
+
+/// Remembers what happens at calls of a function.
+#[inline(never)]
+pub(super) fn remember<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
+) {
+    let known = Known::of(node, thread, snapshot, code, plan, call.is_generator());
+    thread.memory.keep(known);
+}
