@@ -3,6 +3,22 @@
 //! A [`node::Node`] is a program that is traced. Sessions are made on it, patterns say which functions they trace
 //! ([`control`]), and a host reports calls through [`event`]. Counters are read at any time; messages wait in bounded
 //! rings until they are drained. A Rust program can be its own host, see [`point`].
+//!
+//! Its files stand in rooms, which are private: state below, behaviour above. Lowest first:
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | `sync` | atomics and locks, barriers, sections, the current snapshot |
+//! | `clock`, `ring`, `count` | ticks and the order of records; rings; cells, counters, histograms |
+//! | `record` | what a record holds, and what stands in each place of its message |
+//! | `state` | what a node, its sessions, processes and threads keep |
+//! | `delivery` | from the rings to the taker, and from a record to its message |
+//! | `emit` | from an event to its ring, or to a tracer module after the section |
+//! | `trace` | the hot path: calls, messages, tokens, what happens to processes |
+//! | `control` | patterns, flags, sessions: publish, arm, wait, retire |
+//! | `point` | a Rust program as its own host |
+//!
+//! `tests/python/test_layout.py` has the table of who imports whom.
 #![deny(missing_docs)]
 
 pub mod clock;
@@ -20,7 +36,7 @@ mod state;
 pub mod sync;
 mod trace;
 
-// The rooms are the crate's own; its users know the modules.
+// Users name the modules, whatever room they stand in.
 pub use clock::order;
 pub use count::{cells, counts, latency};
 pub use delivery::{drain, message};

@@ -22,10 +22,10 @@
 //! `models::counters` (loom), mutants `cell_*`; the tests below.
 #![forbid(unsafe_code)]
 
-use crate::sync::segments::Segments;
 use crate::sync::{
     fence,
     mutants::{mutant, Edge},
+    segments::Segments,
     AtomicU32, AtomicU64, Mutex,
     Ordering::{Acquire, Relaxed, Release},
     Unpoisoned,

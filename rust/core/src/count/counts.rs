@@ -18,8 +18,7 @@
 //! `models::counters`, `models::node` (loom), the property test below, `tests/exact.rs`.
 #![forbid(unsafe_code)]
 
-use crate::sync::{mutants::mutant, segments::Segments};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{mutants::mutant, segments::Segments, AtomicU64, Ordering::Relaxed};
 
 /// Cells in a thread's first segment; a model has few, because each atomic costs it.
 const FIRST: usize = if cfg!(loom) { 2 } else { 64 };

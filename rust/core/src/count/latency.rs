@@ -4,8 +4,7 @@
 //! knows percentiles and merging.
 #![forbid(unsafe_code)]
 
-use crate::sync::segments::Segments;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{segments::Segments, AtomicU64, Ordering::Relaxed};
 pub use hdrhistogram::Histogram;
 
 /// 2^7 linear steps in each power of two: below 1 % off.

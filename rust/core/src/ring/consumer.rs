@@ -27,8 +27,7 @@ use super::{
     page::{step, Frame, State},
     Overflow, Ring,
 };
-use crate::sync::mutants::mutant;
-use crate::sync::{MutexGuard, Ordering::Relaxed, TryLockError};
+use crate::sync::{mutants::mutant, MutexGuard, Ordering::Relaxed, TryLockError};
 
 /// What a drain gives to its closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,8 +87,7 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::sync::mutants::mutant;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering::Relaxed};
+use crate::sync::{mutants::mutant, Arc, AtomicBool, AtomicU64, Mutex, Ordering::Relaxed};
 use consumer::Cursor;
 pub use consumer::{Busy, Drained, RecordRef};
 use mutants::edge;

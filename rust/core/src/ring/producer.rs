@@ -25,8 +25,7 @@ use super::{
     page::{self, Frame, State},
     Overflow, Ring,
 };
-use crate::sync::mutants::mutant;
-use crate::sync::{Arc, Ordering::Relaxed};
+use crate::sync::{mutants::mutant, Arc, Ordering::Relaxed};
 
 /// See [`Producer::take_pressure`].
 const PRESSED_FRAMES: usize = 8;

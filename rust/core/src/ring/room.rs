@@ -22,8 +22,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::mutants::mutant;
-use crate::sync::{spin_loop, Condvar, Mutex, MutexGuard};
+use crate::sync::{mutants::mutant, spin_loop, Condvar, Mutex, MutexGuard};
 
 /// Looks before the thread sleeps: some microseconds, what a reader needs to end a page.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 128 };

@@ -1,8 +1,10 @@
 //! Names of functions, each with a number that fits a trace record.
 #![forbid(unsafe_code)]
 
-use crate::sync::Unpoisoned;
-use crate::{state::mfa::Mfa, sync::RwLock};
+use crate::{
+    state::mfa::Mfa,
+    sync::{RwLock, Unpoisoned},
+};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -32,14 +32,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::{record, state::names::Names};
 use crate::{
+    record,
     record::{
         header::stamp,
         parts::{self, part, Part},
         seq_event,
     },
-    state::{gate, tracee},
+    state::{gate, names::Names, tracee},
 };
 use inviso_term::{
     etf,

@@ -18,9 +18,9 @@
 //! `models::current` (loom): two functions switched at one point, no reader after the grace period; mutants
 //! `swap_relaxed`, `load_relaxed`, `free_early`.
 
-use crate::sync::section::Inside;
 use crate::sync::{
     mutants::Edge,
+    section::Inside,
     Ordering::{AcqRel, Acquire},
 };
 use crossbeam_epoch::{Atomic, Guard, Owned};

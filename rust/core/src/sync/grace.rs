@@ -1,8 +1,8 @@
 //! Grace periods: waiting until every thread that was inside a pinned section has left it.
 #![forbid(unsafe_code)]
 
-use crate::sync::mutants::mutant;
 use crate::sync::{
+    mutants::mutant,
     thread, Arc, AtomicBool,
     Ordering::{Acquire, Release},
 };
