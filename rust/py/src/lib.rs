@@ -25,6 +25,7 @@ mod table;
 mod terms;
 mod trace_port;
 mod tracer;
+mod tracer_abi;
 mod view;
 mod wire;
 
@@ -36,6 +37,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::host::door::keep_panics();
+        super::ffi::again::set_inside(super::host::door::is_inside);
         // without the C module there is none of its queues
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
@@ -52,9 +54,9 @@ mod _native {
     #[pymodule_export]
     use super::ffi::bottom::call_at_bottom;
     #[pymodule_export]
-    use super::ffi::builtin::take_builtin;
-    #[pymodule_export]
     use super::ffi::standard::cover;
+    #[pymodule_export]
+    use super::host::builtin::take_builtin;
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]

@@ -6,10 +6,10 @@
 //! own. A tracer whose library is gone is a dead one.
 
 use crate::{
-    ffi::tracer_abi::{Enabled, Env, Table, Trace, ABI},
     host::forking,
     match_spec,
     tracer::Installed,
+    tracer_abi::{Enabled, Env, Table, Trace, ABI},
 };
 use inviso_core::tracer::{self, Answer, Event, Group, Tracer};
 use inviso_term::term::Term;

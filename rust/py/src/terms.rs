@@ -61,7 +61,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
-            capture::register_odd(odd.map(|class| class.as_ptr().cast()));
+            capture::register_odd(odd.map(|class| class.as_ptr().cast()), || Origin::here().order());
         }
         Ok(classes)
     })

@@ -20,12 +20,12 @@
 //! On a free-threaded build items are held while they are looked at, dicts and sets are copied under their lock first. A
 //! held item whose last other owner lets go in that moment dies here.
 
+mod atom;
 mod big;
 mod names;
 mod noted;
 mod odd;
 mod taken;
-mod text;
 
 use std::ffi::c_int;
 use std::ptr;
@@ -35,9 +35,11 @@ use inviso_term::etf::{Encoder, Full, Node};
 use inviso_term::term::Identifier;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use crate::ffi::{held::list_get, layout};
+use crate::ffi::{held::list_get, layout, text};
 use taken::Taken;
 
+pub use crate::ffi::text::{is_text, is_text_of, text_is, text_of, units, Units};
+pub use atom::atom_of_str;
 pub use big::magnitude;
 pub use names::{
     arguments as exception_arguments, attribute_of_class, each_definition, exception, exception_class, instance_dict,
@@ -46,7 +48,6 @@ pub use names::{
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
-pub use text::{atom_of_str, is_text, is_text_of, text_is, text_of, units, Units};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::ptr;
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::text::{short_ascii, utf8};
 use super::{encode, Limits};
 use crate::ffi::frame;
+use crate::ffi::text::{short_ascii, utf8};
 use crate::ffi::{
     held::{dict_get, Held},
     interned::Interned,

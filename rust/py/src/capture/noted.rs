@@ -4,12 +4,12 @@
 //! anything. So the walk notes where such objects stand and holds them, and their texts are made and put in afterwards. In the
 //! external term format nothing but the strings themselves knows how long they are, so that a term may grow in its place.
 
-use super::{text, type_name};
+use super::type_name;
 use crate::ffi::{
     again::{self, Whose},
     calling,
     held::Held,
-    Aside,
+    text, Aside,
 };
 use inviso_term::etf::Encoder;
 use pyo3::{

@@ -2,12 +2,12 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Release};
+use std::sync::OnceLock;
 
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::names::attribute_of_class;
 use crate::ffi::layout;
-use inviso_port::origin::Origin;
 
 /// A term for which Python has no type. What it holds is borrowed, and of the type that is said (it was looked at).
 #[derive(Clone, Copy)]
@@ -39,11 +39,20 @@ struct Known {
 static KNOWN: [Known; 5] =
     [const { Known { class: AtomicPtr::new(ptr::null_mut()), offsets: [const { AtomicUsize::new(0) }; 2] } }; 5];
 
-/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say.
+/// Which origin the ports of this process have, by the host's answer.
+static OWN_ORIGIN: OnceLock<fn() -> u64> = OnceLock::new();
+
+fn own_origin() -> Option<u64> {
+    OWN_ORIGIN.get().map(|own| own())
+}
+
+/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say. `own_origin` answers the origin of this
+/// process, as ports have it.
 ///
 /// # Safety
 /// The classes live as long as the process, each has the slots of its name, and the calling thread is attached.
-pub unsafe fn register(classes: [*mut PyTypeObject; 5]) {
+pub unsafe fn register(classes: [*mut PyTypeObject; 5], own_origin: fn() -> u64) {
+    let _set_before = OWN_ORIGIN.set(own_origin);
     for ((class, slots), known) in classes.into_iter().zip(SLOTS).zip(&KNOWN) {
         for (slot, offset) in slots.iter().zip(&known.offsets) {
             // SAFETY: the caller's promise.
@@ -109,7 +118,7 @@ pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd
             }
             2 => Some(Odd::Improper(slot(0).filter(list).filter(|list| ffi::PyList_GET_SIZE(*list) > 0)?, slot(1)?)),
             3 => {
-                let here = int(slot(1)?).is_some_and(|origin| origin as u64 == Origin::here().order());
+                let here = int(slot(1)?).is_some_and(|origin| Some(origin as u64) == own_origin());
                 Some(Odd::Port(u64::try_from(int(slot(0)?)?).ok()?)).filter(|_| here)
             }
             _ => Some(Odd::Reference(u64::try_from(int(slot(0)?)?).ok()?)),

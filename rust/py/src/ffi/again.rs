@@ -8,17 +8,31 @@
 //! callback has raised.
 
 use crate::ffi::calling;
-use crate::host::door;
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
     ffi::{self as api, PyObject},
     prelude::*,
     types::{PyFrame, PyFunction, PyString, PyTuple},
 };
-use std::ffi::{c_int, c_ulong, c_void};
+use std::{
+    ffi::{c_int, c_ulong, c_void},
+    sync::OnceLock,
+};
 
 /// `co_flags`: there is a parameter that takes the other arguments.
 const VARARGS: c_int = 4;
+
+/// Whether the calling thread is inside the tracer, by the host's answer.
+static IS_INSIDE: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Sets the function that says whether the calling thread is inside the tracer: what a handler has raised waits until it is not.
+pub fn set_inside(is_inside: fn() -> bool) {
+    let _set_before = IS_INSIDE.set(is_inside);
+}
+
+fn is_inside() -> bool {
+    IS_INSIDE.get().is_some_and(|is_inside| is_inside())
+}
 
 /// Who has raised an exception.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +104,7 @@ fn is_raised_by_statement(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
 fn queue(error: *mut c_void) -> bool {
     extern "C" fn call(error: *mut c_void) -> c_int {
         // a callback may run again by now, or still: it waits for the program
-        if door::is_inside() && queue(error) {
+        if is_inside() && queue(error) {
             return 0;
         }
         calling::attached(|py| {

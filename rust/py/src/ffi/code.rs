@@ -20,7 +20,7 @@ pub unsafe fn is_parameter(code: *mut PyObject, i: usize, name: &str) -> bool {
         let names: *mut PyObject = read(code.cast(), co::LOCALSPLUSNAMES);
         ffi::PyTuple_Check(names) != 0
             && (i as ffi::Py_ssize_t) < ffi::PyTuple_GET_SIZE(names)
-            && crate::capture::is_text_of(ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t), name)
+            && super::text::is_text_of(ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t), name)
     }
 }
 

@@ -1,14 +1,12 @@
 //! Where the fields of CPython's own structures lie, by version.
 //!
 //! The offsets are of 64-bit Linux and stable within a minor version by CPython's own rule (debuggers rely on it). They are
-//! trusted only after [`check`] has found each in its place: until then [`raw_ok`] is false and nobody may read raw.
+//! trusted only after [`calibrate::check`](super::calibrate::check) has found each in its place: until then [`raw_ok`] is false and nobody may read raw.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject};
-
-pub use super::calibrate::check;
 
 /// Whether there is a table for the interpreter that this is built for.
 pub const KNOWN: bool =
@@ -168,7 +166,7 @@ pub const OBJECT_MASK: usize = if cfg!(Py_3_14) { !3 } else { !0 };
 pub(super) static RAW: AtomicBool = AtomicBool::new(false);
 pub(super) static DUNDER_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether raw reads are right on this interpreter: [`check`] has run and found every offset as expected.
+/// Whether raw reads are right on this interpreter: [`calibrate::check`](super::calibrate::check) has run and found every offset as expected.
 #[inline(always)]
 pub fn raw_ok() -> bool {
     KNOWN && RAW.load(Ordering::Relaxed)
@@ -232,7 +230,7 @@ pub unsafe fn makes_generator(code: *mut PyObject) -> bool {
     unsafe { at::<i32>(code.cast(), code::FLAGS) & GENERATORS != 0 }
 }
 
-/// The interned str `"__name__"`, borrowed; null before [`check`] has run.
+/// The interned str `"__name__"`, borrowed; null before [`calibrate::check`](super::calibrate::check) has run.
 #[inline(always)]
 pub(super) fn dunder_name() -> *mut PyObject {
     DUNDER_NAME.load(Ordering::Relaxed)

@@ -13,8 +13,8 @@
 //! | `objects` | objects that the collector knows |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
-//! | `builtin` | functions of built-in modules, seen before and after each call |
 //! | `awaited` | what `await` does with the objects of a class |
+//! | `text` | the characters of a str |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
@@ -28,12 +28,11 @@
 //! | `standard` | modules of the standard library, also where the program has one of the name |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `stacks` | the stacks of all threads |
-//! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
 //! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
-//! needed: the offsets are constants by version, and [`layout::check`] compares them at import with what the interpreter
+//! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with what the interpreter
 //! says of itself and with a calibration run.
 
 // Each version of CPython uses its own part of this.
@@ -44,8 +43,7 @@ pub mod alloc;
 pub mod attribute;
 pub mod awaited;
 pub mod bottom;
-pub mod builtin;
-mod calibrate;
+pub mod calibrate;
 pub mod calling;
 pub mod code;
 pub mod cpu;
@@ -75,8 +73,8 @@ pub mod state;
 pub mod steps;
 pub mod task_name;
 pub mod tasks;
+pub mod text;
 pub mod tls;
-pub mod tracer_abi;
 pub mod vectorcall;
 #[cfg(Py_3_12)]
 pub mod watch;

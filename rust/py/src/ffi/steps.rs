@@ -325,7 +325,7 @@ pub unsafe fn is_done(task: *mut PyObject) -> bool {
 /// # Safety
 /// It stands; attached, no exception is set.
 pub unsafe fn is_done_task(py: Python<'_>, object: *mut PyObject) -> bool {
-    let Some(class) = crate::host::directory::task_type(py) else { return false };
+    let Some(class) = super::tasks::task_type(py) else { return false };
     // SAFETY: the caller's promise; the type is looked at first.
     unsafe {
         if ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) == 0 {

@@ -1,6 +1,6 @@
 //! The name of a task, also of one that is about to be freed: `get_name` would hold it, and letting go would free it again.
 
-use super::layout;
+use super::{layout, tasks::task_type};
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::OnceLock;
 
@@ -28,7 +28,7 @@ impl Name {
 /// Finds out where that is, once: makes a task and lets it go. Before this a task's name is not known.
 pub fn learn(py: Python<'_>) {
     if PLACE.get().is_none() {
-        if let Some(class) = crate::host::directory::task_type(py) {
+        if let Some(class) = task_type(py) {
             let place = find(class);
             let _another_was_first = PLACE.set(place);
         }
@@ -43,7 +43,7 @@ pub fn learn(py: Python<'_>) {
 pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
     // SAFETY: the caller's promise; a field that all objects of the class have.
     unsafe {
-        match (PLACE.get(), crate::host::directory::task_type(Python::assume_attached())) {
+        match (PLACE.get(), task_type(Python::assume_attached())) {
             (Some(Some(place)), Some(class)) if is_a(task, class) => *task.byte_add(*place).cast::<usize>(),
             _ => 0,
         }
@@ -65,7 +65,7 @@ unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
 /// # Safety
 /// `task` is an object of which nothing has been cleared yet; the calling thread is attached.
 pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
-    let class = crate::host::directory::task_type(py)?;
+    let class = task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
     let name = unsafe {
         if !is_a(task, class) {

@@ -16,6 +16,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject, PyThreadState};
+use pyo3::{prelude::*, sync::PyOnceLock};
 
 use super::layout::{self, at as read, thread};
 use super::Aside;
@@ -518,4 +519,17 @@ mod running {
             right
         }
     }
+}
+
+/// asyncio's own task class, if the program has imported it.
+#[inline]
+pub fn task_type<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    #[cold]
+    fn find<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
+        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+        let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
+        Some(KNOWN.get_or_init(py, || class.unbind()).bind(py))
+    }
+    KNOWN.get(py).map(|known| known.bind(py)).or_else(|| find(py))
 }

@@ -15,6 +15,7 @@ use crate::{
         guarded::Guarded,
         objects, steps,
         task_name::{self, Name},
+        tasks::task_type,
         vectorcall, Aside, Uncollected,
     },
     mailbox::Mailbox,
@@ -802,19 +803,6 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
                 && ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast()) != 0
         })
     })
-}
-
-/// asyncio's own task class, if the program has imported it.
-#[inline]
-pub fn task_type<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
-    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    #[cold]
-    fn find<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
-        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-        let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
-        Some(KNOWN.get_or_init(py, || class.unbind()).bind(py))
-    }
-    KNOWN.get(py).map(|known| known.bind(py)).or_else(|| find(py))
 }
 
 /// A weak reference that calls [`task_died`].

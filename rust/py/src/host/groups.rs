@@ -2,7 +2,6 @@
 //! eager one may have ended when the group gets it.
 
 use super::{
-    directory,
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
@@ -10,7 +9,7 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{calling, frame::Frame, steps};
+use crate::ffi::{calling, frame::Frame, steps, tasks};
 use inviso_core::{flags::Flags, tracee::Tracee};
 use pyo3::{ffi, prelude::*};
 use std::sync::Arc;
@@ -78,7 +77,7 @@ unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tr
 /// Attached; the object stands.
 unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
     // SAFETY: the caller's promise.
-    directory::task_type(py)
+    tasks::task_type(py)
         .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
 }
 

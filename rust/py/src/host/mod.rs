@@ -9,6 +9,7 @@
 //! | `callbacks` | the functions that the interpreter calls |
 //! | `arming` | switching those on and off |
 //! | `backtrace` | who called whom, as terms |
+//! | `builtin` | functions of built-in modules, with hooks around each call |
 //! | `codes` | finding functions by pattern; the names of code |
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
@@ -56,6 +57,7 @@ pub mod arming;
 pub mod asyncio_futures;
 pub mod backtrace;
 pub mod buffers;
+pub mod builtin;
 pub mod call;
 pub mod callbacks;
 pub mod channels;
@@ -179,7 +181,7 @@ fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
 #[cold]
 fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
-    crate::ffi::layout::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
+    crate::ffi::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
     crate::terms::classes(py)?;
     #[cfg(Py_3_12)]
     crate::ffi::opcodes::learn(py)?;

@@ -5,6 +5,7 @@
 //! free-threaded build another thread may let go of a task at any time, and only a weak reference can be asked for it; so it is
 //! there for subclasses, which may have a finaliser of their own, and for an object that has been finalised once already.
 
+use crate::ffi::tasks;
 use pyo3::{ffi, prelude::*};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -40,7 +41,7 @@ pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
         if cfg!(Py_GIL_DISABLED) || !TRACED.load(Ordering::Acquire) {
             return false;
         }
-        let Some(class) = super::directory::task_type(Python::assume_attached()) else { return false };
+        let Some(class) = tasks::task_type(Python::assume_attached()) else { return false };
         let class = class.as_ptr().cast();
         if ffi::Py_TYPE(task) != class || ffi::PyObject_GC_IsFinalized(task) != 0 {
             return false;
@@ -78,7 +79,7 @@ pub fn forget(py: Python<'_>) {
 }
 
 fn give_back(py: Python<'_>) {
-    let (Some(class), original) = (super::directory::task_type(py), ORIGINAL.load(Ordering::Acquire)) else { return };
+    let (Some(class), original) = (tasks::task_type(py), ORIGINAL.load(Ordering::Acquire)) else { return };
     let ours = finalise as *mut ();
     let _not_ours = slot(class.as_ptr().cast()).compare_exchange(ours, original, Ordering::AcqRel, Ordering::Acquire);
 }

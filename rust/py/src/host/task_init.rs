@@ -8,8 +8,7 @@
 //!
 //! Each is read by the interpreter as one word, and written here as one.
 
-use super::directory;
-use crate::ffi::objects;
+use crate::ffi::{objects, tasks};
 use pyo3::{ffi, prelude::*};
 use std::{
     ffi::c_int,
@@ -47,7 +46,7 @@ pub unsafe fn original() -> Init {
 /// # Errors
 /// What listing the derived classes raises.
 pub fn take(py: Python<'_>, user: u8, ours: Init) -> PyResult<()> {
-    let Some(class) = directory::task_type(py) else { return Ok(()) };
+    let Some(class) = tasks::task_type(py) else { return Ok(()) };
     HOOKED_FOR.fetch_or(user, AcqRel);
     let there = slot(class).load(Acquire);
     if !std::ptr::eq(there, ours as *const ()) {
@@ -62,7 +61,7 @@ pub fn give_back(py: Python<'_>, user: u8, ours: Init) {
     if HOOKED_FOR.fetch_and(!user, AcqRel) & !user != 0 {
         return;
     }
-    if let Some(class) = directory::task_type(py) {
+    if let Some(class) = tasks::task_type(py) {
         let (ours, original) = (ours as *mut (), ORIGINAL.load(Acquire));
         exchange(slot(class), ours, original);
         // where it stays, it calls on

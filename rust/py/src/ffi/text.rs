@@ -2,39 +2,15 @@
 
 use std::ffi::c_uint;
 
-use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject};
 
-/// Characters that an atom may have; the rest of a longer name is dropped.
-const ATOM_CHARACTERS: usize = 255;
-
-/// Writes the characters of a str as an atom; of any other object, the atom of its type's name.
-///
-/// # Safety
-/// `object` stands during the call, and the calling thread is attached.
-///
-/// # Errors
-/// [`Full`].
-pub unsafe fn atom_of_str(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the type is checked first.
-    unsafe {
-        if ffi::PyUnicode_Check(object) == 0 {
-            let mut name = [0; 256];
-            return out.atom(super::type_name(ffi::Py_TYPE(object), &mut name));
-        }
-        if let Some(text) = short_ascii(object, ATOM_CHARACTERS) {
-            return out.atom(text);
-        }
-        let (bytes, _) = utf8(object, ATOM_CHARACTERS * 4);
-        let text = String::from_utf8_lossy(&bytes);
-        out.atom(first_characters(&text, ATOM_CHARACTERS))
-    }
-}
+/// Characters that [`text_is`] looks at.
+const SHORT: usize = 255;
 
 /// Whether `object` is a str with just these characters, all ASCII.
 ///
 /// # Safety
-/// As [`atom_of_str`].
+/// `object` stands during the call, and the calling thread is attached.
 pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
     // SAFETY: the type is checked first.
     unsafe {
@@ -47,16 +23,16 @@ pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
 /// Whether `object` is a short str of ASCII characters for which `holds` is true.
 ///
 /// # Safety
-/// As [`atom_of_str`].
+/// `object` stands during the call, and the calling thread is attached.
 pub unsafe fn text_is(object: *mut PyObject, holds: impl FnOnce(&str) -> bool) -> bool {
     // SAFETY: the type is checked first.
-    unsafe { ffi::PyUnicode_Check(object) != 0 && short_ascii(object, ATOM_CHARACTERS).is_some_and(holds) }
+    unsafe { ffi::PyUnicode_Check(object) != 0 && short_ascii(object, SHORT).is_some_and(holds) }
 }
 
 /// Whether `object` is a str with just these characters.
 ///
 /// # Safety
-/// As [`atom_of_str`].
+/// `object` stands during the call, and the calling thread is attached.
 pub unsafe fn is_text_of(object: *mut PyObject, text: &str) -> bool {
     if text.is_ascii() {
         // SAFETY: the caller's promise.
@@ -85,7 +61,7 @@ pub unsafe fn text_of(object: *mut PyObject) -> Option<String> {
 /// # Safety
 /// `object` is a str, and stands (unchanged, as every str) while the result is used.
 #[inline]
-pub(super) unsafe fn short_ascii<'a>(object: *mut PyObject, most: usize) -> Option<&'a str> {
+pub unsafe fn short_ascii<'a>(object: *mut PyObject, most: usize) -> Option<&'a str> {
     // SAFETY: the data of a str of kind 1 is as many bytes as it has characters.
     unsafe {
         let (length, kind) = measure(object)?;
@@ -102,7 +78,7 @@ pub(super) unsafe fn short_ascii<'a>(object: *mut PyObject, most: usize) -> Opti
 ///
 /// # Safety
 /// `object` is a str.
-pub(super) unsafe fn utf8(object: *mut PyObject, most: usize) -> (Vec<u8>, bool) {
+pub unsafe fn utf8(object: *mut PyObject, most: usize) -> (Vec<u8>, bool) {
     // SAFETY: the data is `length` units of the size that the kind says.
     unsafe {
         let Some((length, kind)) = measure(object) else { return (Vec::new(), false) };
@@ -181,8 +157,4 @@ fn encode<T: Copy + Into<u32>>(units: &[T], most: usize) -> (Vec<u8>, bool) {
         }
     }
     (bytes, false)
-}
-
-fn first_characters(text: &str, most: usize) -> &str {
-    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
