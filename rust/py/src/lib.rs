@@ -19,6 +19,7 @@ mod messages;
 mod pickles;
 mod pid;
 mod processes;
+mod run;
 mod seq;
 mod session;
 mod table;
@@ -51,10 +52,6 @@ mod _native {
     use super::etf::{etf_dumps, etf_loads};
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
-    #[pymodule_export]
-    use super::ffi::bottom::call_at_bottom;
-    #[pymodule_export]
-    use super::ffi::standard::cover;
     #[pymodule_export]
     use super::host::builtin::take_builtin;
     #[pymodule_export]
@@ -91,6 +88,8 @@ mod _native {
         node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
         set_control_word, set_node_name, set_process_name, timed_out,
     };
+    #[pymodule_export]
+    use super::run::{call_at_bottom, cover};
     #[pymodule_export]
     use super::seq::{
         seq_carrier, seq_clear, seq_label_limits, seq_overflows, seq_print, seq_reset, seq_set_flags, seq_set_label,

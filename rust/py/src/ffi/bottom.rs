@@ -25,7 +25,9 @@ const WORDS: std::ops::Range<usize> = 6..24;
 const LEFT: i32 = 64;
 
 /// Calls a function, or runs a code object with these globals, at the bottom of the stack.
-#[pyfunction]
+///
+/// # Errors
+/// What it raises.
 pub fn call_at_bottom(what: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
     let py = what.py();
     let is_code = what.is_exact_instance_of::<PyCode>();

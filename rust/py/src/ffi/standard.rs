@@ -8,7 +8,9 @@ use pyo3::{prelude::*, sync::PyOnceLock, types::PyDict};
 static COVERED: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
 /// Keeps a module that is no longer in `sys.modules`.
-#[pyfunction]
+///
+/// # Errors
+/// What putting it into a dict raises.
 pub fn cover(py: Python<'_>, name: &str, module: &Bound<'_, PyAny>) -> PyResult<()> {
     COVERED.get_or_init(py, || PyDict::new(py).unbind()).bind(py).set_item(name, module)
 }

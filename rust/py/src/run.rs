@@ -1,0 +1,16 @@
+//! Functions for programs that this package runs: they see no frame and no module of this package's own needs.
+
+use crate::ffi::{bottom, standard};
+use pyo3::{prelude::*, types::PyTuple};
+
+/// Keeps a module that is no longer in `sys.modules`.
+#[pyfunction]
+pub fn cover(py: Python<'_>, name: &str, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    standard::cover(py, name, module)
+}
+
+/// Calls a function, or runs a code object with these globals, at the bottom of the stack.
+#[pyfunction]
+pub fn call_at_bottom(what: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+    bottom::call_at_bottom(what, arguments)
+}
