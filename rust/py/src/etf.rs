@@ -3,12 +3,12 @@
 use crate::{
     decode::{self, Failure, Made, Makers},
     errors::{self, LimitReached},
-    ffi::calling::call,
     match_spec,
     terms::{self, Classes},
     wire,
 };
 use inviso_core::error::Error;
+use inviso_cpython::interpreter::calling::call;
 use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Limits, Node, RecordRef, MAX_DEPTH, VERSION};
 use pyo3::{exceptions::PyValueError, prelude::*, types::*};
 use rustc_hash::FxHashMap;

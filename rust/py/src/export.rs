@@ -3,10 +3,10 @@
 use crate::{
     arrow::{self, Batches},
     errors::of_system,
-    ffi::calling,
     match_spec,
     merge::LogMerge,
 };
+use inviso_cpython::interpreter::calling;
 use inviso_export::{
     analysis::{Analysis, Options},
     chrome::Chrome,

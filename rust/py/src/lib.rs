@@ -1,14 +1,12 @@
 //! The CPython host of inviso: `inviso._native`.
 
 mod arrow;
-mod capture;
 mod counters;
 mod decode;
 mod descriptor;
 mod errors;
 mod etf;
 mod export;
-mod ffi;
 mod host;
 mod library;
 mod log;
@@ -38,7 +36,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::host::door::keep_panics();
-        super::ffi::again::set_inside(super::host::door::is_inside);
+        inviso_cpython::interpreter::again::set_inside(super::host::door::is_inside);
         // without the C module there is none of its queues
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())

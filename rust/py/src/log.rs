@@ -6,9 +6,9 @@
 use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
-    ffi::calling::call,
     terms,
 };
+use inviso_cpython::interpreter::calling::call;
 use inviso_log::{
     causal::Passages,
     damage::{Damage, What},

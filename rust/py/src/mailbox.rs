@@ -7,15 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    ffi::{again, calling::call},
-    host::{
-        alone::Alone,
-        outlet::{pump_all, Outlet},
-        relations,
-    },
+use crate::host::{
+    alone::Alone,
+    outlet::{pump_all, Outlet},
+    relations,
 };
 use inviso_core::{drain::Mark, seq::Carried};
+use inviso_cpython::interpreter::{again, calling::call};
 
 /// How long a wait lasts before signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(50);

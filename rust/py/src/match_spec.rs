@@ -1,14 +1,13 @@
 //! `MatchProgram`: match specs from Python values, and back; running one on a subject.
 
 use crate::{
-    errors,
-    ffi::{calling, held::Held},
-    host,
+    errors, host,
     pid::Pid,
     processes, terms,
     view::{Kept, PyView},
 };
 use inviso_core::{flags::Flags, node::Node};
+use inviso_cpython::{interpreter::calling, object::held::Held};
 use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
 use inviso_term::{etf, term::Term};
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*, types::*};

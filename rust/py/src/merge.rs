@@ -5,10 +5,10 @@
 use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
-    ffi::{calling::call, local_time::local_time},
     log::{Logs, Named, Read, Told, BLOCK, TOLD},
     terms,
 };
+use inviso_cpython::interpreter::{calling::call, local_time::local_time};
 use inviso_export::{
     counts::Counts,
     erlang,

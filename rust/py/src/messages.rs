@@ -1,7 +1,6 @@
 //! From a record in a ring to the tuple that a tracer gets: the elements that the table of shapes ([`Kind::shape`]) names.
 
 use crate::{
-    ffi::calling::call,
     host::{objects::Arguments, outlet::Outlet},
     terms,
 };
@@ -11,6 +10,7 @@ use inviso_core::{
     parts::{self, part, Part, Time},
     session::Takes,
 };
+use inviso_cpython::interpreter::calling::call;
 use inviso_term::record::{Element, Kind, TRACE, TRACE_TS};
 use pyo3::{prelude::*, sync::PyOnceLock, types::*, IntoPyObjectExt};
 use std::{collections::HashMap, sync::Mutex};

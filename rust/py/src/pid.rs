@@ -1,13 +1,11 @@
 //! `Pid`: a process's name in messages, hashable and ordered.
 
-use crate::{
-    ffi::calling,
-    host::{self, directory},
-};
+use crate::host::{self, directory};
 use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
 };
+use inviso_cpython::interpreter::calling;
 use inviso_port::{node::name as node_name, origin::Origin};
 use inviso_term::{etf::Node, term::Identifier};
 use pyo3::{prelude::*, pyclass::CompareOp};

@@ -1,13 +1,13 @@
 //! Processes for Python: who runs, who exists, mailboxes.
 
-use crate::ffi::calling;
 use crate::{
     errors,
-    ffi::{again, calling::call},
     host::{self, directory, door, here::Here, relations},
     pid::Pid,
 };
 use inviso_core::tracee::{Kind, Tracee};
+use inviso_cpython::interpreter::calling;
+use inviso_cpython::interpreter::{again, calling::call};
 use pyo3::{exceptions::PyException, prelude::*};
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Functions for programs that this package runs: they see no frame and no module of this package's own needs.
 
-use crate::ffi::{bottom, standard};
+use inviso_cpython::{frames::bottom, interpreter::standard};
 use pyo3::{prelude::*, types::PyTuple};
 
 /// Keeps a module that is no longer in `sys.modules`.

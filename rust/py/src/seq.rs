@@ -1,8 +1,7 @@
 //! Sequential tracing for Python: the running process's token, printing, the system tracer.
 
 use crate::{
-    capture, errors,
-    ffi::calling,
+    errors,
     host::{
         self, directory,
         here::Here,
@@ -21,6 +20,7 @@ use inviso_core::{
     session::{Options, Session, MODULE},
     tracer::Answer,
 };
+use inviso_cpython::{capture, interpreter::calling};
 use inviso_term::{etf, term::Term};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::sync::{atomic::Ordering, Arc, Mutex};

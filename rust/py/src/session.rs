@@ -2,7 +2,6 @@
 
 use crate::{
     counters, errors,
-    ffi::calling,
     host::{
         self,
         arming::Armer,
@@ -31,6 +30,7 @@ use inviso_core::{
     tracee::{Class, Kind, Tracee},
     tree::Tree,
 };
+use inviso_cpython::interpreter::calling;
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     gc::{PyTraverseError, PyVisit},
@@ -828,11 +828,11 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
-        if crate::ffi::alloc::is_installed(py) {
+        if inviso_cpython::hooks::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
             if !needed {
-                crate::ffi::alloc::remove(py);
+                inviso_cpython::hooks::alloc::remove(py);
             }
         }
         self.bury(py);
@@ -842,7 +842,7 @@ impl Host {
 
     /// Counts what Python's allocators are asked for, from now on.
     fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
-        crate::ffi::alloc::install(py).map_err(|_| {
+        inviso_cpython::hooks::alloc::install(py).map_err(|_| {
             pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
         })
     }

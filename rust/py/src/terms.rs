@@ -1,13 +1,15 @@
 //! The package's own classes for terms: how the decoder makes them, and how the encoder knows them.
 
 use crate::{
-    capture,
     decode::{self, Made, Makers},
-    ffi::calling::{self, call},
     match_spec::looked_at,
     pid::Pid,
 };
 use inviso_core::tracee::Kind;
+use inviso_cpython::{
+    capture,
+    interpreter::calling::{self, call},
+};
 use inviso_match::View;
 use inviso_port::origin::Origin;
 use inviso_term::{

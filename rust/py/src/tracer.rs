@@ -2,11 +2,6 @@
 //! with nothing locked; what it raises is counted, and the first of it reported.
 
 use crate::{
-    ffi::{
-        again::{self, Whose},
-        calling::call,
-        tls,
-    },
     host::{self, outlet::Outlet},
     library::Library,
     messages, terms,
@@ -14,6 +9,11 @@ use crate::{
 use inviso_core::{
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
+};
+use inviso_cpython::interpreter::{
+    again::{self, Whose},
+    calling::call,
+    tls,
 };
 use pyo3::{
     exceptions::PyValueError,

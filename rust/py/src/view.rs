@@ -13,13 +13,11 @@ use inviso_term::{
 use num_bigint::{BigInt, Sign};
 use pyo3::ffi::{self, PyObject};
 
-use crate::{
+use inviso_cpython::{
     capture::{self, Limits, Odd, Units},
-    ffi::{
-        frame,
-        held::{list_get, Held},
-        layout,
-    },
+    frames::frame,
+    layout,
+    object::held::{list_get, Held},
 };
 
 extern "C" {
@@ -408,7 +406,7 @@ impl PyView<'_> {
             let most = (MASK - first) / step;
             // SAFETY: a dict or set (the caller's), locked; nothing in here runs Python code.
             unsafe {
-                crate::ffi::held::locked(self.object, || {
+                inviso_cpython::object::held::locked(self.object, || {
                     let (mut position, mut key, mut value, mut hash) =
                         (0, std::ptr::null_mut(), std::ptr::null_mut(), 0);
                     for _ in 0..most {
@@ -474,7 +472,7 @@ impl PyView<'_> {
             return self.of(Held::borrowed(place.read()));
             #[cfg(Py_GIL_DISABLED)]
             {
-                let held = crate::ffi::held::locked(self.object, || {
+                let held = inviso_cpython::object::held::locked(self.object, || {
                     let object = place.read();
                     ffi::Py_XINCREF(object);
                     Held::owned(object)

@@ -1,7 +1,7 @@
 //! A lock under which Python may run. Who waits for it is detached, so that its holder goes on; and the holder itself, which a signal
 //! handler, a finaliser or a pending call may bring back to it, is told that it has it.
 
-use crate::ffi::calling;
+use inviso_cpython::interpreter::calling;
 use pyo3::Python;
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

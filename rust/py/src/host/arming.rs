@@ -21,7 +21,7 @@ pub struct Armed {
     /// What plans need, by code.
     planned: FxHashMap<usize, u8>,
     #[cfg(Py_3_12)]
-    tool: Option<crate::ffi::monitoring::Tool>,
+    tool: Option<inviso_cpython::hooks::monitoring::Tool>,
     /// All codes through one global event: on free-threaded builds each local change stops the world.
     #[cfg(Py_3_12)]
     everywhere: bool,
@@ -91,7 +91,7 @@ impl Host {
     /// What stands against it on 3.11: an audit hook, or an interpreter that differs from what is known.
     pub fn ready_for_foreign(&self, py: Python<'_>) -> PyResult<()> {
         #[cfg(not(Py_3_12))]
-        crate::ffi::profile::check(py)?;
+        inviso_cpython::hooks::profile::check(py)?;
         let _ = py;
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
         // before anything of Python's may run
         let _changing = Changing::new();
-        crate::ffi::calling::attach(|py| {
+        inviso_cpython::interpreter::calling::attach(|py| {
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());
@@ -188,12 +188,10 @@ impl Arm for Armer {
 #[cfg(Py_3_12)]
 mod monitoring {
     use super::*;
-    use crate::{
-        ffi::{
-            monitoring::{Event, Tool, ToolError},
-            vectorcall,
-        },
-        host::callbacks,
+    use crate::host::callbacks;
+    use inviso_cpython::hooks::{
+        monitoring::{Event, Tool, ToolError},
+        vectorcall,
     };
 
     const CALLBACKS: [(Event, vectorcall::Function); 10] = [
@@ -380,14 +378,14 @@ impl Armed {
         // in C are set after `ready_for_foreign`.
         unsafe {
             if all & events::FOREIGN != 0 {
-                crate::ffi::profile::begin(py, super::callbacks::profile);
+                inviso_cpython::hooks::profile::begin(py, super::callbacks::profile);
             } else {
-                crate::ffi::profile::end(py);
+                inviso_cpython::hooks::profile::end(py);
             }
             if wanted {
-                crate::ffi::eval::install(py, super::callbacks::evaluate())?;
-            } else if crate::ffi::eval::is_active() {
-                crate::ffi::eval::remove(py, super::callbacks::evaluate());
+                inviso_cpython::hooks::eval::install(py, super::callbacks::evaluate())?;
+            } else if inviso_cpython::hooks::eval::is_active() {
+                inviso_cpython::hooks::eval::remove(py, super::callbacks::evaluate());
             }
         }
         Ok(())

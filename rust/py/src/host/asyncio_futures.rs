@@ -11,18 +11,15 @@ use super::{
     spawning::attribute,
     tokens, Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        awaited::Awaited,
-        frame::{code_qualname, module_of, Frame},
-        held::Held,
-        method::{Method, Wrapper},
-    },
-};
 use inviso_core::{
     messages::About,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, module_of, Frame},
+    hooks::method::{Method, Wrapper},
+    object::{awaited::Awaited, held::Held},
 };
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{
@@ -358,7 +355,7 @@ unsafe fn setting(
             return original();
         }
         let waiter = door::enter(|here| {
-            let frame = Frame::current_python(crate::ffi::tstate());
+            let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
             if is_program(frame) {
                 here.running.identify(here.host, &mut here.thread);
                 return Some(waiter(here, future));
@@ -418,7 +415,7 @@ unsafe fn got(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let frame = Frame::current_python(crate::ffi::tstate());
+        let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
         let known = here.host.directory.known(future as usize);
         let waits = known.as_ref().is_some_and(|record| {
             let now = *outcome(record);
@@ -449,7 +446,7 @@ macro_rules! setter {
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_O.
             unsafe {
-                let original = $method.original::<crate::ffi::method::Plain>();
+                let original = $method.original::<inviso_cpython::hooks::method::Plain>();
                 setting(this, value, $is_error, || original(this, value))
             }
         }
@@ -463,7 +460,7 @@ macro_rules! setter {
         ) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS. The one parameter can't be named.
             unsafe {
-                let original = $method.original::<crate::ffi::method::OfClass>();
+                let original = $method.original::<inviso_cpython::hooks::method::OfClass>();
                 let value = if count == 1 && names.is_null() { *args } else { std::ptr::null_mut() };
                 setting(this, value, $is_error, || original(this, class, args, count, names))
             }
@@ -479,7 +476,7 @@ macro_rules! getter {
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, none: *mut ffi::PyObject) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_NOARGS.
             unsafe {
-                let original = $method.original::<crate::ffi::method::Plain>();
+                let original = $method.original::<inviso_cpython::hooks::method::Plain>();
                 getting(this, $shows_error, || original(this, none))
             }
         }
@@ -493,7 +490,7 @@ macro_rules! getter {
         ) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_METHOD | METH_FASTCALL | METH_KEYWORDS.
             unsafe {
-                let original = $method.original::<crate::ffi::method::OfClass>();
+                let original = $method.original::<inviso_cpython::hooks::method::OfClass>();
                 getting(this, $shows_error, || original(this, class, args, count, names))
             }
         }

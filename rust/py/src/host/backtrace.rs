@@ -9,11 +9,14 @@ use inviso_term::{
 use pyo3::ffi::{self, PyObject};
 
 use super::call::write_name;
-use crate::ffi::{
-    code,
-    frame::{self, Frame},
-    held::Held,
-    layout, Uncollected,
+use inviso_cpython::{
+    frames::{
+        code,
+        frame::{self, Frame},
+    },
+    interpreter::Uncollected,
+    layout,
+    object::held::Held,
 };
 
 extern "C" {
@@ -79,7 +82,7 @@ fn name(frame: Frame) -> Vec<Term> {
 
 fn file(frame: Frame) -> Term {
     // SAFETY: the frame runs or waits for one that does; its code lives as long, and so does the code's file name.
-    unsafe { crate::capture::text_of(code::code_filename(frame.code())) }
+    unsafe { inviso_cpython::capture::text_of(code::code_filename(frame.code())) }
         .map_or_else(|| Term::str(""), |text| Term::str(&text))
 }
 
@@ -96,7 +99,7 @@ impl Walk {
         unsafe {
             Walk {
                 _uncollected: Uncollected::new(),
-                object: Held::owned(PyThreadState_GetFrame(crate::ffi::tstate())),
+                object: Held::owned(PyThreadState_GetFrame(inviso_cpython::interpreter::tstate())),
                 first: Some(first),
             }
         }

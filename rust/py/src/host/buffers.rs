@@ -4,8 +4,8 @@
 //! same object at the same time, their order in the buffer is unknown, and neither message has a number.
 
 use super::{directory, futures, here::Here, numbers::Frames, parcels::quietly, spawning::attribute};
-use crate::ffi::frame::Frame;
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::{
     collections::VecDeque,

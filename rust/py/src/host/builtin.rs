@@ -1,7 +1,7 @@
 //! Functions of built-in modules, taken at their definition: the package is asked before each call and hears of its result, whoever
 //! calls the function and by whichever name. The function object stays what it was, and no frame of ours stands in a traceback.
 //!
-//! The word that is changed is the function pointer in the function's `PyMethodDef`, as [`crate::ffi::method`] does it for methods.
+//! The word that is changed is the function pointer in the function's `PyMethodDef`, as [`inviso_cpython::hooks::method`] does it for methods.
 //!
 //! # States
 //! | hooks | original | a call |

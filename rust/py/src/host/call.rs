@@ -1,22 +1,22 @@
 //! A running Python call, as the core sees it: asked for what an event needs and no more.
 
 use super::{backtrace, here::Running, late, objects::Arguments, Host};
-use crate::ffi::calling;
-use crate::{
-    capture::{self, Limits, Raised},
-    ffi::{
-        code,
-        frame::{self, CodeLayout, Frame},
-        held::Held,
-    },
-    view::{Kept, PyView},
-};
+use crate::view::{Kept, PyView};
 use inviso_core::{
     event::Activation,
     matching::Subject,
     session::{Capture, Session},
     thread::Thread,
     tracee::Tracee,
+};
+use inviso_cpython::interpreter::calling;
+use inviso_cpython::{
+    capture::{self, Limits, Raised},
+    frames::{
+        code,
+        frame::{self, CodeLayout, Frame},
+    },
+    object::held::Held,
 };
 use inviso_term::{
     etf::{Encoder, Full},
@@ -96,7 +96,7 @@ impl<'a> PyCall<'a> {
         #[cfg(Py_3_12)]
         // SAFETY: monitoring callbacks run attached, and with the event's frame as the thread's current one.
         unsafe {
-            Frame::current(crate::ffi::tstate()).unwrap_unchecked()
+            Frame::current(inviso_cpython::interpreter::tstate()).unwrap_unchecked()
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> PyCall<'a> {
         #[cfg(not(Py_3_12))]
         // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller, and none if C code
         // has called: the frame's own link is not set then. At the call's end it is so again.
-        return match unsafe { Frame::current(crate::ffi::tstate()) } {
+        return match unsafe { Frame::current(inviso_cpython::interpreter::tstate()) } {
             // SAFETY: the frame is linked while it is the thread's current one.
             Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },
             current => current,
@@ -290,7 +290,7 @@ impl Activation for PyCall<'_> {
 
     #[inline(always)]
     fn allocated(&self) -> u64 {
-        crate::ffi::tls::bytes()
+        inviso_cpython::interpreter::tls::bytes()
     }
 
     fn is_global(&self) -> bool {

@@ -12,13 +12,11 @@ use pyo3::ffi::PyObject;
 #[cfg(Py_3_12)]
 mod monitoring {
     use super::*;
-    use crate::{
+    use crate::host::foreign::{self, ForeignCall};
+    use inviso_cpython::{
         capture::Raised,
-        ffi::{
-            opcodes,
-            vectorcall::{nargs, none},
-        },
-        host::foreign::{self, ForeignCall},
+        frames::opcodes,
+        hooks::vectorcall::{nargs, none},
     };
 
     macro_rules! callback {
@@ -26,7 +24,7 @@ mod monitoring {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As [`vectorcall::Function`](crate::ffi::vectorcall::Function). Whoever has it by `register_callback` may call it with
+            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). Whoever has it by `register_callback` may call it with
             /// less than the event has; its code object is read as one where its type says so, or not at all.
             pub unsafe extern "C" fn $name(
                 _this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
@@ -168,16 +166,16 @@ pub use monitoring::*;
 #[cfg(not(Py_3_12))]
 mod frames {
     use super::*;
-    use crate::{
+    use crate::host::foreign::{self, ForeignCall};
+    use inviso_cpython::{
         capture::Raised,
-        ffi::{
-            eval,
-            frame::Frame,
-            handlers, layout, profile as profiling,
+        frames::{frame::Frame, handlers},
+        hooks::{
+            eval, profile as profiling,
             stack::{Segment, Stack},
-            Aside,
         },
-        host::foreign::{self, ForeignCall},
+        interpreter::Aside,
+        layout,
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
     use std::{
@@ -261,7 +259,7 @@ mod frames {
         let Some(key) = foreign::key(callable) else { return };
         // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
         unsafe {
-            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
             door::enter_of_ours(|here| {
                 let call = ForeignCall::new(here.host, &here.running, frame, callable);
                 if what == PyTrace_C_CALL {
@@ -374,7 +372,7 @@ mod frames {
                 super::super::here::begin_with(frame);
             }
             if profiling::is_on() {
-                profiling::ensure(crate::ffi::tstate());
+                profiling::ensure(inviso_cpython::interpreter::tstate());
             }
             let mut place = Place::Here;
             let mut ends = true;
@@ -469,7 +467,7 @@ mod frames {
     unsafe fn handled(here: &mut super::super::here::Here) {
         // SAFETY: once a frame has ended its caller is the thread's current one.
         unsafe {
-            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
             if handlers::catches(frame) {
                 event::on_handled(&here.host.node, &mut here.thread);
             }

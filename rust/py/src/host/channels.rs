@@ -1,7 +1,7 @@
 //! What a queue, future, executor or event loop is, for logs: looked at when it is first met.
 
 use super::spawning::attribute;
-use crate::capture;
+use inviso_cpython::capture;
 use inviso_log::about::Channel;
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};

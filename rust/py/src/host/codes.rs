@@ -1,12 +1,15 @@
 //! Finding functions: by pattern among everything that is loaded, and what a code object is called.
 
 use super::{foreign, Host};
-use crate::ffi::{
-    calling,
-    frame::{self, CodeLayout},
-    objects, stacks,
-};
 use inviso_core::{control::Target, plan::Mfa};
+use inviso_cpython::{
+    frames::{
+        frame::{self, CodeLayout},
+        stacks,
+    },
+    interpreter::calling,
+    object::tracked as objects,
+};
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -9,8 +9,8 @@ use super::{
     here::Here,
     instruments::{self, Instrument},
 };
-use crate::ffi::{calling::attached, vectorcall};
 use inviso_core::{flags::Flags, messages::About, monitor::Event};
+use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{

@@ -8,21 +8,21 @@ use super::{
     senders::{self, Senders},
     task_end, tokens, Host,
 };
-use crate::{
-    ffi::{
-        calling,
-        frame::Frame,
-        guarded::Guarded,
-        objects, steps,
-        task_name::{self, Name},
-        tasks::task_type,
-        vectorcall, Aside, Uncollected,
-    },
-    mailbox::Mailbox,
-};
+use crate::mailbox::Mailbox;
 use inviso_core::{
     seq::Carried,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    frames::frame::Frame,
+    hooks::vectorcall,
+    interpreter::{calling, Aside, Uncollected},
+    object::{guarded::Guarded, tracked as objects},
+    tasks::{
+        name::{self as task_name, Name},
+        running::task_type,
+        steps,
+    },
 };
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
@@ -559,7 +559,7 @@ impl Directory {
 
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
     pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
-        let threading = crate::ffi::standard::present(py, "threading")?;
+        let threading = inviso_cpython::interpreter::standard::present(py, "threading")?;
         let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
         // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
@@ -583,7 +583,7 @@ impl Directory {
                 });
             }
         }
-        let thread = crate::ffi::standard::module(py, "threading")?.getattr("Thread")?;
+        let thread = inviso_cpython::interpreter::standard::module(py, "threading")?.getattr("Thread")?;
         if !object.is_instance(&thread)? {
             let queue =
                 is_queue(object).then(|| self.object_process(host, Kind::Queue, object.as_ptr() as usize, None));
@@ -762,7 +762,9 @@ pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
 
 /// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
 fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
-    let Some(threading) = crate::ffi::standard::present(py, "threading") else { return Ok(Vec::new()) };
+    let Some(threading) = inviso_cpython::interpreter::standard::present(py, "threading") else {
+        return Ok(Vec::new());
+    };
     let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
     let mut all = Vec::new();
     for thread in active.values() {

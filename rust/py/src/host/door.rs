@@ -22,8 +22,8 @@
 //! `tests/python/test_door.py`; `tests/python/test_layout.py` holds that functions which CPython calls use the door.
 
 use super::{greenlets, here::Here, try_host, Host};
-use crate::ffi::{state, tls, Aside};
 use inviso_core::tracee::Tracee;
+use inviso_cpython::interpreter::{state, tls, Aside};
 use std::{
     any::Any,
     cell::{Cell, RefCell, UnsafeCell},
@@ -48,7 +48,7 @@ struct Slot {
     inner: UnsafeCell<Vec<Box<Here>>>,
     /// How far the C stack may grow.
     #[cfg(not(Py_3_12))]
-    stack: Cell<crate::ffi::stack::Stack>,
+    stack: Cell<inviso_cpython::hooks::stack::Stack>,
 }
 
 /// Ends the thread's state when the thread ends.
@@ -124,7 +124,7 @@ fn create() -> Option<&'static Slot> {
         here: UnsafeCell::new(here),
         inner: UnsafeCell::default(),
         #[cfg(not(Py_3_12))]
-        stack: Cell::new(crate::ffi::stack::Stack::of_this_thread()),
+        stack: Cell::new(inviso_cpython::hooks::stack::Stack::of_this_thread()),
     };
     let slot = Box::into_raw(Box::new(slot));
     tls::set(slot.cast());
@@ -334,7 +334,7 @@ pub fn has_state() -> bool {
 
 /// How far this thread's C stack may grow, if it has a state.
 #[cfg(not(Py_3_12))]
-pub fn stack() -> Option<&'static Cell<crate::ffi::stack::Stack>> {
+pub fn stack() -> Option<&'static Cell<inviso_cpython::hooks::stack::Stack>> {
     known().map(|slot| &slot.stack)
 }
 

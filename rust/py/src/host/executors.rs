@@ -13,14 +13,12 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture::is_text,
-    ffi::{
-        frame::{code_qualname, Frame},
-        held::Held,
-    },
-};
 use inviso_core::{flags::Flags, messages::About};
+use inviso_cpython::{
+    capture::is_text,
+    frames::frame::{code_qualname, Frame},
+    object::held::Held,
+};
 use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*};
 
@@ -124,7 +122,7 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
         if !asked && !tokens::has(here) {
             return tokens::send_by(here, About::Current, &future, future.pid, std::ptr::null_mut());
         }
-        let arity = crate::ffi::frame::arity(frame.code());
+        let arity = inviso_cpython::frames::frame::arity(frame.code());
         let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
         // whoever submits by the executor's own method has the executor as its first variable
         let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));

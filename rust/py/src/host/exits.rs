@@ -5,15 +5,15 @@
 //! ones are held.
 
 use super::directory;
-use crate::{
+use crate::terms;
+use inviso_core::tracee::Tracee;
+use inviso_cpython::{
     capture::{self, Raised},
-    ffi::{
+    object::{
         held::{dict_get, Held},
         interned::Interned,
     },
-    terms,
 };
-use inviso_core::tracee::Tracee;
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{Mutex, MutexGuard};
 

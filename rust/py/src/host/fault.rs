@@ -4,7 +4,7 @@ use super::{
     here::Here,
     watch::{self, Handler},
 };
-use crate::ffi::frame::Frame;
+use inviso_cpython::frames::frame::Frame;
 use pyo3::prelude::*;
 
 /// The handler that fails.

@@ -13,10 +13,7 @@ use super::{
     objects::Arguments,
     Host,
 };
-use crate::ffi::calling;
-#[cfg(not(Py_3_12))]
-use crate::ffi::frame::Frame;
-use crate::{capture, ffi::held::Held, view::PyView};
+use crate::view::PyView;
 use inviso_core::{
     event::Activation,
     matching::Subject,
@@ -25,6 +22,10 @@ use inviso_core::{
     thread::Thread,
     tracee::Tracee,
 };
+#[cfg(not(Py_3_12))]
+use inviso_cpython::frames::frame::Frame;
+use inviso_cpython::interpreter::calling;
+use inviso_cpython::{capture, object::held::Held};
 use inviso_term::{
     etf::{Encoder, Full},
     term::Term,

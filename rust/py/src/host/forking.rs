@@ -33,14 +33,14 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
         Armer.arm(&keys, 0);
     }
     #[cfg(Py_3_12)]
-    let done = crate::ffi::monitoring::Tool::abandon(py, super::arming::TOOL);
+    let done = inviso_cpython::hooks::monitoring::Tool::abandon(py, super::arming::TOOL);
     #[cfg(not(Py_3_12))]
     let done = Ok(());
     #[cfg(not(Py_3_12))]
-    crate::ffi::profile::end(py);
+    inviso_cpython::hooks::profile::end(py);
     super::loading::forget(py);
-    crate::ffi::alloc::remove(py);
-    crate::ffi::tasks::forget();
+    inviso_cpython::hooks::alloc::remove(py);
+    inviso_cpython::tasks::running::forget();
     inviso_port::origin::forked();
     door::forget();
     forget();

@@ -17,17 +17,15 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        frame::{code_qualname, Frame},
-        held::Held,
-    },
-};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    object::held::Held,
 };
 use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*, types::*};

@@ -10,15 +10,13 @@ use super::{
     spawning::attribute,
     tokens, Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        awaited::Awaited,
-        calling,
-        frame::{code_qualname, Frame},
-    },
-};
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    interpreter::calling,
+    object::awaited::Awaited,
+};
 use pyo3::{ffi, prelude::*, types::*};
 
 /// The class of the futures that `gather` answers, at what `await` does with them.

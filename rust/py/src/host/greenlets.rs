@@ -24,13 +24,18 @@
 //! `tests/python/test_greenlets.py`.
 
 use super::{door, here::Here, instruments::Instrument, modules::keep};
-use crate::ffi::{
-    calling::{self, attached, is_ending},
-    held::Held,
-    method::{Method, Plain, Wrapper},
-    state, tls, vectorcall, Uncollected,
-};
 use inviso_core::event::{self, Suspended};
+use inviso_cpython::{
+    hooks::{
+        method::{Method, Plain, Wrapper},
+        vectorcall,
+    },
+    interpreter::{
+        calling::{self, attached, is_ending},
+        state, tls, Uncollected,
+    },
+    object::held::Held,
+};
 use pyo3::{
     ffi::{self, PyObject},
     prelude::*,

@@ -9,8 +9,12 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{calling, frame::Frame, steps, tasks};
 use inviso_core::{flags::Flags, tracee::Tracee};
+use inviso_cpython::{
+    frames::frame::Frame,
+    interpreter::calling,
+    tasks::{running as tasks, steps},
+};
 use pyo3::{ffi, prelude::*};
 use std::sync::Arc;
 

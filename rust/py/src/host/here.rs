@@ -1,8 +1,11 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
 use super::{directory, directory::Places, places::Place, Host};
-use crate::ffi::{frame::Frame, task_name, tasks};
 use inviso_core::{thread::Thread, tracee::Tracee};
+use inviso_cpython::{
+    frames::frame::Frame,
+    tasks::{name as task_name, running as tasks},
+};
 use std::{
     cell::{Cell, RefCell},
     sync::{atomic::Ordering, Arc},
@@ -88,7 +91,7 @@ pub fn begin_with(frame: Frame) {
 /// The innermost Python frame of this thread.
 fn first_frame() -> Option<Frame> {
     // SAFETY: attached (`create` is called by events and by calls into this package).
-    let linked = unsafe { Frame::current_python(crate::ffi::tstate()) };
+    let linked = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
     #[cfg(not(Py_3_12))]
     return linked.or(FIRST.take());
     #[cfg(Py_3_12)]
@@ -189,7 +192,7 @@ impl Running {
     pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
         let mut cache = self.cache.get();
         // SAFETY: the caller is attached.
-        let running = unsafe { tasks::current_task(crate::ffi::tstate(), &mut cache) };
+        let running = unsafe { tasks::current_task(inviso_cpython::interpreter::tstate(), &mut cache) };
         self.cache.set(cache);
         let task = match running {
             tasks::Running::Same => self.task.get(),

@@ -6,8 +6,8 @@ use super::{
     modules, multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end,
     uv_loops, watch::Handler, Host,
 };
-use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, plan::events, session::Session, tracee::Class};
+use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::{
     atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering},

@@ -1,13 +1,13 @@
 //! Arguments for sessions that take texts or the objects themselves; see the core's `late`.
 
 use super::{objects::Arguments, try_host};
-use crate::{
-    capture::{self, Limits, Noted},
-    ffi::tls,
-};
 use inviso_core::{
     ring::Overflow,
     session::{Capture, Session, Takes},
+};
+use inviso_cpython::{
+    capture::{self, Limits, Noted},
+    interpreter::tls,
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi::PyObject, prelude::*};

@@ -1,8 +1,8 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
 use super::{directory, here::Here, queues, senders::Length, Host};
-use crate::{capture, ffi::attribute::Attribute};
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
+use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

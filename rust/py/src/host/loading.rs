@@ -6,8 +6,8 @@
 #[cfg(Py_3_12)]
 use super::door;
 use super::{arming::Armer, codes, Host};
-use crate::ffi::{calling, frame};
 use inviso_core::plan::Mfa;
+use inviso_cpython::{frames::frame, interpreter::calling};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(not(Py_3_12))]
@@ -102,7 +102,7 @@ struct Known {
     #[cfg(not(Py_3_12))]
     held: Vec<Py<PyAny>>,
     #[cfg(Py_3_12)]
-    watchers: Option<(crate::ffi::watch::Watcher, crate::ffi::watch::Watcher)>,
+    watchers: Option<(inviso_cpython::hooks::watch::Watcher, inviso_cpython::hooks::watch::Watcher)>,
 }
 
 impl Loading {
@@ -122,7 +122,7 @@ impl Loading {
         {
             // SAFETY: both callbacks keep to their contracts and are never unloaded.
             let watchers = unsafe {
-                use crate::ffi::watch::Watcher;
+                use inviso_cpython::hooks::watch::Watcher;
                 let code = Watcher::code(py, code_event)
                     .map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
                 let function = Watcher::function(py, function_event)
@@ -248,7 +248,7 @@ impl Host {
 unsafe extern "C" fn function_event(
     event: std::ffi::c_int, function: *mut ffi::PyObject, _value: *mut ffi::PyObject,
 ) -> std::ffi::c_int {
-    if !is_on() || event != crate::ffi::watch::FUNCTION_CREATE {
+    if !is_on() || event != inviso_cpython::hooks::watch::FUNCTION_CREATE {
         return 0;
     }
     let Some(host) = super::try_host() else { return 0 };
@@ -277,7 +277,7 @@ unsafe extern "C" fn function_event(
 /// To be called by the interpreter only, as a watcher of code objects.
 #[cfg(Py_3_12)]
 unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject) -> std::ffi::c_int {
-    if event == crate::ffi::watch::CODE_DESTROY {
+    if event == inviso_cpython::hooks::watch::CODE_DESTROY {
         if let Some(host) = super::try_host() {
             door::guard(|| host.loading.known().codes.remove(&(code as usize)));
         }
@@ -288,7 +288,7 @@ unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject
 /// A frame begins (3.11): if its code is new, sessions are offered it before the call is taken.
 #[cfg(not(Py_3_12))]
 #[inline(always)]
-pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
+pub fn first_seen(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Frame) {
     if is_on() {
         // SAFETY: the frame is about to run.
         let code = unsafe { frame.code() } as usize;
@@ -300,7 +300,7 @@ pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame)
 
 #[cfg(not(Py_3_12))]
 #[inline(never)]
-fn meet(here: &mut super::here::Here, frame: crate::ffi::frame::Frame, code: usize) {
+fn meet(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Frame, code: usize) {
     if here.host.loading.is_new(code) {
         offer_frame(here, frame);
     }
@@ -310,7 +310,7 @@ fn meet(here: &mut super::here::Here, frame: crate::ffi::frame::Frame, code: usi
 #[cfg(not(Py_3_12))]
 #[cold]
 #[inline(never)]
-fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
+fn offer_frame(here: &mut super::here::Here, frame: inviso_cpython::frames::frame::Frame) {
     calling::attached(|py| {
         // SAFETY: the frame's globals are alive as long as the frame.
         let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };

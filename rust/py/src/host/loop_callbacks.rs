@@ -17,11 +17,8 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{frame::Frame, steps},
-};
 use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
+use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 

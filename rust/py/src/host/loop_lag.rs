@@ -1,9 +1,9 @@
 //! The lag of an event loop: the time from handing it a callback until it runs that. The callback is the package's own, and no trace
 //! shows it.
 
-use crate::{
+use inviso_cpython::{
     capture,
-    ffi::{
+    frames::{
         frame::{code_qualname, module_of, CodeLayout},
         stacks,
     },

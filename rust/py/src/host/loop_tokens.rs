@@ -9,8 +9,8 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{frame::Frame, held::Held, tasks};
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};
+use inviso_cpython::{frames::frame::Frame, object::held::Held, tasks::running as tasks};
 
 /// Ends of callbacks, and of what `asyncio.wait_for` runs apart.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -71,7 +71,7 @@ pub const SURE: usize = 1;
 pub unsafe fn is_inside(here: &mut Here) -> bool {
     let runs = |key: usize| {
         // SAFETY: the caller's promise.
-        let innermost = unsafe { Frame::current_python(crate::ffi::tstate()) };
+        let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
         // SAFETY: whoever called a frame that runs does, too.
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });
         key & SURE != 0 || frames.any(|frame| frame.address() == key)

@@ -18,16 +18,14 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        calling::attached,
-        frame::{code_qualname, Frame},
-        held::Held,
-        steps,
-    },
-};
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    interpreter::calling::attached,
+    object::held::Held,
+    tasks::steps,
+};
 use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;

@@ -181,11 +181,11 @@ fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
 #[cold]
 fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
-    crate::ffi::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
+    inviso_cpython::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
     crate::terms::classes(py)?;
     #[cfg(Py_3_12)]
-    crate::ffi::opcodes::learn(py)?;
-    crate::ffi::calling::may_attach(py);
+    inviso_cpython::frames::opcodes::learn(py)?;
+    inviso_cpython::interpreter::calling::may_attach(py);
     let monotonic_ns = py.import("time")?.getattr("monotonic_ns")?;
     let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
     if let Some(host) = try_host() {
@@ -195,7 +195,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     let clock = Clock::lined_up(started, monotonic);
     let host = Box::leak(Box::new(Host {
         process: std::process::id(),
-        node: Node::waiting_by(clock.with_cpu(crate::ffi::cpu::clock()), waiting::detached),
+        node: Node::waiting_by(clock.with_cpu(inviso_cpython::interpreter::cpu::clock()), waiting::detached),
         arming: Mutex::default(),
         loading: loading::Loading::default(),
         directory: directory::Directory::default(),
@@ -249,7 +249,7 @@ pub fn schedule_burial() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         // as the interpreter ends, what finalisers run takes such calls, too
         let bury = |py: Python<'_>| {
-            if !crate::ffi::calling::may_import(py) {
+            if !inviso_cpython::interpreter::calling::may_import(py) {
                 return schedule_burial(); // in another frame, then
             }
             // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's

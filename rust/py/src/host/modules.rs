@@ -12,7 +12,7 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{capture, ffi::frame::Frame};
+use inviso_cpython::{capture, frames::frame::Frame};
 use pyo3::{prelude::*, types::PyDict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

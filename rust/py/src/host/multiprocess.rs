@@ -19,13 +19,13 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{capture, ffi::frame::Frame};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
     monitor::Event,
     tracee::Tracee,
 };
+use inviso_cpython::{capture, frames::frame::Frame};
 use inviso_term::{
     record::numbered::MessageKind,
     term::{Identifier, Term},

@@ -8,8 +8,8 @@
 //! | an unpickled object | the method that returns it to the program ends |
 
 use super::here::Here;
-use crate::ffi::frame::Frame;
 use inviso_core::{flags::Flags, messages};
+use inviso_cpython::frames::frame::Frame;
 use inviso_port::origin::Origin;
 use inviso_term::record::numbered::{MessageKind, Number};
 use std::cell::RefCell;

@@ -4,12 +4,10 @@
 //! read as it stands, and no code of the program's runs. The library's function is told by its code's name and its module. The
 //! wrappers are noted, for who calls a function is whoever calls its wrapper.
 
-use crate::{
+use inviso_cpython::{
     capture,
-    ffi::{
-        frame::{code_qualname, module_of, CodeLayout, Frame},
-        held::{dict_get, Held},
-    },
+    frames::frame::{code_qualname, module_of, CodeLayout, Frame},
+    object::held::{dict_get, Held},
 };
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{

@@ -6,15 +6,18 @@ use super::{
     here::Here,
     passing::{Message, Origin},
 };
-use crate::{
-    capture,
-    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, steps, tls, Aside, Uncollected},
-    terms,
-};
+use crate::terms;
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
     tracee::Tracee,
+};
+use inviso_cpython::{
+    capture,
+    frames::{code::CodeLayout, frame::Frame},
+    interpreter::{calling::attached, tls, Aside, Uncollected},
+    object::held::Held,
+    tasks::steps,
 };
 use inviso_term::{
     etf::{self, Encoder},

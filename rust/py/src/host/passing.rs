@@ -2,13 +2,6 @@
 
 use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, queues, Host};
 use crate::{
-    capture,
-    ffi::{
-        calling,
-        frame::{code_qualname, module_of, Frame},
-        held::Held,
-        tls, Uncollected,
-    },
     terms,
     view::{Kept, PyView},
 };
@@ -18,6 +11,12 @@ use inviso_core::{
     session::{Capture, Session},
     thread::Thread,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, module_of, Frame},
+    interpreter::{calling, tls, Uncollected},
+    object::held::Held,
 };
 use inviso_term::{
     etf::{Encoder, Full},
@@ -207,7 +206,7 @@ impl Subject for Message<'_> {
 /// The innermost frame that runs, for whom a match spec shows it: a queue's own methods left out, which may be done without one.
 fn innermost() -> Option<Frame> {
     // SAFETY: events are told attached; whoever called a frame that runs does, too.
-    unsafe { queues::user(Frame::current_python(crate::ffi::tstate())) }
+    unsafe { queues::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
 }
 
 impl Parcel for Message<'_> {
@@ -371,7 +370,7 @@ pub unsafe fn caller(frame: Frame) -> Option<Frame> {
     // SAFETY: attached. Before 3.12 the current frame is the caller's at a call's beginning and at its end.
     unsafe {
         if cfg!(not(Py_3_12)) {
-            let current = Frame::current_python(crate::ffi::tstate());
+            let current = Frame::current_python(inviso_cpython::interpreter::tstate());
             if current.is_some_and(|current| current != frame) {
                 return originals::past(frame.code(), current);
             }

@@ -20,19 +20,17 @@ use super::{
     tokens,
     watch::{self, Ended, Handler},
 };
-use crate::{
-    capture,
-    ffi::{
-        calling,
-        frame::{code_qualname, Frame},
-        held::Held,
-    },
-};
 use inviso_core::{
     flags::Flags,
     messages::About,
     seq::{Carried, Sending},
     tracee::Kind,
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    interpreter::calling,
+    object::held::Held,
 };
 use inviso_term::record::numbered::Number;
 use pyo3::{ffi, prelude::*};
@@ -175,7 +173,7 @@ pub fn waiting() -> Option<Carried> {
 /// The calling thread is attached.
 unsafe fn caller() -> Option<Frame> {
     // SAFETY: the callers': attached.
-    unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
+    unsafe { Frame::current_python(inviso_cpython::interpreter::tstate())?.caller() }
 }
 
 /// Functions between what pickles and what the library has called for it, at most: the program's own, around ours.

@@ -1,12 +1,10 @@
 //! The names of places, `(module, function, arity)` as terms, which are asked for again and again: a thread keeps some of them.
 
 use super::call;
-use crate::{
+use inviso_cpython::{
     capture,
-    ffi::{
-        frame::{self, Frame},
-        held::Held,
-    },
+    frames::frame::{self, Frame},
+    object::held::Held,
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*};

@@ -20,11 +20,8 @@ use super::{
     watch::{Ended, Handler},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{frame::Frame, held::Held},
-};
 use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
+use inviso_cpython::{capture, frames::frame::Frame, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     collections::BTreeMap,
@@ -250,7 +247,7 @@ unsafe fn library(here: &Here) -> Option<Frame> {
         return None;
     }
     // SAFETY: attached.
-    unsafe { Frame::current_python(crate::ffi::tstate()).filter(|frame| passing::is_library(*frame)) }
+    unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).filter(|frame| passing::is_library(*frame)) }
 }
 
 /// The methods that such calls are told as, and the codes in which they are asked for.

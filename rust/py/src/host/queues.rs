@@ -17,15 +17,13 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::calling;
-use crate::{
-    capture::{self, Raised},
-    ffi::{
-        frame::{code_qualname, CodeLayout, Frame},
-        interned::Interned,
-    },
-};
 use inviso_core::{flags::Flags, monitor::Event};
+use inviso_cpython::interpreter::calling;
+use inviso_cpython::{
+    capture::{self, Raised},
+    frames::frame::{code_qualname, CodeLayout, Frame},
+    object::interned::Interned,
+};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::RefCell,

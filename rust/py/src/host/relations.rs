@@ -11,13 +11,7 @@ use super::{
     passing::{self, Message, Origin, Sender},
     ports, spawning, tokens, Host,
 };
-use crate::{
-    capture::{self, Raised},
-    ffi::{calling, steps, Aside},
-    mailbox::Letter,
-    pid::Pid,
-    terms,
-};
+use crate::{mailbox::Letter, pid::Pid, terms};
 use inviso_core::{
     flags::Flags,
     happening::Turn,
@@ -25,6 +19,11 @@ use inviso_core::{
     seq::Carried,
     thread::Thread,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture::{self, Raised},
+    interpreter::{calling, Aside},
+    tasks::steps,
 };
 use inviso_term::{etf, record, term::Term};
 use pyo3::prelude::*;

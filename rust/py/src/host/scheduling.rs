@@ -21,16 +21,19 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{calling, frame::Frame, held::Held, interned::Interned, steps},
-};
 use inviso_core::{
     flags::Flags,
     happening::Turn,
     messages::About,
     monitor::Event,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::Frame,
+    interpreter::calling,
+    object::{held::Held, interned::Interned},
+    tasks::steps,
 };
 use inviso_term::{
     etf::{self, Encoder, Full},
@@ -84,8 +87,10 @@ pub struct Here {
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    let bootstrap =
-        originals::codes(crate::ffi::standard::module(py, "threading")?.as_any(), &["Thread._bootstrap_inner"])?;
+    let bootstrap = originals::codes(
+        inviso_cpython::interpreter::standard::module(py, "threading")?.as_any(),
+        &["Thread._bootstrap_inner"],
+    )?;
     watch::add(py, host, &THREAD, &bootstrap)?;
     ON.store(true, Ordering::Release);
     modules::need(py, host, &MODULES)
@@ -516,7 +521,7 @@ pub unsafe fn begin_eager(
             return None;
         }
         let event_loop = spawning::keyword(keywords, &LOOP);
-        if !crate::ffi::tasks::runs_here(event_loop) {
+        if !inviso_cpython::tasks::running::runs_here(event_loop) {
             return None;
         }
         door::enter(|here| begin_eager_of(here, task, coroutine)).flatten()
@@ -577,7 +582,8 @@ impl Eager {
 /// Attached, with no exception set; the tracee's task stands.
 unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
     // SAFETY: attached; the frame runs.
-    let at = unsafe { Frame::current_python(crate::ffi::tstate()).map(|frame| here.turn.places.of(frame)) };
+    let at =
+        unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| here.turn.places.of(frame)) };
     let at = at.as_deref().unwrap_or(NOWHERE);
     here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
 }

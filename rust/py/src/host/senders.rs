@@ -10,8 +10,8 @@ use super::{
     passing::{Origin, Sender},
     tokens,
 };
-use crate::ffi::guarded::Guarded;
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_cpython::object::guarded::Guarded;
 use pyo3::{ffi::PyObject, Python};
 use rustc_hash::FxHashMap;
 use std::{

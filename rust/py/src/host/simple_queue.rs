@@ -12,15 +12,13 @@ use super::{
     senders::{self, Put},
     tokens, Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        frame::Frame,
-        method::{self, Fast, Method, OfClass, Plain, Wrapper},
-        tstate,
-    },
-};
 use inviso_core::{flags::Flags, monitor::Event};
+use inviso_cpython::{
+    capture,
+    frames::frame::Frame,
+    hooks::method::{self, Fast, Method, OfClass, Plain, Wrapper},
+    interpreter::tstate,
+};
 use pyo3::{
     ffi::{self, PyObject, PyTypeObject, Py_ssize_t},
     prelude::*,
@@ -56,14 +54,14 @@ const GETS_NOWAIT: &[Wrapper] = &[Wrapper::OfClass(get_nowait)];
 /// # Errors
 /// ImportError where the C module is missing; else as [`Method::take`].
 pub fn take_waits(py: Python<'_>) -> PyResult<()> {
-    let class = crate::ffi::standard::module(py, "_queue")?.getattr("SimpleQueue")?;
+    let class = inviso_cpython::interpreter::standard::module(py, "_queue")?.getattr("SimpleQueue")?;
     // SAFETY: the wrapper keeps to its kind, and calls on.
     unsafe { GET.take(&class, "get", GETS) }
 }
 
 fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
     // by its own name: `queue` may be a module of the program's
-    let Ok(module) = crate::ffi::standard::module(py, "_queue") else { return Ok(()) };
+    let Ok(module) = inviso_cpython::interpreter::standard::module(py, "_queue") else { return Ok(()) };
     let class = module.getattr("SimpleQueue")?;
     if let Some(qsize) = method::plain(&class.getattr("__dict__")?.get_item("qsize")?, ffi::METH_NOARGS) {
         QSIZE.store(qsize as usize, Ordering::Release);

@@ -12,20 +12,17 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::{
-    capture::{self, Limits, Raised},
-    ffi::{
-        frame::Frame,
-        held::dict_get,
-        interned::Interned,
-        steps::{self, Outcome},
-        Aside,
-    },
-};
 use inviso_core::{
     flags::Flags,
     messages::About,
     tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture::{self, Limits, Raised},
+    frames::frame::Frame,
+    interpreter::Aside,
+    object::{held::dict_get, interned::Interned},
+    tasks::steps::{self, Outcome},
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
@@ -213,7 +210,7 @@ impl Spawning {
     /// # Errors
     /// What importing threading and asyncio, or `sys.monitoring`, raises.
     pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
-        let threading = crate::ffi::standard::module(py, "threading")?.into_any();
+        let threading = inviso_cpython::interpreter::standard::module(py, "threading")?.into_any();
         let codes = |path| originals::codes(&threading, &[path]);
         watch::add(py, host, &START, &codes("Thread.start")?)?;
         // noted, if it is wrapped: it is a thread's first frame
@@ -283,7 +280,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
     unsafe {
         let (mut frame, mut bootstrap) = (frame?, None);
         loop {
-            if capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap") {
+            if capture::is_text(inviso_cpython::frames::frame::code_qualname(frame.code()), "Thread._bootstrap") {
                 bootstrap = Some(frame);
             }
             let Some(caller) = frame.caller() else { break };
@@ -351,7 +348,7 @@ fn is_of_library(start: Frame) -> bool {
     // SAFETY: the event's frame, whose caller runs; attached.
     unsafe {
         let Some(caller) = super::passing::caller(start) else { return false };
-        let module = crate::ffi::frame::module_of(caller.globals());
+        let module = inviso_cpython::frames::frame::module_of(caller.globals());
         !module.is_null()
             && capture::text_is(module.as_ptr(), |name| {
                 ["asyncio.", "concurrent.futures", "multiprocessing"].iter().any(|library| name.starts_with(library))
@@ -604,7 +601,10 @@ fn can_start(thread: *mut ffi::PyObject) -> bool {
 fn is_beginning(object: usize) -> bool {
     Python::attach(|py| {
         let beginning = || {
-            crate::ffi::standard::module(py, "threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from)
+            inviso_cpython::interpreter::standard::module(py, "threading")?
+                .getattr("_limbo")?
+                .cast_into::<PyDict>()
+                .map_err(PyErr::from)
         };
         // by identity: a class of threads may have an equality of its own
         beginning().is_ok_and(|all| all.values().iter().any(|thread| thread.as_ptr() as usize == object))
@@ -621,7 +621,7 @@ fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
             .and_then(|event| attribute(py, event.as_ptr(), "_flag"))
             .is_some_and(|flag| flag.is_truthy().unwrap_or(false))
     };
-    let threading = crate::ffi::standard::module(py, "threading")?;
+    let threading = inviso_cpython::interpreter::standard::module(py, "threading")?;
     let stands = |table: &str| -> PyResult<bool> {
         let table = threading.getattr(table)?.cast_into::<PyDict>()?;
         Ok(table.values().iter().any(|other| other.is(thread)))
@@ -809,7 +809,9 @@ unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
     unsafe {
         steps::frame_of(coroutine).is_some_and(|frame| {
             super::passing::is_library(frame)
-                && capture::text_is(crate::ffi::frame::code_qualname(frame.code()), |name| OWN_TASKS.contains(&name))
+                && capture::text_is(inviso_cpython::frames::frame::code_qualname(frame.code()), |name| {
+                    OWN_TASKS.contains(&name)
+                })
         })
     }
 }

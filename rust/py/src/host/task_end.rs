@@ -5,7 +5,7 @@
 //! free-threaded build another thread may let go of a task at any time, and only a weak reference can be asked for it; so it is
 //! there for subclasses, which may have a finaliser of their own, and for an object that has been finalised once already.
 
-use crate::ffi::tasks;
+use inviso_cpython::tasks::running as tasks;
 use pyo3::{ffi, prelude::*};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 

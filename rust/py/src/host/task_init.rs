@@ -8,7 +8,7 @@
 //!
 //! Each is read by the interpreter as one word, and written here as one.
 
-use crate::ffi::{objects, tasks};
+use inviso_cpython::{object::tracked as objects, tasks::running as tasks};
 use pyo3::{ffi, prelude::*};
 use std::{
     ffi::c_int,

@@ -8,16 +8,13 @@ use super::{
     senders::{self, Put},
     Host,
 };
-use crate::{
-    capture,
-    ffi::{calling, held::Held},
-};
 use inviso_core::{
     messages::About,
     seq::{flags, Carried},
     session::Session,
     tracee::Tracee,
 };
+use inviso_cpython::{capture, interpreter::calling, object::held::Held};
 use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},

@@ -19,18 +19,21 @@ use super::{
     watch::{self, Handler},
     Host,
 };
-use crate::{
+use inviso_core::{flags::Flags, monitor::Event, seq::Carried, tracee::Kind::Thread};
+use inviso_cpython::{
     capture,
-    ffi::{
-        calling::{self, attached},
-        frame::{code_qualname, Frame},
-        held::Held,
-        steps, tasks, tstate,
+    frames::frame::{code_qualname, Frame},
+    hooks::{
         vectorcall::{nargs, Function},
         word::Word,
     },
+    interpreter::{
+        calling::{self, attached},
+        tstate,
+    },
+    object::held::Held,
+    tasks::{running as tasks, steps},
 };
-use inviso_core::{flags::Flags, monitor::Event, seq::Carried, tracee::Kind::Thread};
 use pyo3::{
     ffi::{self, PyObject},
     gc::{PyTraverseError, PyVisit},
@@ -298,7 +301,7 @@ unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> boo
     quietly(here, |py, _| {
         // SAFETY: the caller's promise.
         let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
-        let answer = crate::ffi::standard::module(py, "inspect")
+        let answer = inviso_cpython::interpreter::standard::module(py, "inspect")
             .and_then(|m| calling::method(&m, "iscoroutinefunction", (callback,)));
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     })

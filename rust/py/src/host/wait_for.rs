@@ -8,8 +8,8 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{self, frame::Frame};
 use inviso_core::tracee::Tracee;
+use inviso_cpython::{frames::frame::Frame, interpreter::tstate};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,7 +43,7 @@ pub unsafe fn made(here: &Here, task: &Tracee) {
     }
     // SAFETY: the caller's promise; whoever called a frame that runs does, too.
     unsafe {
-        let innermost = Frame::current_python(ffi::tstate());
+        let innermost = Frame::current_python(tstate());
         let mut frames = std::iter::successors(innermost, |frame| frame.caller()).take(BETWEEN);
         if frames.any(|frame| frame.code() as usize == code) {
             directory::process(task).is_waited_for.store(true, Ordering::Release);

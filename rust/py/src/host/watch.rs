@@ -5,8 +5,8 @@
 //! left to whoever still reads it (each is twice as large as the last).
 
 use super::{here::Here, instruments::HANDLERS, originals, Host};
-use crate::{capture::Raised, ffi::frame::Frame};
 use inviso_core::plan::events;
+use inviso_cpython::{capture::Raised, frames::frame::Frame};
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},

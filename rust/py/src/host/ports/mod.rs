@@ -24,7 +24,7 @@ use super::{
     watch::{self, Ended},
     Host,
 };
-use crate::{ffi::calling::attached, terms};
+use crate::terms;
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
@@ -32,6 +32,7 @@ use inviso_core::{
     thread::Thread,
     tracee::{Kind, Tracee},
 };
+use inviso_cpython::interpreter::calling::attached;
 use inviso_term::{
     etf, record,
     term::{Identifier, Term},

@@ -2,14 +2,12 @@
 //! `io.FileIO` in the end.
 
 use super::{bytes_of, lock, read, runs, written};
-use crate::{
-    ffi::{
-        calling,
-        method::{Method, Wrapper},
-    },
-    host::{door, here::Here},
-};
+use crate::host::{door, here::Here};
 use inviso_core::tracee::Tracee;
+use inviso_cpython::{
+    hooks::method::{Method, Wrapper},
+    interpreter::calling,
+};
 use inviso_term::record;
 use pyo3::{ffi, prelude::*};
 use rustc_hash::FxHashMap;

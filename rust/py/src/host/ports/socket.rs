@@ -4,24 +4,23 @@
 //! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
 
 use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
-use crate::{
-    capture,
-    ffi::{
-        calling,
-        code::is_parameter,
-        frame::{code_qualname, module_of, Frame},
-        method::{Keywords, Method, Plain, Wrapper},
-        tls, tstate,
-    },
-    host::{
-        door,
-        here::Here,
-        originals, spawning,
-        watch::{self, Ended, Handler},
-        Host,
-    },
+use crate::host::{
+    door,
+    here::Here,
+    originals, spawning,
+    watch::{self, Ended, Handler},
+    Host,
 };
 use inviso_core::tracee::Tracee;
+use inviso_cpython::{
+    capture,
+    frames::{
+        code::is_parameter,
+        frame::{code_qualname, module_of, Frame},
+    },
+    hooks::method::{Keywords, Method, Plain, Wrapper},
+    interpreter::{calling, tls, tstate},
+};
 use inviso_term::record;
 use pyo3::{
     ffi,

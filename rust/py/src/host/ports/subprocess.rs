@@ -4,18 +4,16 @@
 //! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
 
 use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
-use crate::{
-    ffi::frame::Frame,
-    host::{
-        here::Here,
-        originals::codes,
-        parcels,
-        spawning::{self, attribute},
-        watch::{self, Ended, Handler},
-        Host,
-    },
+use crate::host::{
+    here::Here,
+    originals::codes,
+    parcels,
+    spawning::{self, attribute},
+    watch::{self, Ended, Handler},
+    Host,
 };
 use inviso_core::tracee::Tracee;
+use inviso_cpython::frames::frame::Frame;
 use inviso_term::{etf, term::Term};
 use pyo3::{
     ffi,

@@ -5,18 +5,18 @@
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
 use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
-use crate::{
-    capture,
-    ffi::frame::{code_qualname, CodeLayout, Frame},
-    host::{
-        here::Here,
-        originals, passing,
-        spawning::{self, attribute},
-        watch::{self, Ended, Handler},
-        Host,
-    },
+use crate::host::{
+    here::Here,
+    originals, passing,
+    spawning::{self, attribute},
+    watch::{self, Ended, Handler},
+    Host,
 };
 use inviso_core::tracee::{Kind, Tracee};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, CodeLayout, Frame},
+};
 use pyo3::{
     ffi,
     prelude::*,

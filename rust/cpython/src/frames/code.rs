@@ -1,0 +1,265 @@
+//! What a code object and its function say of themselves: parameters, names, module.
+//!
+//! As in [`super::frame`] all reads are raw, run no Python code and leave no exception.
+
+use pyo3::ffi::{self, PyObject};
+
+use crate::layout::{self, at as read, code as co, function as fun};
+#[cfg(Py_GIL_DISABLED)]
+use crate::object::held::locked;
+use crate::object::held::{dict_get, Held};
+use crate::object::interned::Interned;
+
+/// Whether local variable `i` of a code object is called `name`.
+///
+/// # Safety
+/// `code` is a code object with more than `i` locals, and the offsets are checked.
+pub unsafe fn is_parameter(code: *mut PyObject, i: usize, name: &str) -> bool {
+    // SAFETY: the names are a tuple of strs that the code owns and never changes.
+    unsafe {
+        let names: *mut PyObject = read(code.cast(), co::LOCALSPLUSNAMES);
+        ffi::PyTuple_Check(names) != 0
+            && (i as ffi::Py_ssize_t) < ffi::PyTuple_GET_SIZE(names)
+            && crate::object::text::is_text_of(ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t), name)
+    }
+}
+
+/// What an argument read needs to know of a code object, read once.
+///
+/// It borrows from the code object: whoever keeps it keeps the code alive.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeLayout {
+    /// `co_argcount`: positional parameters, positional-only ones among them.
+    pub positional: u32,
+    /// `co_posonlyargcount`.
+    pub positional_only: u32,
+    /// `co_kwonlyargcount`.
+    pub keyword_only: u32,
+    /// `co_flags`.
+    pub flags: u32,
+    kinds: *const u8,
+}
+
+// SAFETY: `kinds` points into an immutable bytes object that belongs to the code object.
+unsafe impl Send for CodeLayout {}
+// SAFETY: as above.
+unsafe impl Sync for CodeLayout {}
+
+impl CodeLayout {
+    /// Reads the layout of `code`.
+    ///
+    /// # Safety
+    /// `code` is a code object, alive while the result is used, and the offsets are checked.
+    #[inline]
+    pub unsafe fn read(code: *mut PyObject) -> CodeLayout {
+        let base: *mut u8 = code.cast();
+        // SAFETY: the fields are plain integers; the kinds are a bytes object that the code owns and never changes.
+        unsafe {
+            CodeLayout {
+                positional: read(base, co::ARGCOUNT),
+                positional_only: read(base, co::POSONLYARGCOUNT),
+                keyword_only: read(base, co::KWONLYARGCOUNT),
+                flags: read(base, co::FLAGS),
+                kinds: read::<*const u8>(base, co::LOCALSPLUSKINDS).add(layout::BYTES_DATA),
+            }
+        }
+    }
+
+    /// The number of declared parameters: `self`, keyword-only ones, `*args` and `**kw` count one each.
+    #[inline]
+    pub fn arity(&self) -> usize {
+        (self.positional + self.keyword_only) as usize + self.has_varargs() as usize + self.has_varkeywords() as usize
+    }
+
+    /// Whether there is a `*args` parameter.
+    #[inline(always)]
+    pub fn has_varargs(&self) -> bool {
+        self.flags & ffi::CO_VARARGS as u32 != 0
+    }
+
+    /// Whether there is a `**kw` parameter.
+    #[inline(always)]
+    pub fn has_varkeywords(&self) -> bool {
+        self.flags & ffi::CO_VARKEYWORDS as u32 != 0
+    }
+
+    /// Whether it is that of a coroutine function, or of a generator function that `types.coroutine` has made one.
+    #[inline(always)]
+    pub fn is_coroutine(&self) -> bool {
+        self.flags & (ffi::CO_COROUTINE | ffi::CO_ITERABLE_COROUTINE) as u32 != 0
+    }
+
+    /// Where argument `s` of the signature lies among the locals, whose order is positional, keyword-only, `*args`, `**kw`.
+    #[inline]
+    pub fn index(&self, s: usize) -> usize {
+        let positional = self.positional as usize;
+        let keyword_only = self.keyword_only as usize;
+        let varargs = self.has_varargs() as usize;
+        if s < positional {
+            s
+        } else if s - positional < varargs {
+            positional + keyword_only
+        } else if s < positional + varargs + keyword_only {
+            s - varargs
+        } else {
+            s
+        }
+    }
+
+    /// # Safety
+    /// `i` is below the code's `co_nlocalsplus`, and the code is alive.
+    #[inline(always)]
+    pub(super) unsafe fn is_cell(&self, i: usize) -> bool {
+        const CO_FAST_CELL: u8 = 0x40;
+        // SAFETY: one kind for each local.
+        unsafe { *self.kinds.add(i) & CO_FAST_CELL != 0 }
+    }
+}
+
+/// The declared parameters of `code`, counted as [`CodeLayout::arity`] does.
+///
+/// # Safety
+/// As [`CodeLayout::read`].
+#[inline]
+pub unsafe fn arity(code: *mut PyObject) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { CodeLayout::read(code).arity() }
+}
+
+/// `code.co_qualname`, an exact str, borrowed from the code.
+///
+/// # Safety
+/// `code` is a code object, and the offsets are checked.
+#[inline]
+pub unsafe fn code_qualname(code: *mut PyObject) -> *mut PyObject {
+    // SAFETY: set when the code is made, never changed.
+    unsafe { read(code.cast(), co::QUALNAME) }
+}
+
+/// `code.co_filename`, a str, borrowed from the code. (An import may put another in its place; not while code runs.)
+///
+/// # Safety
+/// As [`code_qualname`].
+#[inline]
+pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe { read(code.cast(), co::FILENAME) }
+}
+
+/// `code.co_consts`, a tuple, borrowed from the code.
+///
+/// # Safety
+/// As [`code_qualname`].
+#[inline]
+pub unsafe fn code_constants(code: *mut PyObject) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe { read(code.cast(), co::CONSTANTS) }
+}
+
+/// `code.co_firstlineno`.
+///
+/// # Safety
+/// As [`code_qualname`].
+#[inline]
+pub unsafe fn code_first_line(code: *mut PyObject) -> i32 {
+    // SAFETY: a plain integer.
+    unsafe { read(code.cast(), co::FIRSTLINENO) }
+}
+
+/// `function.__qualname__`, or null if `function` is no Python function (a frame may have null or `None` there).
+///
+/// # Safety
+/// `function` is null or an object that stands, the calling thread is attached, and the offsets are checked.
+#[inline]
+pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
+    // SAFETY: the type is checked before the field is read; a function always has a qualified name, a str.
+    unsafe {
+        if function.is_null() || ffi::Py_TYPE(function) != &raw mut ffi::PyFunction_Type {
+            return Held::borrowed(std::ptr::null_mut());
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        return Held::borrowed(read(function.cast(), fun::QUALNAME));
+        #[cfg(Py_GIL_DISABLED)]
+        return locked(function, || {
+            let name: *mut PyObject = read(function.cast(), fun::QUALNAME);
+            ffi::Py_XINCREF(name);
+            Held::owned(name)
+        });
+    }
+}
+
+/// What a function goes by: the name of its code, or its own if it was renamed without being wrapped. The code's, where `function` is none.
+///
+/// # Safety
+/// As [`qualname_of`]; `code` is its code, and no exception is set.
+pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
+    static WRAPPED: Interned = Interned::new(c"__wrapped__");
+    // SAFETY: the caller's promise; a function has a place for its dict.
+    unsafe {
+        let (own, name) = (code_qualname(code), qualname_of(function));
+        if name.is_null() || name.as_ptr() == own {
+            return Held::borrowed(own);
+        }
+        let wraps = || {
+            let dict: *mut PyObject = read(function.cast(), ffi::PyFunction_Type.tp_dictoffset as usize);
+            !dict.is_null() && !dict_get(dict, WRAPPED.get()).is_null()
+        };
+        #[cfg(Py_GIL_DISABLED)]
+        let wraps = || locked(function, wraps);
+        if wraps() {
+            Held::borrowed(own)
+        } else {
+            name
+        }
+    }
+}
+
+/// The value of a key that is the first one in most dicts that have it.
+///
+/// # Safety
+/// As [`dict_get`].
+#[inline(always)]
+unsafe fn first_or(dict: *mut PyObject, key: *mut PyObject) -> Held {
+    // SAFETY: an exact dict, which nobody changes meanwhile.
+    unsafe {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let (mut at, mut found, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+            if ffi::PyDict_Next(dict, &mut at, &mut found, &mut value) != 0 && found == key {
+                return Held::borrowed(value);
+            }
+        }
+        dict_get(dict, key)
+    }
+}
+
+/// `globals["__name__"]` if `globals` is an exact dict and the value an exact str, else null. No Python code runs, no
+/// exception is left or lost.
+///
+/// # Safety
+/// `globals` is null or an object that stands, and the calling thread is attached.
+#[inline]
+pub unsafe fn module_of(globals: *mut PyObject) -> Held {
+    // SAFETY: exact dict; the key's hash is kept in it, so that the look-up can't raise, and comparing interned names
+    // doesn't go further than their addresses.
+    unsafe {
+        if globals.is_null() || ffi::Py_TYPE(globals) != &raw mut ffi::PyDict_Type {
+            return Held::borrowed(std::ptr::null_mut());
+        }
+        let name = first_or(globals, layout::dunder_name());
+        if name.is_null() || ffi::Py_TYPE(name.as_ptr()) != &raw mut ffi::PyUnicode_Type {
+            return Held::borrowed(std::ptr::null_mut());
+        }
+        name
+    }
+}
+
+/// The code of a function, borrowed: read where it lies, without a call.
+///
+/// # Safety
+/// An exact function; attached.
+#[inline(always)]
+pub unsafe fn of_function(function: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code }
+}

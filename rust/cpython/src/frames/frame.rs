@@ -1,0 +1,329 @@
+//! The interpreter frame, read raw: its code, function, globals, caller and arguments.
+//!
+//! Nothing here calls Python, makes a frame object or fails; a read is one to four loads. All of it holds only while
+//! [`layout::raw_ok`](crate::layout::raw_ok) is true, on the thread that runs the frame, and between the event that the
+//! frame is looked at from and that event's return.
+//!
+//! Objects come *borrowed*: the frame keeps them alive while it stands. Where another thread could take an object away in
+//! between (a closure cell on a free-threaded build) a [`Held`] owns it instead.
+
+use std::ptr::NonNull;
+
+use pyo3::ffi::{self, PyObject, PyThreadState};
+
+use crate::layout::{self, at as read, frame as at};
+
+pub use super::code::{
+    arity, code_constants, code_filename, code_first_line, code_qualname, module_of, name_of, qualname_of, CodeLayout,
+};
+pub use crate::object::held::Held;
+
+/// A frame of CPython's evaluation loop that is on the stack of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame(NonNull<u8>);
+
+impl Frame {
+    /// The frame that `tstate` runs, shims of C code included (see [`Frame::is_shim`]). In an event's callback that is
+    /// the event's frame. In a frame evaluation function (3.11), before it calls on, it is the *caller's*: the function is
+    /// handed its own frame.
+    ///
+    /// # Safety
+    /// `tstate` is the calling thread's, attached, and the offsets are checked ([`layout::raw_ok`]).
+    #[inline(always)]
+    pub unsafe fn current(tstate: *mut PyThreadState) -> Option<Frame> {
+        // SAFETY: the offsets are this version's. `cframe` (before 3.13) always points to a record on the C stack or in the
+        // thread state itself; the word read is a frame or null.
+        unsafe {
+            #[cfg(not(Py_3_13))]
+            let base: *mut u8 = read(tstate.cast(), layout::thread::CFRAME);
+            #[cfg(Py_3_13)]
+            let base: *mut u8 = tstate.cast();
+            Frame::from_ptr(read(base, layout::thread::CURRENT_FRAME))
+        }
+    }
+
+    /// The innermost Python frame that `tstate` runs, shims skipped.
+    ///
+    /// # Safety
+    /// As [`Frame::current`].
+    #[inline]
+    pub unsafe fn current_python(tstate: *mut PyThreadState) -> Option<Frame> {
+        // SAFETY: the caller's promise.
+        unsafe { Frame::current(tstate).and_then(|frame| frame.skip_shims()) }
+    }
+
+    /// The frame at `address`, as CPython hands it to a frame evaluation function; `None` for null.
+    ///
+    /// # Safety
+    /// `address` is null or a frame that stands for as long as the result is used.
+    #[inline(always)]
+    pub unsafe fn from_ptr(address: *mut u8) -> Option<Frame> {
+        NonNull::new(address).map(Frame)
+    }
+
+    /// The frame's identity while it stands; a later frame may have the same.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    /// Whether this is no Python function's frame but the mark of C code that called Python.
+    ///
+    /// # Safety
+    /// The frame stands, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn is_shim(self) -> bool {
+        // SAFETY: a byte inside the frame.
+        unsafe { read::<i8>(self.0.as_ptr(), at::OWNER) >= layout::OWNER_SHIM }
+    }
+
+    /// The code object, borrowed. Of a shim it may be `None` or a code of the interpreter's own.
+    ///
+    /// # Safety
+    /// The frame stands, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn code(self) -> *mut PyObject {
+        // SAFETY: the word holds an object, tagged from 3.14 on.
+        unsafe { object(read(self.0.as_ptr(), at::CODE)) }
+    }
+
+    /// The function object, borrowed; null or `None` where the frame has none.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn function(self) -> *mut PyObject {
+        // SAFETY: as in `code`.
+        unsafe { object(read(self.0.as_ptr(), at::FUNCTION)) }
+    }
+
+    /// The globals, borrowed: a dict, or what `exec` was given.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn globals(self) -> *mut PyObject {
+        // SAFETY: a plain object pointer on every version.
+        unsafe { read(self.0.as_ptr(), at::GLOBALS) }
+    }
+
+    /// The Python frame that called this one, C functions in between skipped. Of a generator's frame: whoever resumed it.
+    ///
+    /// # Safety
+    /// The frame *runs* (a suspended one has a stale caller), is linked (on 3.11 not before the frame evaluation function has
+    /// called on: use [`Frame::current`] there), and the offsets are checked.
+    #[inline]
+    pub unsafe fn caller(self) -> Option<Frame> {
+        // SAFETY: the chain of a running frame ends with null.
+        unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)).and_then(|frame| frame.skip_shims()) }
+    }
+
+    /// The next outer frame, shims included; `None` at the end of the stack.
+    ///
+    /// # Safety
+    /// As [`Frame::caller`].
+    pub unsafe fn below(self) -> Option<Frame> {
+        // SAFETY: as in `caller`.
+        unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)) }
+    }
+
+    /// Whether the frame lies inside a generator, coroutine or asynchronous generator.
+    ///
+    /// # Safety
+    /// The frame stands, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn is_generator_frame(self) -> bool {
+        // SAFETY: a byte inside the frame.
+        unsafe { read::<i8>(self.0.as_ptr(), at::OWNER) == layout::OWNER_GENERATOR }
+    }
+
+    /// The generator, coroutine or asynchronous generator that the frame lies in, borrowed; null for any other frame.
+    ///
+    /// # Safety
+    /// The frame stands, and the offsets are checked.
+    #[inline]
+    pub unsafe fn generator(self) -> *mut PyObject {
+        // SAFETY: such a frame is the tail of its generator object, at a fixed distance.
+        unsafe {
+            if self.is_generator_frame() {
+                self.0.as_ptr().sub(layout::GENERATOR_FRAME).cast()
+            } else {
+                std::ptr::null_mut()
+            }
+        }
+    }
+
+    /// The frame in a generator, coroutine or asynchronous generator, running or not; `None` for any other object. Of one
+    /// that has ended nothing but the address and [`Frame::generator`] may be asked.
+    ///
+    /// # Safety
+    /// `object` stands as long as the result is used.
+    #[inline]
+    pub unsafe fn of_generator(object: *mut PyObject) -> Option<Frame> {
+        // SAFETY: the exact types are checked; each has its frame at the same distance.
+        unsafe {
+            let class = ffi::Py_TYPE(object);
+            let known = [&raw mut ffi::PyCoro_Type, &raw mut ffi::PyGen_Type, &raw mut ffi::PyAsyncGen_Type];
+            if !known.contains(&class) {
+                return None;
+            }
+            Frame::from_ptr(object.cast::<u8>().add(layout::GENERATOR_FRAME))
+        }
+    }
+
+    /// The address of the instruction that ran last, or runs.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub unsafe fn last_instruction(self) -> usize {
+        // SAFETY: a word inside the frame.
+        unsafe { read(self.0.as_ptr(), layout::eval::LAST_INSTRUCTION) }
+    }
+
+    /// Whether a generator's frame that is about to run has run before: this is a resume, not the beginning.
+    ///
+    /// # Safety
+    /// The frame stands, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline]
+    pub unsafe fn has_begun(self) -> bool {
+        // SAFETY: the last instruction lies in the frame's own code; before the first of the function's own there is only
+        // what makes the generator.
+        unsafe {
+            let code: *mut u8 = self.code().cast();
+            let last = self.last_instruction();
+            let first: i32 = read(code, layout::eval::FIRST_TRACEABLE);
+            last >= code as usize + layout::eval::INSTRUCTIONS + first as usize * 2
+        }
+    }
+
+    /// The frame object, borrowed; null where nobody has asked for it.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub unsafe fn frame_object(self) -> *mut PyObject {
+        // SAFETY: a plain object pointer.
+        unsafe { read(self.0.as_ptr(), layout::eval::FRAME_OBJECT) }
+    }
+
+    /// Whether a generator's frame that has just been evaluated has yielded.
+    ///
+    /// # Safety
+    /// The frame lies in a generator ([`Frame::is_generator_frame`]), stands, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline]
+    pub unsafe fn is_suspended(self) -> bool {
+        // SAFETY: the state lies in the generator, before the frame.
+        unsafe { read::<i8>(self.0.as_ptr().sub(layout::eval::STATE_BEFORE_FRAME), 0) == layout::eval::SUSPENDED }
+    }
+
+    /// Local variable `i` in the order of `co_localsplusnames`, borrowed; null if unbound; a cell for a captured one.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, `i` is below the code's `co_nlocalsplus`, and the offsets are checked.
+    #[inline(always)]
+    pub unsafe fn local(self, i: usize) -> *mut PyObject {
+        // SAFETY: the slot lies inside the frame.
+        unsafe { object(read(self.0.as_ptr(), at::LOCALS + i * size_of::<usize>())) }
+    }
+
+    /// Argument `s` in the order of the signature (`*args` before the keyword-only ones, `**kw` last), or null if its
+    /// variable is unbound. At entry that is what the call passed, defaults filled in; later, what the variable holds now.
+    ///
+    /// # Safety
+    /// The frame stands and runs `layout`'s code, `s` is below `layout.arity()`, the calling thread is attached, and the
+    /// offsets are checked.
+    #[inline]
+    pub unsafe fn argument(self, layout: &CodeLayout, s: usize) -> Held {
+        let i = layout.index(s);
+        // SAFETY: the index is that of a parameter, so the slot and its kind exist.
+        unsafe {
+            let value = self.local(i);
+            // Before 3.12 a frame evaluation function comes before the cells are made, but in a generator's frame.
+            if layout.is_cell(i) && (cfg!(Py_3_12) || self.is_generator_frame()) {
+                return cell_contents(value);
+            }
+            Held::borrowed(value)
+        }
+    }
+
+    /// What the function was given as its `n`th argument by position, also where it takes any number of them; null if nothing, or if it
+    /// has let go of it.
+    ///
+    /// # Safety
+    /// As [`Frame::argument`], of any code that the frame runs.
+    pub unsafe fn given(self, n: usize) -> Held {
+        // SAFETY: the caller's promise; a tuple's items stand as long as it does.
+        unsafe {
+            let layout = CodeLayout::read(self.code());
+            let positional = layout.positional as usize;
+            if n < positional {
+                return self.argument(&layout, n);
+            }
+            if layout.has_varargs() {
+                let rest = self.argument(&layout, positional);
+                let at = (n - positional) as ffi::Py_ssize_t;
+                let is_tuple = !rest.is_null() && ffi::PyTuple_CheckExact(rest.as_ptr()) != 0;
+                if is_tuple && at < ffi::PyTuple_GET_SIZE(rest.as_ptr()) {
+                    return Held::borrowed(ffi::PyTuple_GET_ITEM(rest.as_ptr(), at));
+                }
+            }
+            Held::borrowed(std::ptr::null_mut())
+        }
+    }
+
+    /// Whether this is the interpreter's own code that calls an `__init__` (3.12 on): it has no function.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[inline(always)]
+    unsafe fn is_trampoline(self) -> bool {
+        // SAFETY: the frame stands. `None` is never freed.
+        cfg!(Py_3_12) && unsafe { self.function() == ffi::Py_None() }
+    }
+
+    /// This frame, or the next outer one that is a Python function's.
+    ///
+    /// # Safety
+    /// As [`Frame::caller`].
+    #[inline]
+    unsafe fn skip_shims(self) -> Option<Frame> {
+        let mut frame = self;
+        // SAFETY: as in `caller`.
+        unsafe {
+            while frame.is_shim() || frame.is_trampoline() {
+                frame = Frame::from_ptr(read(frame.0.as_ptr(), at::PREVIOUS))?;
+            }
+        }
+        Some(frame)
+    }
+}
+
+/// The object of a word that may be tagged in its low bits (3.14 on).
+#[inline(always)]
+fn object(word: usize) -> *mut PyObject {
+    (word & layout::OBJECT_MASK) as *mut PyObject
+}
+
+/// What a cell holds; `cell` itself if it is none.
+///
+/// # Safety
+/// `cell` is null or stands, the calling thread is attached, and the offsets are checked.
+#[inline]
+unsafe fn cell_contents(cell: *mut PyObject) -> Held {
+    // SAFETY: by the code's own table the variable is captured, so its slot holds null or, from the function's first
+    // instruction on, a cell; the type is looked at all the same.
+    unsafe {
+        if cell.is_null() || ffi::Py_TYPE(cell) != &raw mut ffi::PyCell_Type {
+            return Held::borrowed(cell);
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        return Held::borrowed(read(cell.cast(), layout::CELL_CONTENTS));
+        #[cfg(Py_GIL_DISABLED)]
+        return Held::owned(ffi::PyCell_Get(cell));
+    }
+}

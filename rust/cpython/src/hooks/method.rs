@@ -1,0 +1,218 @@
+//! Methods of built-in types and functions of built-in modules, taken at their definition. Every call comes to a wrapper, whatever code
+//! makes it, and the method object does not change.
+//!
+//! The word that is changed is the function pointer in the method's `PyMethodDef`, which the interpreter reads at each call. It is
+//! written as one word; wrappers are never unloaded, and neither are the functions that they call on.
+
+use crate::layout;
+use pyo3::{ffi, prelude::*};
+use std::{
+    ffi::{c_int, CStr},
+    sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+};
+
+/// A method without or with one argument, by its flags METH_NOARGS or METH_O.
+pub type Plain = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// A method by the flags METH_FASTCALL and METH_KEYWORDS.
+pub type Fast = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// A method by the flag METH_FASTCALL alone.
+pub type Positional =
+    unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
+/// A method by METH_METHOD besides: it is told the class that defines it.
+pub type OfClass = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyTypeObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// METH_VARARGS with METH_KEYWORDS.
+pub type Keywords =
+    unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// How a method is called; a wrapper has to be called the same way.
+#[derive(Clone, Copy)]
+pub enum Wrapper {
+    /// METH_NOARGS or METH_O or METH_VARARGS.
+    Plain(Plain),
+    /// METH_FASTCALL.
+    Positional(Positional),
+    /// METH_FASTCALL | METH_KEYWORDS.
+    Fast(Fast),
+    /// METH_METHOD | METH_FASTCALL | METH_KEYWORDS.
+    OfClass(OfClass),
+    /// METH_VARARGS | METH_KEYWORDS.
+    Keywords(Keywords),
+}
+
+impl Wrapper {
+    fn fits(self, flags: c_int) -> bool {
+        let fast = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+        match self {
+            Wrapper::Plain(_) => [ffi::METH_NOARGS, ffi::METH_O, ffi::METH_VARARGS].contains(&flags),
+            Wrapper::Positional(_) => flags == ffi::METH_FASTCALL,
+            Wrapper::Fast(_) => flags == fast,
+            Wrapper::OfClass(_) => flags == fast | METH_METHOD,
+            Wrapper::Keywords(_) => flags == ffi::METH_VARARGS | ffi::METH_KEYWORDS,
+        }
+    }
+
+    fn address(self) -> *mut () {
+        match self {
+            Wrapper::Plain(function) => function as *mut (),
+            Wrapper::Positional(function) => function as *mut (),
+            Wrapper::Fast(function) => function as *mut (),
+            Wrapper::OfClass(function) => function as *mut (),
+            Wrapper::Keywords(function) => function as *mut (),
+        }
+    }
+}
+
+/// Not in pyo3's bindings for all versions.
+const METH_METHOD: c_int = 0x0200;
+
+/// The function behind a method of a built-in type that takes calls in exactly this way, METH_NOARGS or METH_O.
+pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
+    // SAFETY: the definition lives as long as the class, a built-in one; the flags say what its function is.
+    unsafe {
+        let definition = definition(method)?;
+        ((*definition).ml_flags == kind).then(|| (*definition).ml_meth.PyCFunction)
+    }
+}
+
+/// The function behind a method that takes arguments by position and by name.
+#[derive(Clone, Copy)]
+pub enum Named {
+    /// METH_VARARGS with METH_KEYWORDS.
+    Tuple(Keywords),
+    /// METH_FASTCALL with METH_KEYWORDS.
+    Row(Fast),
+}
+
+impl Named {
+    /// That of a method of a built-in type.
+    pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
+        const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+        const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
+        // SAFETY: as above.
+        unsafe {
+            let definition = definition(method)?;
+            match (*definition).ml_flags {
+                TUPLE => Some(Named::Tuple((*definition).ml_meth.PyCFunctionWithKeywords)),
+                ROW => Some(Named::Row((*definition).ml_meth.PyCFunctionFastWithKeywords)),
+                _ => None,
+            }
+        }
+    }
+
+    /// Calls it with arguments by position only, a tuple; a new reference, or null with an exception set.
+    ///
+    /// # Safety
+    /// `this` is an instance of the method's class; attached, without an exception.
+    #[inline(always)]
+    pub unsafe fn call(self, this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
+        // SAFETY: the caller's promise; the arguments stand as long as their tuple.
+        unsafe {
+            match self {
+                Named::Tuple(function) => function(this, arguments, std::ptr::null_mut()),
+                Named::Row(function) => {
+                    let items = &raw const (*arguments.cast::<ffi::PyTupleObject>()).ob_item;
+                    function(this, items.cast(), ffi::PyTuple_GET_SIZE(arguments), std::ptr::null_mut())
+                }
+            }
+        }
+    }
+}
+
+/// The definition of a method of a built-in type, or of a function of a built-in module.
+fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
+    // SAFETY: a method descriptor, whose exact type is checked, holds its definition behind the words that all descriptors have.
+    unsafe {
+        if ffi::PyCFunction_CheckExact(method.as_ptr()) != 0 {
+            return Some((*method.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml);
+        }
+        let is = ffi::Py_TYPE(method.as_ptr()) == &raw mut ffi::PyMethodDescr_Type;
+        is.then(|| method.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read())
+    }
+}
+
+/// A method whose calls may be taken. One for each method, as a `static`, which the wrapper names.
+pub struct Method {
+    definition: AtomicPtr<ffi::PyMethodDef>,
+    original: AtomicPtr<()>,
+}
+
+impl Method {
+    /// One whose calls are not taken.
+    pub const fn new() -> Method {
+        Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Takes the calls of the method `name` of a class, or of a function of a module. The wrapper is the first of `wrappers` that has
+    /// the method's calling convention.
+    ///
+    /// # Errors
+    /// KeyError if there is none of this name; RuntimeError if it is not written in C, or is called in a way that no wrapper knows.
+    ///
+    /// # Safety
+    /// Each wrapper keeps to the contract of its kind and calls the original on.
+    pub unsafe fn take(&'static self, class: &Bound<'_, PyAny>, name: &str, wrappers: &[Wrapper]) -> PyResult<()> {
+        let found = class.getattr("__dict__")?.get_item(name)?;
+        let unknown = |what: &str| {
+            let class = class.getattr("__qualname__").or_else(|_| class.getattr("__name__"));
+            let class = class.map(|name| name.to_string()).unwrap_or_default();
+            pyo3::exceptions::PyRuntimeError::new_err(format!("{class}.{name} {what}; its calls can't be seen here"))
+        };
+        let definition = definition(&found).ok_or_else(|| unknown("is not written in C as expected"))?;
+        // SAFETY: the definition lives as long as the class, which is held by whoever uses it.
+        unsafe {
+            let named = CStr::from_ptr((*definition).ml_name).to_str() == Ok(name);
+            let flags = (*definition).ml_flags & !(ffi::METH_COEXIST | ffi::METH_CLASS | ffi::METH_STATIC);
+            let wrapper = wrappers.iter().find(|wrapper| wrapper.fits(flags)).filter(|_| named);
+            let wrapper = wrapper.ok_or_else(|| unknown("is called in an unknown way"))?.address();
+            let word = AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>());
+            let there = word.load(Acquire);
+            if there != wrapper {
+                self.original.store(there, Release);
+                self.definition.store(definition, Release);
+                word.store(wrapper, Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the method back. A wrapper that someone else has put in since stays, and ours under it.
+    pub fn give_back(&self, wrappers: &[Wrapper]) {
+        let definition = self.definition.swap(std::ptr::null_mut(), AcqRel);
+        if definition.is_null() {
+            return;
+        }
+        // SAFETY: found by `take`; definitions live as long as their class, a built-in one.
+        let word = unsafe { AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>()) };
+        let original = self.original.load(Acquire);
+        for wrapper in wrappers {
+            let _ = word.compare_exchange(wrapper.address(), original, AcqRel, Acquire);
+        }
+    }
+
+    /// The function that the wrapper stands before.
+    ///
+    /// # Safety
+    /// `F` is the type of function that the wrapper has; to be called by the wrapper only.
+    #[inline(always)]
+    pub unsafe fn original<F: Copy>(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
+        let function = self.original.load(Acquire);
+        // SAFETY: the caller's promise; `take` has looked at the flags.
+        unsafe { std::mem::transmute_copy::<*mut (), F>(&function) }
+    }
+}

@@ -1,0 +1,28 @@
+//! Places where the interpreter calls us.
+//!
+//! | file | gives |
+//! | --- | --- |
+//! | `alloc` | a count of bytes asked of Python's allocators |
+//! | `eval` | a frame evaluation function (3.11) |
+//! | `method` | methods of built-in types, replaced in their definitions |
+//! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
+//! | `profile` | a profile function, for functions written in C (3.11) |
+//! | `stack` | how much C stack is left, and more of it (3.11) |
+//! | `vectorcall` | callable objects from bare functions |
+//! | `watch` | code and function watchers (3.12+) |
+//! | `word` | functions that the interpreter reads as one word |
+
+pub mod alloc;
+#[cfg(not(Py_3_12))]
+pub mod eval;
+pub mod method;
+#[cfg(Py_3_12)]
+pub mod monitoring;
+#[cfg(not(Py_3_12))]
+pub mod profile;
+#[cfg(not(Py_3_12))]
+pub mod stack;
+pub mod vectorcall;
+#[cfg(Py_3_12)]
+pub mod watch;
+pub mod word;

@@ -1,0 +1,325 @@
+//! CPython 3.11's way to see calls of functions written in C: a profile function in front of the program's own.
+//!
+//! A thread has one profile function and an object for it. Ours takes the function's place and leaves the object, so
+//! `sys.getprofile()` answers what the program has set, and ours hands every event on to the function that was there.
+//! Which one that was is told by which of several copies of ours stands in its place: nothing is kept for a thread, and
+//! a program that sets its own function, or takes it away, meets nothing of ours. It takes ours away with it;
+//! [`ensure`] puts it back.
+//!
+//! The interpreter tells the return of `sys.setprofile` to the function that it has set if there was one before, and ours
+//! was: so what is behind `sys.setprofile` is exchanged, too, and that return is not handed on. Ours is back at once then.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi::{self, PyObject, PyThreadState};
+use pyo3::prelude::*;
+
+use crate::layout::{at, thread};
+
+/// What is called at each event of a function written in C: PyTrace_C_CALL, _C_RETURN or _C_EXCEPTION, and the function,
+/// bound to its object if it is a method.
+pub type Handler = unsafe fn(what: c_int, callable: *mut PyObject);
+
+/// A profile function, through which a thread may be unwound.
+type Function = unsafe extern "C-unwind" fn(*mut PyObject, *mut ffi::PyFrameObject, c_int, *mut PyObject) -> c_int;
+
+extern "C" {
+    fn _PyEval_SetProfile(tstate: *mut PyThreadState, function: Option<Function>, object: *mut PyObject) -> c_int;
+    fn PySys_Audit(event: *const c_char, format: *const c_char, ...) -> c_int;
+}
+
+/// Different profile functions that a program may use, and one for none. Threads with further ones are left alone.
+const COPIES: usize = 8;
+
+/// Ours, by what is behind it.
+static FRONTS: [Function; COPIES] =
+    [front::<0>, front::<1>, front::<2>, front::<3>, front::<4>, front::<5>, front::<6>, front::<7>];
+
+/// What each of ours calls on; the first nothing, the others, once set, always the same.
+static BEHIND: [AtomicPtr<c_void>; COPIES] = [const { AtomicPtr::new(ptr::null_mut()) }; COPIES];
+
+/// A function of one argument, written in C.
+type OneArgument = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+
+/// The interpreter's own `sys.setprofile`; null as long as it is in its place.
+static SETPROFILE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    /// Whether the thread's last call of `sys.setprofile` was made while the program had no profile function.
+    static FIRST: Cell<bool> = const { Cell::new(false) };
+}
+
+static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether threads are to have ours.
+#[inline(always)]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Makes sure that ours can be put in, before anything is changed that needs it: that the thread's state has its
+/// function and object where [`thread`] says, and that no audit hook objects.
+///
+/// # Errors
+/// An audit hook's exception; RuntimeError if the fields lie elsewhere.
+pub fn check(py: Python<'_>) -> PyResult<()> {
+    if is_on() {
+        return Ok(());
+    }
+    let set = py.import("sys")?.getattr("getprofile")?.call0()?;
+    // SAFETY: attached; the words lie inside the calling thread's state, and what is set is taken back at once.
+    let found = unsafe {
+        let tstate = ffi::PyThreadState_Get();
+        let object: *mut PyObject = at(tstate.cast(), thread::PROFILE_OBJECT);
+        if set.is_none() && object.is_null() && function_of(tstate).is_null() {
+            if _PyEval_SetProfile(tstate, Some(FRONTS[0]), ptr::null_mut()) < 0 {
+                return Err(PyErr::fetch(py));
+            }
+            let found = function_of(tstate) == FRONTS[0] as *mut c_void;
+            if _PyEval_SetProfile(tstate, None, ptr::null_mut()) < 0 {
+                return Err(PyErr::fetch(py));
+            }
+            found
+        } else {
+            if PySys_Audit(c"sys.setprofile".as_ptr(), ptr::null()) < 0 {
+                return Err(PyErr::fetch(py));
+            }
+            !function_of(tstate).is_null() && (object == set.as_ptr() || object.is_null() && set.is_none())
+        }
+    };
+    if found {
+        Ok(())
+    } else {
+        Err(PyRuntimeError::new_err("this interpreter's profile function is not where it is expected"))
+    }
+}
+
+/// Puts ours in for every thread that there is. Threads to come are [`ensure`]d by whoever sees them first.
+///
+/// # Safety
+/// [`check`] has been passed, and `handler` is never unloaded and leaves no exception.
+pub unsafe fn begin(py: Python<'_>, handler: Handler) {
+    HANDLER.store(handler as *mut (), Ordering::Release);
+    ON.store(true, Ordering::Release);
+    watch_setprofile();
+    each_thread(py, |tstate| {
+        // SAFETY: attached, so no other thread runs, and a thread state that is listed stands.
+        unsafe { ensure(tstate) }
+    });
+}
+
+/// Gives every thread its own function back.
+pub fn end(py: Python<'_>) {
+    if !ON.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    leave_setprofile();
+    each_thread(py, |tstate| {
+        // SAFETY: as in `begin`; the copy that stands there was put in place of what is behind it.
+        unsafe {
+            if let Some(n) = copy(function_of(tstate)) {
+                put(tstate, BEHIND[n].load(Ordering::Relaxed));
+            }
+        }
+    });
+}
+
+/// Puts ours in for a thread if it isn't there: it is new, or its program has set another function since.
+///
+/// # Safety
+/// The calling thread is attached, `tstate` stands, and [`check`] has been passed.
+#[inline(always)]
+pub unsafe fn ensure(tstate: *mut PyThreadState) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let there = function_of(tstate);
+        if there != FRONTS[0] as *mut c_void {
+            put_in_front(tstate, there);
+        }
+    }
+}
+
+/// Puts ours in front of what is there, unless that is ours.
+///
+/// # Safety
+/// As [`ensure`]; `there` is the thread's function, or null.
+#[inline(never)]
+unsafe fn put_in_front(tstate: *mut PyThreadState, there: *mut c_void) {
+    if copy(there).is_some() {
+        return;
+    }
+    // SAFETY: as in `ensure`.
+    unsafe {
+        if let Some(n) = place(there) {
+            put(tstate, FRONTS[n] as *mut c_void);
+        }
+    }
+}
+
+/// Which copy of ours a function is.
+fn copy(function: *mut c_void) -> Option<usize> {
+    FRONTS.iter().position(|front| *front as *mut c_void == function)
+}
+
+/// Which copy is for what stands behind it; `None` if all have another. Attached, so nobody else asks meanwhile.
+fn place(behind: *mut c_void) -> Option<usize> {
+    if behind.is_null() {
+        return Some(0);
+    }
+    let n = (1..COPIES).find(|n| {
+        let there = BEHIND[*n].load(Ordering::Relaxed);
+        there == behind || there.is_null()
+    })?;
+    BEHIND[n].store(behind, Ordering::Release);
+    Some(n)
+}
+
+/// The profile function of a thread, or null.
+///
+/// # Safety
+/// The calling thread is attached, and `tstate` stands.
+unsafe fn function_of(tstate: *mut PyThreadState) -> *mut c_void {
+    // SAFETY: a word inside the thread's state.
+    unsafe { at(tstate.cast(), thread::PROFILE_FUNCTION) }
+}
+
+/// Exchanges the function, the object stays.
+///
+/// # Safety
+/// As [`ensure`]; `function` is null, or one that takes the object that is there.
+unsafe fn put(tstate: *mut PyThreadState, function: *mut c_void) {
+    // SAFETY: attached, so the thread of this state doesn't run; the word holds a profile function or null, and `function`
+    // is one that takes the object that is there. To go into tracing and out of it makes the evaluation loop look.
+    unsafe {
+        tstate.cast::<u8>().add(thread::PROFILE_FUNCTION).cast::<*mut c_void>().write(function);
+        ffi::PyThreadState_EnterTracing(tstate);
+        ffi::PyThreadState_LeaveTracing(tstate);
+    }
+}
+
+/// Every thread state of this interpreter. New ones come in at the front, and none goes while we are attached.
+fn each_thread(_py: Python<'_>, mut with: impl FnMut(*mut PyThreadState)) {
+    // SAFETY: attached.
+    unsafe {
+        let mut tstate = ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get());
+        while !tstate.is_null() {
+            with(tstate);
+            tstate = ffi::PyThreadState_Next(tstate);
+        }
+    }
+}
+
+/// The profile function: ours comes next to the call, the program's around it.
+///
+/// # Safety
+/// To be called by the interpreter only, as a thread's profile function.
+unsafe extern "C-unwind" fn front<const N: usize>(
+    object: *mut PyObject, frame: *mut ffi::PyFrameObject, what: c_int, callable: *mut PyObject,
+) -> c_int {
+    // SAFETY: the interpreter's arguments; what is behind is a function of this type, made for this very object.
+    unsafe {
+        if what == ffi::PyTrace_C_RETURN || what == ffi::PyTrace_C_EXCEPTION {
+            handle(what, callable);
+        }
+        let behind = BEHIND[N].load(Ordering::Acquire);
+        let unheard = what == ffi::PyTrace_C_RETURN && FIRST.get() && is_setprofile(callable);
+        if !behind.is_null() && !unheard {
+            let answer = std::mem::transmute::<*mut c_void, Function>(behind)(object, frame, what, callable);
+            if answer != 0 {
+                return answer; // an exception: a call that was to begin doesn't
+            }
+        }
+        if what == ffi::PyTrace_C_CALL {
+            handle(what, callable);
+        }
+    }
+    0
+}
+
+/// Tells the handler, if there is one to be told.
+///
+/// # Safety
+/// To be called by a profile function only, with what the interpreter gave it.
+#[inline(always)]
+unsafe fn handle(what: c_int, callable: *mut PyObject) {
+    if is_on() {
+        // SAFETY: stored by `begin` before it was switched on.
+        unsafe { std::mem::transmute::<*mut (), Handler>(HANDLER.load(Ordering::Acquire))(what, callable) }
+    }
+}
+
+/// The definition of `sys.setprofile`, if it is the interpreter's.
+fn definition() -> Option<*mut ffi::PyMethodDef> {
+    // SAFETY: attached (all callers are); borrowed, and its type is checked before its fields are read. Definitions are
+    // never freed.
+    unsafe {
+        let function = ffi::PySys_GetObject(c"setprofile".as_ptr());
+        if function.is_null() || ffi::PyCFunction_CheckExact(function) == 0 {
+            return None;
+        }
+        let definition = (*function.cast::<ffi::PyCFunctionObject>()).m_ml;
+        let named = CStr::from_ptr((*definition).ml_name) == c"setprofile";
+        (named && (*definition).ml_flags == ffi::METH_O).then_some(definition)
+    }
+}
+
+/// What a definition calls.
+fn method<'a>(definition: *mut ffi::PyMethodDef) -> &'a AtomicPtr<c_void> {
+    // SAFETY: one word of a structure that stays, read by the interpreter at each call.
+    unsafe { AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast()) }
+}
+
+fn watch_setprofile() {
+    let Some(definition) = definition() else { return };
+    let there = method(definition).load(Ordering::Acquire);
+    if there != setprofile as *mut c_void {
+        SETPROFILE.store(there, Ordering::Release);
+        method(definition).store(setprofile as *mut c_void, Ordering::Release);
+    }
+}
+
+fn leave_setprofile() {
+    let Some(definition) = definition() else { return };
+    let original = SETPROFILE.load(Ordering::Acquire);
+    let _ =
+        method(definition).compare_exchange(setprofile as *mut c_void, original, Ordering::AcqRel, Ordering::Acquire);
+}
+
+/// Whether that is `sys.setprofile`, with ours behind it.
+///
+/// # Safety
+/// `callable` stands.
+unsafe fn is_setprofile(callable: *mut PyObject) -> bool {
+    // SAFETY: the type is checked before its fields are read.
+    unsafe {
+        ffi::PyCFunction_CheckExact(callable) != 0
+            && method((*callable.cast::<ffi::PyCFunctionObject>()).m_ml).load(Ordering::Relaxed)
+                == setprofile as *mut c_void
+    }
+}
+
+/// `sys.setprofile`, after which ours is in front again.
+///
+/// # Safety
+/// To be called by the interpreter only, for the function that it was put into.
+unsafe extern "C-unwind" fn setprofile(module: *mut PyObject, function: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called attached, with the arguments of the original, which was stored before this took its place.
+    unsafe {
+        let original = std::mem::transmute::<*mut c_void, OneArgument>(SETPROFILE.load(Ordering::Acquire));
+        if crate::interpreter::state::is_elsewhere() {
+            return original(module, function); // the definition is that of all interpreters
+        }
+        let tstate = ffi::PyThreadState_Get();
+        FIRST.set(function_of(tstate) == FRONTS[0] as *mut c_void);
+        let done = original(module, function);
+        if is_on() {
+            ensure(tstate);
+        }
+        done
+    }
+}

@@ -1,0 +1,60 @@
+//! The exception that is set, put aside.
+
+#[cfg(not(Py_3_12))]
+use std::ptr;
+
+use pyo3::ffi::{self as api, PyObject};
+
+/// An exception that is set (or none), put aside; set again when this is dropped.
+#[derive(Debug)]
+pub struct Aside {
+    #[cfg(Py_3_12)]
+    exception: *mut PyObject,
+    #[cfg(not(Py_3_12))]
+    exception: [*mut PyObject; 3],
+}
+
+impl Aside {
+    /// Takes what is set.
+    ///
+    /// # Safety
+    /// The calling thread is attached, and still is when this is dropped.
+    pub unsafe fn new() -> Aside {
+        // SAFETY: the caller's promise.
+        unsafe {
+            #[cfg(Py_3_12)]
+            return Aside { exception: api::PyErr_GetRaisedException() };
+            #[cfg(not(Py_3_12))]
+            {
+                let mut exception = [ptr::null_mut(); 3];
+                let [kind, value, traceback] = &mut exception;
+                api::PyErr_Fetch(kind, value, traceback);
+                Aside { exception }
+            }
+        }
+    }
+}
+
+#[cfg(not(Py_3_12))]
+impl Aside {
+    /// What was set: its class and its value, which is an instance of it, what one would be made of, or null. Borrowed.
+    pub fn set(&self) -> (*mut PyObject, *mut PyObject) {
+        let [kind, value, _] = self.exception;
+        (kind, value)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // SAFETY: gives back the references that `new` took; none means none.
+        unsafe {
+            #[cfg(Py_3_12)]
+            api::PyErr_SetRaisedException(self.exception);
+            #[cfg(not(Py_3_12))]
+            {
+                let [kind, value, traceback] = self.exception;
+                api::PyErr_Restore(kind, value, traceback);
+            }
+        }
+    }
+}

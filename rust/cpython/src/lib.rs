@@ -1,0 +1,28 @@
+//! CPython below its stable interface: what a host of the tracer takes from the interpreter. Only other crates of the workspace use it.
+//!
+//! | room | gives | may use |
+//! | --- | --- | --- |
+//! | [`layout`] | byte offsets by version | |
+//! | [`object`] | objects: held, named, read without asking them | `layout` |
+//! | [`interpreter`] | the interpreter and the thread that runs: its state, calls of Python code, exceptions, collections | these |
+//! | [`frames`] | frames that run, and their code | these |
+//! | [`hooks`] | places where the interpreter calls us | these |
+//! | [`tasks`] | asyncio's tasks | these |
+//! | [`capture`] | snapshots of objects, as terms | these |
+//! | [`calibrate`] | the check of the layouts at import | these |
+//!
+//! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
+//! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with what the interpreter
+//! says of itself and with a calibration run.
+
+// Each version of CPython uses its own part of this.
+#![allow(dead_code)]
+
+pub mod calibrate;
+pub mod capture;
+pub mod frames;
+pub mod hooks;
+pub mod interpreter;
+pub mod layout;
+pub mod object;
+pub mod tasks;

@@ -1,0 +1,102 @@
+//! The name of a task, also of one that is about to be freed: `get_name` would hold it, and letting go would free it again.
+
+use super::running::task_type;
+use crate::layout;
+use pyo3::{ffi, prelude::*, types::*};
+use std::sync::OnceLock;
+
+/// Where asyncio's own task objects keep their name, found once: bytes from the object's beginning. `None` if it was not found.
+static PLACE: OnceLock<Option<usize>> = OnceLock::new();
+
+/// The name of a task.
+pub enum Name {
+    /// What it was given.
+    Given(String),
+    /// From 3.12 on a task that was given none has only a number until somebody asks.
+    Number(u64),
+}
+
+impl Name {
+    /// As asyncio would say it.
+    pub fn text(&self) -> String {
+        match self {
+            Name::Given(name) => name.clone(),
+            Name::Number(number) => format!("Task-{number}"),
+        }
+    }
+}
+
+/// Finds out where that is, once: makes a task and lets it go. Before this a task's name is not known.
+pub fn learn(py: Python<'_>) {
+    if PLACE.get().is_none() {
+        if let Some(class) = task_type(py) {
+            let place = find(class);
+            let _another_was_first = PLACE.set(place);
+        }
+    }
+}
+
+/// The address of the object that is the name of a task of asyncio's own class; 0 of any other object.
+///
+/// # Safety
+/// As [`name`].
+#[inline]
+pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
+    // SAFETY: the caller's promise; a field that all objects of the class have.
+    unsafe {
+        match (PLACE.get(), task_type(Python::assume_attached())) {
+            (Some(Some(place)), Some(class)) if is_a(task, class) => *task.byte_add(*place).cast::<usize>(),
+            _ => 0,
+        }
+    }
+}
+
+/// # Safety
+/// Of the object nothing has been cleared.
+unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let kind = ffi::Py_TYPE(task);
+        kind == class.as_ptr().cast() || ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) != 0
+    }
+}
+
+/// The name of a task of asyncio's own class; `None` for any other object. Runs nothing.
+///
+/// # Safety
+/// `task` is an object of which nothing has been cleared yet; the calling thread is attached.
+pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
+    let class = task_type(py)?;
+    // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
+    let name = unsafe {
+        if !is_a(task, class) {
+            return None;
+        }
+        let place = (*PLACE.get()?)?;
+        let name = *task.byte_add(place).cast::<*mut ffi::PyObject>();
+        if !name.is_null() && ffi::PyLong_CheckExact(name) != 0 {
+            if let Some(small) = layout::small_int(name) {
+                return u64::try_from(small).ok().map(Name::Number);
+            }
+        }
+        Bound::from_borrowed_ptr_or_opt(py, name)?
+    };
+    match name.cast::<PyString>() {
+        Ok(text) => Some(Name::Given(text.to_string_lossy().into_owned())),
+        Err(_) => name.cast_exact::<PyInt>().ok()?.extract().ok().map(Name::Number),
+    }
+}
+
+/// Names a task that was made but never set up, and looks for that name in it.
+fn find(class: &Bound<'_, PyAny>) -> Option<usize> {
+    let py = class.py();
+    let task = class.call_method1("__new__", (class,)).ok()?;
+    let name = PyString::new(py, "a name to be found");
+    task.call_method1("set_name", (&name,)).ok()?;
+    let size: usize = class.getattr("__basicsize__").ok()?.extract().ok()?;
+    let word = size_of::<usize>();
+    (size_of::<ffi::PyObject>()..size.checked_sub(word)?)
+        .step_by(word)
+        // SAFETY: words inside the object, which is held.
+        .find(|place| unsafe { *task.as_ptr().byte_add(*place).cast::<usize>() } == name.as_ptr() as usize)
+}
