@@ -16,7 +16,7 @@ rust() {
     echo "== Rust: form, lints, tests"
     cargo fmt --all --check
     cargo clippy --quiet -p inviso-term -p inviso-match -p inviso-core -p inviso-log -p inviso-export -p inviso-port --all-targets -- -D warnings
-    cargo test --quiet --workspace --exclude inviso-py
+    cargo test --quiet --workspace --exclude inviso-cpython --exclude inviso-py
     cargo fmt --manifest-path fuzz/Cargo.toml --check
 }
 
@@ -94,7 +94,7 @@ real() { # interpreters; without any those of 3.11 to 3.13 that are here
 }
 
 # The environments of further Pythons. The release build is tested under the first one only; for these there is no optimisation at
-# link time, and they share a folder of cargo's, where all crates but rust/py are built once.
+# link time, and they share a folder of cargo's, where all crates but rust/cpython and rust/py are built once.
 further_builds() { # lines of further
     local version found
     while read -r version found <&3; do

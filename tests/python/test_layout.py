@@ -144,7 +144,22 @@ CRATES = {
     "log": {"inviso-term"},
     "export": {"inviso-log", "inviso-term"},
     "port": {"inviso-core", "inviso-log", "inviso-term"},
-    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
+    "cpython": {"inviso-term"},
+    "py": {"inviso-core", "inviso-cpython", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
+}
+
+# The rooms of a crate: folders, or files beside lib.rs.
+ROOMS: dict[str, dict[str, set[str]]] = {
+    "cpython": {
+        "layout": set(),
+        "object": {"layout"},
+        "interpreter": {"layout", "object"},
+        "frames": {"interpreter", "layout", "object"},
+        "hooks": {"frames", "interpreter", "layout", "object"},
+        "tasks": {"frames", "hooks", "interpreter", "layout", "object"},
+        "capture": {"frames", "hooks", "interpreter", "layout", "object", "tasks"},
+        "calibrate": {"frames", "hooks", "interpreter", "layout", "object", "tasks"},
+    },
 }
 
 
@@ -213,11 +228,33 @@ def test_crates_depend_downwards_only() -> None:
         assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
 
 
-def test_only_the_host_knows_python() -> None:
+def rooms_used(code: str) -> set[str]:
+    """The rooms that a file names by ``crate::``."""
+    found = set(re.findall(r"\bcrate::(\w+)", code))
+    for tree in re.findall(r"\bcrate::\{(.*?)\};", code, re.DOTALL):
+        while "{" in tree:
+            tree = re.sub(r"::\{[^{}]*\}", "", tree)
+        found |= {part.strip().split("::")[0].split(" ")[0] for part in tree.split(",") if part.strip()}
+    return found
+
+
+@pytest.mark.parametrize("crate", ROOMS)
+def test_rooms_use_what_lies_below_them_only(crate: str) -> None:
+    source, rooms = ROOT / "rust" / crate / "src", ROOMS[crate]
+    assert {path.stem for path in source.iterdir()} - {"lib"} == rooms.keys()
+    for room, below in rooms.items():
+        assert room not in below
+        for path in (source / room).rglob("*.rs") if (source / room).is_dir() else [source / f"{room}.rs"]:
+            code = re.sub(r"//.*", "", path.read_text())
+            assert "super::super" not in code, path
+            assert rooms_used(code) - {room} <= below, path
+
+
+def test_only_two_crates_know_python() -> None:
     for crate in CRATES:
         files = [ROOT / "rust" / crate / "Cargo.toml", *(ROOT / "rust" / crate).rglob("*.rs")]
         knows = [path for path in files if re.search(r"\bpyo3", path.read_text())]
-        assert bool(knows) == (crate == "py"), knows
+        assert bool(knows) == (crate in ("cpython", "py")), knows
 
 
 def test_the_core_takes_atomics_from_its_facade_only() -> None:
@@ -240,29 +277,28 @@ def test_every_file_of_the_log_is_without_unsafe_code() -> None:
 
 ENTRIES = {
     # the allocator's hook: counts bytes, calls on; it can't panic, and runs without the GIL
-    "ffi/alloc.rs": {"malloc", "calloc", "realloc"},
+    "cpython/hooks/alloc.rs": {"malloc", "calloc", "realloc"},
     # called by the loader or by our own code, not by the interpreter
-    "ffi/state.rs": {"look"},
-    "ffi/objects.rs": {"visit"},
-    "ffi/calibrate.rs": {"probe"},
+    "cpython/interpreter/state.rs": {"look"},
+    "cpython/object/tracked.rs": {"visit"},
+    "cpython/calibrate.rs": {"probe"},
     # gives an exception back to the interpreter, by intent
-    "ffi/again.rs": {"call"},
+    "cpython/interpreter/again.rs": {"call"},
     # a signal's handler may do next to nothing: it notes the signal and wakes a thread
-    "host/ending.rs": {"on_signal"},
+    "py/host/ending.rs": {"on_signal"},
     # 3.11's frame evaluation function decides in `begin` and `end`, through the door
-    "host/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
-    "ffi/profile.rs": {"front", "setprofile"},
+    "py/host/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
+    "cpython/hooks/profile.rs": {"front", "setprofile"},
 }
-BY_OTHERS = {"arrow.rs", "tracer_abi.rs"}  # called by readers of Arrow, and by tracer modules in C
+BY_OTHERS = {"py/arrow.rs", "py/tracer_abi.rs"}  # called by readers of Arrow, and by tracer modules in C
 
 
 def test_what_the_interpreter_calls_goes_through_the_door() -> None:
     """A function that CPython calls enters the tracer by ``door``, itself or by the functions of its file that it calls."""
-    source = ROOT / "rust" / "py" / "src"
     states = []
-    for path in sorted(source.rglob("*.rs")):
-        name, text = str(path.relative_to(source)), path.read_text()
-        if name != "host/door.rs" and re.search(r"tls::(get|set)\(", text):
+    for path in sorted(path for crate in ("cpython", "py") for path in (ROOT / "rust" / crate / "src").rglob("*.rs")):
+        name, text = str(path.relative_to(ROOT / "rust")).replace("/src/", "/", 1), path.read_text()
+        if name != "py/host/door.rs" and re.search(r"tls::(get|set)\(", text):
             states.append(name)
         if name in BY_OTHERS:
             continue

@@ -3,6 +3,7 @@
 //! | file | gives |
 //! | --- | --- |
 //! | `alloc` | a count of bytes asked of Python's allocators |
+//! | `awaited` | what `await` does with the objects of a class |
 //! | `eval` | a frame evaluation function (3.11) |
 //! | `method` | methods of built-in types, replaced in their definitions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
@@ -13,6 +14,7 @@
 //! | `word` | functions that the interpreter reads as one word |
 
 pub mod alloc;
+pub mod awaited;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod method;

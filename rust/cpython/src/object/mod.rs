@@ -3,7 +3,6 @@
 //! | file | gives |
 //! | --- | --- |
 //! | `attribute` | plain attributes of instances, without asking by name |
-//! | `awaited` | what `await` does with the objects of a class |
 //! | `guarded` | what only attached threads look at |
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
@@ -11,7 +10,6 @@
 //! | `tracked` | objects that the collector knows |
 
 pub mod attribute;
-pub mod awaited;
 pub mod guarded;
 pub mod held;
 pub mod interned;

@@ -18,8 +18,11 @@ use inviso_core::{
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, module_of, Frame},
-    hooks::method::{Method, Wrapper},
-    object::{awaited::Awaited, held::Held},
+    hooks::{
+        awaited::Awaited,
+        method::{Method, Wrapper},
+    },
+    object::held::Held,
 };
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{

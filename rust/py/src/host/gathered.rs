@@ -14,8 +14,8 @@ use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
+    hooks::awaited::Awaited,
     interpreter::calling,
-    object::awaited::Awaited,
 };
 use pyo3::{ffi, prelude::*, types::*};
 
