@@ -9,6 +9,12 @@ pub struct Awaited {
     original: AtomicPtr<()>,
 }
 
+impl Default for Awaited {
+    fn default() -> Awaited {
+        Awaited::new()
+    }
+}
+
 impl Awaited {
     /// One that is not taken.
     pub const fn new() -> Awaited {
@@ -16,9 +22,12 @@ impl Awaited {
     }
 
     /// Whether an object's class is this one; never before it has been taken.
+    ///
+    /// # Safety
+    /// `object` stands.
     #[inline(always)]
-    pub fn is_class_of(&self, object: *mut ffi::PyObject) -> bool {
-        // SAFETY: the caller's object stands.
+    pub unsafe fn is_class_of(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: the object stands, by this function's contract.
         std::ptr::eq(unsafe { ffi::Py_TYPE(object) }, self.class.load(Acquire))
     }
 

@@ -151,6 +151,12 @@ pub struct Method {
     original: AtomicPtr<()>,
 }
 
+impl Default for Method {
+    fn default() -> Method {
+        Method::new()
+    }
+}
+
 impl Method {
     /// One whose calls are not taken.
     pub const fn new() -> Method {

@@ -15,6 +15,12 @@ pub struct Word {
     original: AtomicPtr<()>,
 }
 
+impl Default for Word {
+    fn default() -> Word {
+        Word::new()
+    }
+}
+
 impl Word {
     /// One whose place is not known.
     pub const fn new() -> Word {

@@ -48,7 +48,8 @@ pub fn give_back() {
 /// Whether a future is one that `gather` has answered.
 #[inline]
 pub fn is(future: *mut ffi::PyObject) -> bool {
-    GATHERING.is_class_of(future)
+    // SAFETY: the callers' future stands.
+    unsafe { GATHERING.is_class_of(future) }
 }
 
 /// Whether the library looks into the futures that it gathers, in this frame, to set the one outside: nobody takes anything.
