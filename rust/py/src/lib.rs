@@ -13,6 +13,7 @@ mod log;
 mod mailbox;
 mod match_spec;
 mod merge;
+mod merge_text;
 mod messages;
 mod pickles;
 mod pid;
@@ -20,6 +21,8 @@ mod processes;
 mod run;
 mod seq;
 mod session;
+mod session_create;
+mod session_targets;
 mod table;
 mod terms;
 mod trace_port;
@@ -63,7 +66,7 @@ mod _native {
     #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]
-    use super::host::relations::{
+    use super::host::relations_api::{
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, put_in, register, registered,
         send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
@@ -94,7 +97,9 @@ mod _native {
         seq_set_serial, seq_set_tracer, seq_token, seq_tracer,
     };
     #[pymodule_export]
-    use super::session::{function_exists, has_cpu_clock, port_exists, session_create, sessions, Session};
+    use super::session::Session;
+    #[pymodule_export]
+    use super::session_create::{function_exists, has_cpu_clock, port_exists, session_create, sessions};
     #[pymodule_export]
     use super::table::table_stream;
     #[pymodule_export]

@@ -6,17 +6,11 @@ use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
     log::{Logs, Named, Read, Told, BLOCK, TOLD},
+    merge_text::style,
     terms,
 };
-use inviso_cpython::interpreter::{calling::call, local_time::local_time};
-use inviso_export::{
-    counts::Counts,
-    erlang,
-    export::Take,
-    lines::{Lines, Names as Naming},
-    scan::Identity,
-    text,
-};
+use inviso_cpython::interpreter::calling::call;
+use inviso_export::{counts::Counts, erlang, export::Take, lines::Lines, scan::Identity};
 use inviso_log::{
     causal::Moved,
     damage::{Damage, What},
@@ -31,7 +25,7 @@ use inviso_log::{
     stamp::{self, Clock, Shapes, Stamp},
     ti::Aliases,
 };
-use inviso_term::{etf as format, term::Term};
+use inviso_term::etf as format;
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
@@ -46,7 +40,7 @@ use std::{
 };
 
 /// Bytes of text that are made at a time.
-const PART: usize = 1 << 20;
+pub(super) const PART: usize = 1 << 20;
 
 /// Records that are read until signals are looked at.
 const STEP: usize = 1 << 16;
@@ -84,7 +78,7 @@ struct Known {
 }
 
 /// A record or damage of a log.
-enum Item<'a> {
+pub(super) enum Item<'a> {
     /// Where it is, its message, its time stamp.
     Term(u64, &'a [u8], Option<Stamp>),
     Dropped(u32),
@@ -92,13 +86,13 @@ enum Item<'a> {
 }
 
 /// What is known of the logs.
-struct About {
-    nodes: Nodes,
+pub(super) struct About {
+    pub(super) nodes: Nodes,
     /// Whether a log's name goes into its pids.
-    is_named: bool,
+    pub(super) is_named: bool,
     /// Whether the logs have names at all.
-    has_labels: bool,
-    aliases: Vec<Aliases>,
+    pub(super) has_labels: bool,
+    pub(super) aliases: Vec<Aliases>,
     counts: Vec<Count>,
     damage: Vec<(usize, Told)>,
 }
@@ -121,14 +115,14 @@ impl Placed {
     }
 }
 
-struct State {
+pub(super) struct State {
     from: Logs,
     /// Of logs that were closed.
     ended: Option<Placed>,
     order: Order,
     follow: bool,
     about: About,
-    lines: Option<(bool, Lines)>,
+    pub(super) lines: Option<(bool, Lines)>,
     known: Known,
 }
 
@@ -145,7 +139,7 @@ type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
 
 impl State {
     /// Gives up to `n` records to `take`, which writes them `to` a file, as long as that wants more; whether there may be more.
-    fn read(
+    pub(super) fn read(
         &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
     ) -> PyResult<bool> {
         let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
@@ -232,41 +226,8 @@ fn first_tracee(files: &[Named]) -> Vec<u8> {
     found
 }
 
-/// Bytes of a name that is neither an atom nor text.
-const NAME: usize = 200;
-
-/// The names of processes of all logs.
-struct Names<'a> {
-    nodes: &'a Nodes,
-    aliases: &'a mut [Aliases],
-    log: usize,
-}
-
-impl Naming for Names<'_> {
-    fn name(&mut self, of: &Identity<'_>, at: Stamp, out: &mut String) -> bool {
-        let Ok(node) = std::str::from_utf8(of.node) else { return false };
-        if of.is_port {
-            return false;
-        }
-        let (log, own) = self.nodes.of(node, of.creation).map_or((self.log, None), |(log, own)| (log, Some(own)));
-        let Some(aliases) = self.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()) else { return false };
-        let origin = own.cloned().unwrap_or_else(|| Origin { node: node.into(), creation: of.creation });
-        let numbers = aliases.of(&origin, of.id, at).to_vec();
-        // a registered name, else that of a thread or a task
-        let is_atom = |number: &&u32| matches!(aliases.name(**number), Some(Term::Atom(_)));
-        let Some(name) = numbers.iter().rev().find(is_atom).or(numbers.last()).copied() else { return false };
-        match aliases.name(name) {
-            Some(Term::Atom(name)) => text::bare(name, out),
-            Some(Term::Str(name)) => text::bare(name, out),
-            Some(term) => text::show(&format::encode(term), NAME, out),
-            None => return false,
-        }
-        true
-    }
-}
-
 /// The names of a message's tracee.
-fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Option<Stamp>) -> &'a [u32] {
+pub(super) fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Option<Stamp>) -> &'a [u32] {
     let (Some(aliases), Some(at)) = (about.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()), stamp) else {
         return &[];
     };
@@ -274,106 +235,6 @@ fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Optio
         Some((node, creation, id)) => aliases.of(&Origin { node: node.into(), creation }, id, at),
         None => &[],
     }
-}
-
-/// How records are written as text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
-    /// For people.
-    Lines,
-    /// As Inviso.
-    Inviso,
-}
-
-fn style(name: &str) -> PyResult<Style> {
-    match name {
-        "text" => Ok(Style::Lines),
-        "inviso" => Ok(Style::Inviso),
-        _ => Err(PyValueError::new_err(format!("no text {name}"))),
-    }
-}
-
-impl State {
-    /// Adds up to `n` lines, or about [`PART`] bytes of them; whether there may be more.
-    fn text(&mut self, style: Style, colour: bool, n: usize, out: &mut String) -> PyResult<bool> {
-        let (_, mut lines) = match self.lines.take() {
-            Some(lines) if lines.0 == colour => lines,
-            _ => (colour, Lines::new(colour, local_time)),
-        };
-        let (mut left, mut named) = (n, Vec::new());
-        let more = self.read(usize::MAX, None, |about, log, item| {
-            left -= usize::from(style == Style::Lines || !matches!(item, Item::Damage(_)));
-            match style {
-                Style::Lines => line(&mut lines, about, log, item, &mut named, out),
-                Style::Inviso => inviso(about, log, item, out),
-            }
-            Ok(left > 0 && out.len() < PART)
-        });
-        self.lines = Some((colour, lines));
-        more
-    }
-}
-
-/// Adds a line for people.
-fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named: &mut Vec<u8>, out: &mut String) {
-    let About { nodes, is_named, has_labels, aliases, .. } = about;
-    let label = has_labels.then(|| nodes.name(log));
-    match item {
-        Item::Term(_, payload, _) => {
-            let payload = if *is_named {
-                named.clear();
-                nodes.put(log, payload, named);
-                named
-            } else {
-                payload
-            };
-            lines.message(payload, label, &mut Names { nodes, aliases, log }, out);
-        }
-        Item::Dropped(n) => lines.dropped(n.into(), label, out),
-        Item::Damage((at, _, what, path)) => {
-            let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
-            lines.damage(&format!("{path}at byte {at}: {what}"), label, out);
-        }
-    }
-    out.push('\n');
-}
-
-/// Adds a line as Inviso writes them; nothing for damage.
-fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
-    let begin = |about: &About, out: &mut String| {
-        let name = Term::atom(about.nodes.name(log));
-        erlang::write(&format::encode(&name), &mut |_| 0, out);
-        out.push_str(" [");
-    };
-    match item {
-        Item::Damage(_) => return,
-        Item::Dropped(n) => {
-            begin(about, out);
-            out.push_str(&format!("] {{drop,{n}}}"));
-        }
-        Item::Term(_, payload, stamp) => {
-            begin(about, out);
-            let names = aliases_of(about, log, payload, stamp).to_vec();
-            for (n, name) in names.into_iter().enumerate() {
-                out.push_str(if n == 0 { "" } else { "," });
-                if let Some(term) = about.aliases[log].name(name) {
-                    erlang::write(&format::encode(term), &mut |_| 0, out);
-                }
-            }
-            out.push_str("] ");
-            let own = about.nodes.own(log);
-            let mut place = |of: &Identity<'_>| {
-                let is_own = own.is_some_and(|own| own.node.as_bytes() == of.node && own.creation == of.creation);
-                if of.is_own() || is_own {
-                    0
-                } else {
-                    u64::from(of.creation.max(1))
-                }
-            };
-            erlang::message(payload, &mut place, out);
-        }
-    }
-    out.push('\n');
 }
 
 /// A time stamp as an object.

@@ -1,6 +1,6 @@
 //! `Pid`: a process's name in messages, hashable and ordered.
 
-use crate::host::{self, directory};
+use crate::host::{self, process};
 use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
@@ -78,13 +78,13 @@ impl Pid {
         let Some(tracee) = self.tracee(py).or_else(|| host.node.tracee(self.id)) else {
             return Ok(host.directory.ended_name(py, self.id).unwrap_or_default());
         };
-        let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let given = process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
         if let Some(name) = given {
             return Ok(name);
         }
         let Some(object) = host.directory.object(py, &tracee)? else {
             // a thread that is about to end
-            return Ok(directory::process(&tracee).last_name.get().cloned().unwrap_or_default());
+            return Ok(process::process(&tracee).last_name.get().cloned().unwrap_or_default());
         };
         match tracee.kind {
             Kind::Task => calling::method(&object, "get_name", ())?.extract(),

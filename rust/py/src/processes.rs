@@ -2,12 +2,14 @@
 
 use crate::{
     errors,
-    host::{self, directory, door, here::Here, relations},
+    host::{self, door, here::Here, process, relations},
     pid::Pid,
 };
 use inviso_core::tracee::{Kind, Tracee};
-use inviso_cpython::interpreter::calling;
-use inviso_cpython::interpreter::{again, calling::call};
+use inviso_cpython::interpreter::{
+    again,
+    calling::{self, call},
+};
 use pyo3::{exceptions::PyException, prelude::*};
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +37,7 @@ pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
 pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
     let host = host::host(py)?;
     let found = host.directory.of_object(host, object)?;
-    Ok(found.filter(|t| t.is_alive() && !directory::process(t).is_gone()).map(|t| Pid::new(t.pid)))
+    Ok(found.filter(|t| t.is_alive() && !process::process(t).is_gone()).map(|t| Pid::new(t.pid)))
 }
 
 /// The pid of a task that has just been made, and may have ended; None for other objects.
@@ -57,7 +59,7 @@ pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
 pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
     let host = host::host(py)?;
     let tracee = host.node.tracer_process();
-    *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     Ok(Pid::new(tracee.pid))
 }
 
@@ -139,7 +141,7 @@ pub fn enter_process(py: Python<'_>) -> PyResult<()> {
 pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
     let host = host::host(py)?;
     host.directory.refresh(py, host)?;
-    let living = host.node.processes().into_iter().filter(|t| !directory::process(t).is_gone());
+    let living = host.node.processes().into_iter().filter(|t| !process::process(t).is_gone());
     Ok(living.map(|t| Pid::new(t.pid)).collect())
 }
 
@@ -167,7 +169,7 @@ pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
         if tracee.kind == Kind::Task {
             inviso_port::learned::task(tracee.pid, name.clone());
         }
-        *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+        *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     }
 }
 
@@ -175,7 +177,7 @@ pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
 #[pyfunction]
 pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bool> {
     let Some(tracee) = pid.tracee(py) else { return Ok(false) };
-    let mailbox = directory::process(&tracee).mailbox.clone();
+    let mailbox = process::process(&tracee).mailbox.clone();
     mailbox.pump(py)?;
     mailbox.put(py, [message]);
     Ok(true)
@@ -188,7 +190,7 @@ pub fn mailbox_receive(
     py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>,
 ) -> PyResult<Option<(Py<PyAny>,)>> {
     let own = current(py)?;
-    let mailbox = directory::process(&own).mailbox.clone();
+    let mailbox = process::process(&own).mailbox.clone();
     let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
     let message = mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?;
     Ok(message.map(|letter| {
@@ -209,13 +211,13 @@ pub fn timed_out(py: Python<'_>) -> PyResult<()> {
 /// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.
 #[pyfunction]
 pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
-    directory::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
+    process::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
 }
 
 /// `waiter` isn't called any more.
 #[pyfunction]
 pub fn mailbox_leave(py: Python<'_>, waiter: Bound<'_, PyAny>) -> PyResult<()> {
-    directory::process(&*current(py)?).mailbox.clone().leave(&waiter);
+    process::process(&*current(py)?).mailbox.clone().leave(&waiter);
     Ok(())
 }
 
@@ -230,7 +232,7 @@ pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>
         None => Some(own),
     };
     let Some(tracee) = tracee else { return Ok(Vec::new()) };
-    let mailbox = directory::process(&tracee).mailbox.clone();
+    let mailbox = process::process(&tracee).mailbox.clone();
     mailbox.pump(py)?;
     Ok(mailbox.peek(py))
 }

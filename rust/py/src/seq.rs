@@ -3,10 +3,11 @@
 use crate::{
     errors,
     host::{
-        self, directory,
+        self,
         here::Here,
         instruments,
         outlet::Outlet,
+        process,
         tokens::{self, carrier},
     },
     pid::Pid,
@@ -243,7 +244,7 @@ pub fn seq_set_tracer(
         let tracee = pid.tracee(py).ok_or_else(|| errors::raise(Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
-        outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone(), None));
+        outlet = Some(host.outlets.open(session, process::process(&tracee).mailbox.clone(), None));
     }
     if let Some(port) = port {
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
@@ -270,7 +271,7 @@ pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResu
         // SAFETY: held; attached on this thread.
         let number = unsafe { host::passing::queue(here, queue.as_ptr()) };
         if let Some(tracee) = here.host.node.tracee(number) {
-            directory::process(&tracee)
+            process::process(&tracee)
                 .carrier
                 .store(if on { carrier::SAID_YES } else { carrier::SAID_NO }, Ordering::Release);
         }

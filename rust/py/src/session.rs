@@ -2,54 +2,42 @@
 
 use crate::{
     counters, errors,
-    host::{
-        self,
-        arming::Armer,
-        codes::{self, Pattern as Names},
-        instruments::Wants,
-        outlet::Outlet,
-        Host,
-    },
+    host::{self, arming::Armer, codes::Pattern as Names, instruments::Wants, outlet::Outlet, Host},
     match_spec::{self, MatchProgram},
     pid::Pid,
     seq, terms,
     trace_port::{self, LogPort},
-    tracer::{self, Given},
 };
 use inviso_core::{
-    cells::{key, Measure},
-    control::{Op, Target},
+    cells::Measure,
+    control::Op,
     drain,
     flags::Flags,
     messages::{Pattern, Patterns},
     monitor,
     node::Who,
-    plan::{self, kinds, Entry},
-    ring::Overflow,
-    session::{Capture, Exceptions, Options, Session as Core, Stamps, Switched, Takes, MODULE},
+    plan::{kinds, Entry},
+    session::{Session as Core, Takes, MODULE},
     tracee::{Class, Kind, Tracee},
     tree::Tree,
 };
-use inviso_cpython::interpreter::calling;
 use pyo3::{
-    exceptions::{PyRuntimeError, PyValueError},
+    exceptions::PyValueError,
     gc::{PyTraverseError, PyVisit},
     prelude::*,
-    types::PyType,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::{sync::Arc, time::Duration};
 
 /// A trace session, by a strong or a weak handle.
 #[pyclass(frozen, weakref, module = "inviso._native")]
 pub struct Session {
-    core: Arc<Core>,
-    outlet: Arc<Outlet>,
-    strong: bool,
+    pub(super) core: Arc<Core>,
+    pub(super) outlet: Arc<Outlet>,
+    pub(super) strong: bool,
 }
 
 /// The module, name and arity of an MFA; None is a wildcard.
-type Mfa = (Option<String>, Option<String>, Option<i64>);
+pub(super) type Mfa = (Option<String>, Option<String>, Option<i64>);
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -57,7 +45,7 @@ impl Drop for Session {
     }
 }
 
-fn op(how: &str, program: Option<&Bound<'_, MatchProgram>>) -> PyResult<Op> {
+pub fn op(how: &str, program: Option<&Bound<'_, MatchProgram>>) -> PyResult<Op> {
     Ok(match how {
         "on" => program.map_or(Op::On, |program| Op::Match(program.get().program.clone())),
         "off" => Op::Off,
@@ -67,252 +55,15 @@ fn op(how: &str, program: Option<&Bound<'_, MatchProgram>>) -> PyResult<Op> {
     })
 }
 
-/// Whether there is a clock of a thread's CPU time.
-#[pyfunction]
-pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
-    Ok(host::host(py)?.node.clock.cpu().is_some())
-}
-
-/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. One step of the tracer takes `step`
-/// records at most. Its match specifications switch the flags of `switched`, if that is given.
-#[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None, switched=None))]
-#[allow(clippy::too_many_arguments)]
-pub fn session_create(
-    py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
-    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>, step: Option<usize>,
-    switched: Option<&Session>,
-) -> PyResult<Session> {
-    let host = host::host(py)?;
-    if calling::is_ending(py) {
-        return Err(PyRuntimeError::new_err("the interpreter is ending; make sessions before"));
-    }
-    host.reap(py);
-    let overflow = match overflow {
-        "overwrite" => Overflow::Overwrite,
-        "block" => Overflow::Block { limit: Duration::from_millis(block_ms) },
-        _ => Overflow::Drop,
-    };
-    let takes = match takes {
-        "texts" => Takes::Texts,
-        "objects" => Takes::Objects,
-        _ => Takes::Values,
-    };
-    let (depth, items, bytes, total) = capture;
-    let capture = Capture { depth, items, bytes, total, takes };
-    let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
-    let module = module.map(|given| tracer::make(py, given)).transpose()?;
-    let told = module.as_ref().map(|made| made.module.clone());
-    let switched = switched.map(|session| Switched(session.core.clone()));
-    let options =
-        Options { ring_bytes, overflow, ended_processes, capture, clock, tracer: told, switched, ..dumping(dumps) };
-    let id = tracer.map_or(0, |t| t.id);
-    let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
-    if let Some(made) = module {
-        return Ok(Session { outlet: host.outlets.open_to(core.clone(), made), core, strong: true });
-    }
-    if let Some(port) = port {
-        let outlet = py.detach(|| host.outlets.open_port(&host.node, core.clone(), &port.0));
-        return Ok(Session { core, outlet, strong: true });
-    }
-    let mailbox = match tracer {
-        Some(pid) => match pid.tracee(py) {
-            Some(tracee) => host.mailbox(&tracee),
-            None => {
-                host.node.lose_tracer(&core);
-                Arc::default()
-            }
-        },
-        None => Arc::default(),
-    };
-    let outlet = host.outlets.open(core.clone(), mailbox, step);
-    Ok(Session { core, outlet, strong: true })
-}
-
-/// The exceptions that ask for a dump.
-#[derive(FromPyObject)]
-pub enum Asks<'py> {
-    /// Those that it takes.
-    Spec(Bound<'py, MatchProgram>),
-    /// Instances of these, which are kept by whoever has the session.
-    Classes(Vec<Bound<'py, PyType>>),
-}
-
-/// What asks for a dump, of a session whose dumps are written when they are asked for: exceptions, and a call's seconds.
-fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
-    let Some((exceptions, slower)) = dumps else { return Options::default() };
-    Options {
-        on_dump: Some(inviso_port::bell::ring),
-        dump_on: exceptions.map(|asks| match asks {
-            Asks::Spec(program) => Exceptions::Matching(program.get().program.clone()),
-            Asks::Classes(classes) => Exceptions::Of(classes.iter().map(|class| class.as_ptr() as usize).collect()),
-        }),
-        dump_slower: slower.map(|seconds| (seconds * 1e9) as u64),
-        ..Options::default()
-    }
-}
-
-/// All living sessions, by weak handles, newest first.
-#[pyfunction]
-pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
-    let host = host::host(py)?;
-    if calling::is_ending(py) {
-        return Ok(Vec::new()); // they end with it
-    }
-    host.reap(py);
-    let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
-    Ok(host.node.sessions().into_iter().rev().filter(|core| !core.is_inner).filter_map(weak).collect())
-}
-
-/// Whether there is an open port of this name.
-#[pyfunction]
-pub fn port_exists(py: Python<'_>, port: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let host = host::host(py)?;
-    Ok(terms::local_number(port).is_some_and(|id| living(py, host, id).is_some()))
-}
-
-/// Whether there is a function of this name.
-#[pyfunction]
-pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
-    let mut pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
-    if !codes::find(py, &pattern)?.is_empty() {
-        return Ok(true);
-    }
-    pattern.arity = None;
-    Ok(host::foreign::find(py, &pattern)?.is_some())
-}
-
-fn named(event: &str) -> PyResult<monitor::Event> {
+pub fn named(event: &str) -> PyResult<monitor::Event> {
     let known = monitor::Event::NAMES.into_iter().find(|(name, _)| *name == event);
     known.map(|(_, event)| event).ok_or_else(|| PyValueError::new_err("event"))
 }
 
 /// The living process or open port with this number.
-fn living(py: Python<'_>, host: &'static Host, id: u64) -> Option<Arc<Tracee>> {
+pub(super) fn living(py: Python<'_>, host: &'static Host, id: u64) -> Option<Arc<Tracee>> {
     let found = host.directory.living(py, host, id)?;
     (found.kind != Kind::Port || !host::ports::was_closed(py, host, &found)).then_some(found)
-}
-
-impl Session {
-    /// Has the session ended soon, if this handle keeps it alive.
-    fn doom(&self) {
-        if !self.strong || !self.core.is_alive() {
-            return;
-        }
-        let Some(host) = host::try_host() else { return };
-        let mut doomed = host.doomed.lock().unwrap_or_else(|e| e.into_inner());
-        if !doomed.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
-            doomed.push(self.core.clone());
-            drop(doomed);
-            host::schedule_burial();
-        }
-    }
-
-    fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
-        let host = host::host(py)?;
-        if calling::is_ending(py) || host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
-            return Err(errors::raise(inviso_core::error::Error::SessionDead));
-        }
-        Ok(host)
-    }
-
-    /// A match spec that may set tokens, or switch flags on: what they need has to be ready before it runs.
-    fn expect_actions(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
-        let Op::Match(program) = op else { return Ok(()) };
-        if program.uses().sets_token {
-            let fresh = self.core.note_tokens();
-            let undo = || {
-                if fresh {
-                    self.core.forget_tokens()
-                }
-            };
-            host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, undo)?;
-        }
-        if !program.uses().switches {
-            return Ok(());
-        }
-        let all = Flags(Flags::ALL.0 | Flags::CPU_TIMESTAMP.0);
-        host.adjust(py, Wants { processes: all, ..Wants::default() })?;
-        let other = self.core.options.switched.as_ref().map(|switched| &switched.0);
-        for session in other.into_iter().chain([&self.core]) {
-            let fresh = session.note_flags(Class::Process, all);
-            if fresh.has(Flags::RETURN_TO) {
-                py.detach(|| host.node.rearm(session, &Armer));
-            }
-        }
-        Ok(())
-    }
-
-    /// The functions that a pattern takes, held; and those that are gone but for what this session has set on them.
-    fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
-        let pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
-        let mut targets = codes::targets(py, host, codes::find(py, &pattern)?);
-        let known: FxHashSet<usize> = targets.iter().map(|t| t.key).collect();
-        host.node.read(|snapshot| {
-            let mine =
-                snapshot.plans().filter(|(key, plan)| !known.contains(key) && plan.entry(self.core.id).is_some());
-            targets.extend(mine.filter_map(|(key, plan)| {
-                let name = host.node.names.name(plan.name).filter(|name| pattern.takes(name))?;
-                Some(Target { key, name, exported: false, foreign: plan.foreign, is_gone: true })
-            }));
-        });
-        Ok(targets)
-    }
-
-    /// The entries of every code object of this name; `None` if there is none.
-    fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
-        let mut pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
-        // what is set on a name is at hand: all that is loaded has to be looked through only if nothing is
-        let set = self.set_on(host, &pattern);
-        if !set.is_empty() {
-            return Ok(Some(set));
-        }
-        let mut found = codes::find(py, &pattern)?;
-        if found.is_empty() {
-            // the arity of a function written in C is not known for sure: any will do
-            pattern.arity = None;
-            found.extend(host::foreign::find(py, &pattern)?);
-        }
-        if found.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(found.iter().filter_map(|f| host.node.entry(&self.core, f.key)).collect()))
-    }
-
-    /// What the session has set on code objects of this name, gone but for us or not.
-    fn set_on(&self, host: &Host, pattern: &Names) -> Vec<(u32, Entry)> {
-        let Names { module: Some(module), function: Some(function), arity: Some(arity) } = pattern else {
-            return Vec::new();
-        };
-        let arity = u32::try_from(*arity).unwrap_or(u32::MAX);
-        let name = plan::Mfa { module: module.as_str().into(), function: function.as_str().into(), arity };
-        let Some(number) = host.node.names.known(&name) else { return Vec::new() };
-        host.node.read(|snapshot| {
-            let named = snapshot.plans().filter(|(_, plan)| plan.name == number);
-            named.filter_map(|(_, plan)| Some((plan.slot, plan.entry(self.core.id)?.clone()))).collect()
-        })
-    }
-
-    /// Sums of one measure by process over several code objects: `(pid, count, amount)` by pid.
-    fn measured(&self, entries: &[(u32, Entry)], measure: Measure) -> Vec<(u64, u64, u64)> {
-        let wanted: FxHashMap<u32, u32> = entries
-            .iter()
-            .map(|(slot, e)| (key(*slot, measure), if measure == Measure::Time { e.time } else { e.memory }))
-            .collect();
-        let mut sums: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
-        self.core.each_function(|r| {
-            if wanted.get(&r.key) == Some(&r.generation) {
-                let sum = sums.entry(r.pid).or_default();
-                sum.0 += r.count;
-                sum.1 += r.amount;
-            }
-        });
-        let mut all: Vec<_> = sums.into_iter().map(|(pid, (count, amount))| (pid, count, amount)).collect();
-        all.sort_by_key(|(pid, ..)| pid >> 2);
-        all
-    }
 }
 
 #[pymethods]
@@ -773,77 +524,5 @@ impl Session {
     fn __repr__(&self) -> String {
         let weak = if self.strong { "" } else { "weak " };
         format!("<{weak}session {:?} #{}>", self.core.name, self.core.id)
-    }
-}
-
-impl Host {
-    /// Ends a session and lets go of what it held.
-    ///
-    /// # Errors
-    /// What `sys.monitoring` raises.
-    pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
-        if calling::is_ending(py) {
-            return Ok(false); // it ends with the interpreter
-        }
-        let done = py.detach(|| {
-            inviso_port::recorder::end(core);
-            self.node.session_destroy(core, &Armer)
-        });
-        self.loading.unwant(core.id);
-        if let Some(outlet) = self.outlets.close(core.id) {
-            if let Some(tracer) = &outlet.tracer {
-                tracer.release(py);
-            }
-            if let Some(port) = outlet.port.clone() {
-                py.detach(|| port.detach(core));
-            }
-            drop(outlet);
-        }
-        self.after_change(py)?;
-        Ok(done)
-    }
-
-    /// Ends the sessions whose last strong handle is gone.
-    pub fn reap(&'static self, py: Python<'_>) {
-        let doomed = std::mem::take(&mut *self.doomed.lock().unwrap_or_else(|e| e.into_inner()));
-        for core in doomed {
-            if let Err(error) = self.end_session(py, &core) {
-                error.write_unraisable(py, None);
-            }
-        }
-    }
-
-    /// Switches off what no session needs any more, and lets go of objects.
-    ///
-    /// # Errors
-    /// What `sys.monitoring` raises.
-    pub fn after_change(&'static self, py: Python<'_>) -> PyResult<()> {
-        if calling::is_ending(py) {
-            return Ok(());
-        }
-        let sessions = self.node.sessions();
-        if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
-            self.loading.end(py);
-            let all = self.node.read(|s| s.events);
-            inviso_core::control::Arm::arm(&Armer, &[], all);
-        }
-        self.adjust(py, Wants::default())?;
-        if inviso_cpython::hooks::alloc::is_installed(py) {
-            let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
-                || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
-            if !needed {
-                inviso_cpython::hooks::alloc::remove(py);
-            }
-        }
-        self.bury(py);
-        self.catch_up(py);
-        Ok(())
-    }
-
-    /// Counts what Python's allocators are asked for, from now on.
-    fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
-        inviso_cpython::hooks::alloc::install(py).map_err(|_| {
-            pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
-        })
     }
 }

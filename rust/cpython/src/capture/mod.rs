@@ -22,9 +22,11 @@
 
 mod atom;
 mod big;
+mod class;
 mod names;
 mod noted;
 mod odd;
+mod raised;
 mod taken;
 
 use std::ffi::c_int;
@@ -44,13 +46,14 @@ use taken::Taken;
 pub use crate::object::text::{is_text, is_text_of, text_is, text_of, units, Units};
 pub use atom::atom_of_str;
 pub use big::magnitude;
+pub use class::{attribute_of_class, each_definition, instance_dict};
 pub use names::{
-    arguments as exception_arguments, attribute_of_class, each_definition, exception, exception_class, instance_dict,
     is_method, is_partial, name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable,
-    place_of_run, type_name, wrapped, Raised,
+    place_of_run, type_name, wrapped,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
+pub use raised::{arguments as exception_arguments, exception, exception_class, Raised};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,17 @@
 //! What types, exceptions and callables are called, read without running any of the program's code.
 
-use std::ffi::CStr;
-use std::ptr;
+use super::class::{attribute, dict_of, lookup};
+use std::{ffi::CStr, ptr};
 
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::{encode, Limits};
-use crate::frames::frame;
-use crate::object::text::{short_ascii, utf8};
 use crate::{
-    interpreter::Uncollected,
+    frames::frame,
     object::{
         held::{dict_get, Held},
         interned::Interned,
+        text::{short_ascii, utf8},
     },
 };
 
@@ -21,8 +19,6 @@ extern "C" {
     static mut PyMethod_Type: PyTypeObject;
     fn PyMethod_Function(method: *mut PyObject) -> *mut PyObject;
     fn PyMethod_Self(method: *mut PyObject) -> *mut PyObject;
-    #[cfg(Py_3_12)]
-    fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
 
 /// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. What is
@@ -53,125 +49,6 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
     name.finish()
 }
 
-/// An exception, which may be set but not made yet (3.11): its class, and itself or what it will be made of. Borrowed.
-#[derive(Clone, Copy)]
-pub struct Raised {
-    kind: *mut PyObject,
-    value: *mut PyObject,
-}
-
-impl Raised {
-    /// One that has been made.
-    ///
-    /// # Safety
-    /// `error` stands.
-    pub unsafe fn made(error: *mut PyObject) -> Raised {
-        // SAFETY: the caller's promise.
-        Raised { kind: unsafe { ffi::Py_TYPE(error).cast() }, value: error }
-    }
-
-    /// One that is set: `kind` a class, `value` an instance, what one is to be made of, or null.
-    #[cfg(not(Py_3_12))]
-    pub fn set(kind: *mut PyObject, value: *mut PyObject) -> Raised {
-        Raised { kind, value }
-    }
-}
-
-impl Raised {
-    /// The exception, or its class if it has not been made yet.
-    ///
-    /// # Safety
-    /// What it holds stands.
-    pub unsafe fn object(self) -> *mut PyObject {
-        // SAFETY: the caller's promise.
-        let made = !self.value.is_null() && unsafe { ffi::PyExceptionInstance_Check(self.value) } != 0;
-        if made {
-            self.value
-        } else {
-            self.kind
-        }
-    }
-
-    /// Whether it is an instance of an exception class.
-    ///
-    /// # Safety
-    /// What it holds and `class` stand, and the calling thread is attached.
-    pub unsafe fn is_a(self, class: *mut PyObject) -> bool {
-        // SAFETY: the caller's promise; both are types.
-        unsafe { ffi::PyType_Check(self.kind) != 0 && ffi::PyType_IsSubtype(self.kind.cast(), class.cast()) != 0 }
-    }
-}
-
-impl Raised {
-    /// The name of its class, as [`type_name`] has it.
-    ///
-    /// # Safety
-    /// As [`Raised::is_a`].
-    pub unsafe fn type_name(self, buffer: &mut [u8; 256]) -> &str {
-        // SAFETY: the caller's promise; the type is checked.
-        unsafe {
-            if ffi::PyType_Check(self.kind) == 0 {
-                return "";
-            }
-            type_name(self.kind.cast(), buffer)
-        }
-    }
-}
-
-/// Erlang's class of an exception: `error` of an `Exception`, `exit` of what ends a program, a thread or a task, `throw` of any
-/// other.
-///
-/// # Safety
-/// As [`Raised::is_a`].
-pub unsafe fn exception_class(error: Raised) -> &'static str {
-    // SAFETY: the caller's promise; the order of a ready type is a tuple of types.
-    unsafe {
-        if error.is_a(ffi::PyExc_Exception) {
-            return "error";
-        }
-        if [ffi::PyExc_SystemExit, ffi::PyExc_KeyboardInterrupt, ffi::PyExc_GeneratorExit]
-            .iter()
-            .any(|c| error.is_a(*c))
-        {
-            return "exit";
-        }
-        let order = (*error.kind.cast::<PyTypeObject>()).tp_mro;
-        let mut buffer = [0; 256];
-        let cancelled = !order.is_null()
-            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
-                type_name(ffi::PyTuple_GET_ITEM(order, i).cast(), &mut buffer) == "asyncio.exceptions.CancelledError"
-            });
-        if cancelled {
-            "exit"
-        } else {
-            "throw"
-        }
-    }
-}
-
-/// The dict of an object's own fields, or null.
-///
-/// # Safety
-/// `object` stands, and the calling thread is attached and has no exception set.
-pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
-    // SAFETY: the caller's promise. The object keeps its dict, which nobody can replace while there is a GIL.
-    unsafe {
-        // it may be made only now
-        let _uncollected = Uncollected::new();
-        let dict = ffi::PyObject_GenericGetDict(object, ptr::null_mut());
-        if dict.is_null() {
-            ffi::PyErr_Clear();
-        }
-        #[cfg(not(Py_GIL_DISABLED))]
-        {
-            ffi::Py_XDECREF(dict);
-            Held::borrowed(dict)
-        }
-        #[cfg(Py_GIL_DISABLED)]
-        Held::owned(dict)
-    }
-}
-
 /// Whether an object is a bound method of a Python function.
 ///
 /// # Safety
@@ -188,39 +65,6 @@ pub unsafe fn is_method(object: *mut PyObject) -> bool {
 pub unsafe fn parts_of_method(object: *mut PyObject) -> Option<(*mut PyObject, *mut PyObject)> {
     // SAFETY: the type is checked.
     unsafe { is_method(object).then(|| (PyMethod_Self(object), PyMethod_Function(object))) }
-}
-
-/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are what it was made
-/// of, also if it hasn't been yet; the class is not called.
-///
-/// # Safety
-/// What `error` holds stands, and the calling thread is attached and has no exception set.
-///
-/// # Errors
-/// [`Full`].
-pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
-    let mut name = [0; 256];
-    let Raised { kind, value } = error;
-    // SAFETY: the types are checked; an exception's arguments are a tuple, or null if its making went wrong.
-    unsafe {
-        out.tuple(2)?;
-        if !value.is_null() && ffi::PyExceptionInstance_Check(value) != 0 {
-            out.atom(type_name(ffi::Py_TYPE(value), &mut name))?;
-            let args = arguments(value);
-            if args.is_null() {
-                return out.tuple(0);
-            }
-            return encode(args.as_ptr(), out, limits);
-        }
-        out.atom(type_name(kind.cast(), &mut name))?;
-        if value.is_null() || value == ffi::Py_None() {
-            return out.tuple(0);
-        }
-        if ffi::PyTuple_Check(value) == 0 {
-            out.tuple(1)?;
-        }
-        encode(value, out, limits)
-    }
 }
 
 /// Writes the module and the qualified name of what a call of `callable` runs, as two atoms: those of its code, as in messages of calls.
@@ -600,118 +444,5 @@ pub unsafe fn wrapped(object: *mut PyObject) -> Option<(Held, Held)> {
         };
         let inner = Held::owned(attribute(object, field));
         (!inner.is_null()).then(|| (inner, none()))
-    }
-}
-
-/// An attribute by the generic rules, a new reference or null; no exception is left.
-///
-/// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
-unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
-    // SAFETY: the object stands (the callers').
-    unsafe {
-        let name = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
-        let value = if name.is_null() { ptr::null_mut() } else { ffi::PyObject_GenericGetAttr(object, name.as_ptr()) };
-        if value.is_null() {
-            ffi::PyErr_Clear();
-        }
-        value
-    }
-}
-
-/// The exception's arguments: a tuple, or null.
-///
-/// # Safety
-/// `error` is an instance of an exception class, which stands; and the calling thread is attached.
-pub unsafe fn arguments(error: *mut PyObject) -> Held {
-    // SAFETY: an exception instance (the callers'), so that it has the base class's fields.
-    unsafe {
-        #[cfg(Py_3_12)]
-        return Held::owned(PyException_GetArgs(error));
-        #[cfg(not(Py_3_12))]
-        return Held::borrowed((*error.cast::<ffi::PyBaseExceptionObject>()).args);
-    }
-}
-
-/// What the classes of `class`'s method resolution order have under `name`, unbound; null if nothing.
-///
-/// # Safety
-/// `class` stands, and the calling thread is attached.
-pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
-    // SAFETY: the caller's promise; the text is as long as it says.
-    unsafe {
-        let key = Held::owned(ffi::PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t));
-        lookup_key(class, &key)
-    }
-}
-
-/// As [`attribute_of_class`], by a C string.
-///
-/// # Safety
-/// As [`attribute_of_class`].
-unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
-    // SAFETY: a C string.
-    unsafe { lookup_key(class, &Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()))) }
-}
-
-/// As [`attribute_of_class`], by a str.
-///
-/// # Safety
-/// As [`attribute_of_class`]; what `key` holds is an exact str or null.
-unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
-    // SAFETY: the order of a ready type is a tuple of types.
-    unsafe {
-        let order = (*class).tp_mro;
-        if key.is_null() || order.is_null() {
-            ffi::PyErr_Clear();
-            return Held::borrowed(ptr::null_mut());
-        }
-        for i in 0..ffi::PyTuple_GET_SIZE(order) {
-            let dict = dict_of(ffi::PyTuple_GET_ITEM(order, i).cast());
-            if dict.is_null() {
-                continue;
-            }
-            let found = dict_get(dict.as_ptr(), key.as_ptr());
-            if !found.is_null() {
-                return found;
-            }
-        }
-        Held::borrowed(ptr::null_mut())
-    }
-}
-
-/// Shows what each class of `class`'s method resolution order has under a name of its own, unbound, until that says that it is enough.
-/// Answers whether it was.
-///
-/// # Safety
-/// `class` stands, `key` is an exact str or null, and the calling thread is attached.
-pub unsafe fn each_definition(
-    class: *mut PyTypeObject, key: *mut PyObject, mut is_enough: impl FnMut(*mut PyTypeObject, *mut PyObject) -> bool,
-) -> bool {
-    // SAFETY: the order of a ready type is a tuple of types.
-    unsafe {
-        let order = (*class).tp_mro;
-        !order.is_null()
-            && !key.is_null()
-            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
-                let class = ffi::PyTuple_GET_ITEM(order, i).cast();
-                let dict = dict_of(class);
-                let found = if dict.is_null() { Held::borrowed(ptr::null_mut()) } else { dict_get(dict.as_ptr(), key) };
-                !found.is_null() && is_enough(class, found.as_ptr())
-            })
-    }
-}
-
-/// The class's own dict, exact; or null.
-///
-/// # Safety
-/// `class` lives throughout, and the calling thread is attached to the interpreter.
-unsafe fn dict_of(class: *mut PyTypeObject) -> Held {
-    // SAFETY: a ready type (the callers').
-    unsafe {
-        #[cfg(Py_3_12)]
-        return Held::owned(ffi::PyType_GetDict(class));
-        #[cfg(not(Py_3_12))]
-        return Held::borrowed((*class).tp_dict);
     }
 }

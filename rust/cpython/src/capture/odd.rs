@@ -1,12 +1,19 @@
 //! Objects of this package's own classes for terms: what they stand for, read from their slots.
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Release};
-use std::sync::OnceLock;
+use std::{
+    ptr,
+    sync::{
+        atomic::{
+            AtomicPtr, AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
+        OnceLock,
+    },
+};
 
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::names::attribute_of_class;
+use super::class::attribute_of_class;
 use crate::layout;
 
 /// A term for which Python has no type. What it holds is borrowed, and of the type that is said (it was looked at).

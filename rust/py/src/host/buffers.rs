@@ -3,7 +3,7 @@
 //! An entry is found by the object's address, the oldest first. So each `put` leaves an entry, also an untraced one. If two threads put the
 //! same object at the same time, their order in the buffer is unknown, and neither message has a number.
 
-use super::{directory, futures, here::Here, numbers::Frames, parcels::quietly, spawning::attribute};
+use super::{futures, here::Here, numbers::Frames, parcels::quietly, process, spawning::attribute};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
@@ -47,7 +47,7 @@ thread_local! {
 }
 
 fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
-    directory::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The wrappers of the pickler are installed from now on.
@@ -140,7 +140,7 @@ pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
 
 /// The buffer is gone.
 pub fn gone(buffer: &Tracee) {
-    if let Ok(mut buffer) = directory::process(buffer).buffer.try_lock() {
+    if let Ok(mut buffer) = process::process(buffer).buffer.try_lock() {
         *buffer = Buffer::default();
     }
 }

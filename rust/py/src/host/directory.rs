@@ -4,15 +4,13 @@
 //! address can belong to another. A thread is known by the operating system's number for it.
 
 use super::{
-    exits::Exits,
-    senders::{self, Senders},
-    task_end, tokens, Host,
+    process::{known, process},
+    senders, task_end,
+    task_table::{EndedNames, Task, Tasks, Teller, ENDED_NAMES},
+    thread_ids::{exists, native_id, threads},
+    tokens, Host,
 };
-use crate::mailbox::Mailbox;
-use inviso_core::{
-    seq::Carried,
-    tracee::{Kind, Tracee},
-};
+use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
     hooks::vectorcall,
@@ -24,227 +22,12 @@ use inviso_cpython::{
         steps,
     },
 };
-use inviso_port::learned;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
-    any::Any,
     collections::{hash_map::Entry, VecDeque},
-    sync::{
-        atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
-        Arc, Mutex, MutexGuard, OnceLock,
-    },
+    sync::{atomic::Ordering, Arc, Mutex, MutexGuard},
 };
-
-/// What this package keeps with a process.
-#[derive(Default)]
-pub struct Process {
-    /// Its mailbox.
-    pub mailbox: Arc<Mailbox>,
-    /// A task's outermost coroutine, by address.
-    pub coroutine: AtomicUsize,
-    /// Its name, if it was given one here.
-    pub name: Mutex<Option<String>>,
-    /// The name that its thread had when it was first seen.
-    pub last_name: OnceLock<String>,
-    /// Whether exit signals come as messages.
-    pub traps_exit: AtomicBool,
-    /// The exit signals that it got.
-    pub exits: Exits,
-    /// Whether it was told to end and has not heard it yet.
-    pub told: AtomicBool,
-    /// Whether its end has been told.
-    is_gone: AtomicBool,
-    /// Of a thread that was announced and has come to no event yet: its object, by address; else 0.
-    pub announced: AtomicUsize,
-    /// Of a thread that was found and has come to no event yet: its number; else 0.
-    found: AtomicU64,
-    /// Who linked itself to it while starting it, until that is told; else 0.
-    pub linked_by: AtomicU64,
-    /// Who is told of its end: the reference, and whose mailbox gets the message.
-    pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
-    /// Of a queue, whether items carry tokens: see [`carrier`](super::tokens::carrier).
-    pub carrier: AtomicU8,
-    /// Of a queue, who put in what is there.
-    pub senders: Senders,
-    /// Sessions that were told that its mailbox, or it as a queue, is long.
-    pub long_for: Mutex<Vec<u64>>,
-    /// What a thread runs as `(module, function, arity)`, a term, once its beginning was seen; of the task that was running when
-    /// scheduling began to be traced, its outermost coroutine.
-    pub place: OnceLock<Box<[u8]>>,
-    /// What is known of it if it is a port.
-    pub port: super::ports::Own,
-    /// Of a future: the token of the call that it stands for, until that begins, and then of its result, until that is taken.
-    pub carried: Mutex<Option<Carried>>,
-    /// Of a future: on its way to whom its result is.
-    pub result: Mutex<super::futures::Outcome>,
-    /// Of a task, whether `wait_for` has made it and waits for it.
-    #[cfg(not(Py_3_12))]
-    pub is_waited_for: AtomicBool,
-    /// Of what a program waits by for many results of a pool.
-    pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
-    /// Of what holds a queue's objects until they are pickled: what is known of them.
-    pub buffer: Mutex<super::buffers::Buffer>,
-}
-
-impl Process {
-    fn of(pid: u64) -> Process {
-        Process { mailbox: Arc::new(Mailbox::of(pid)), ..Process::default() }
-    }
-
-    /// Whether it has told of its end, or is about to.
-    pub fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
-    }
-}
-
-/// A process tells of its end now, and is none to anybody from here on: nor a tracer, so that who finds it dead doesn't find its flags.
-/// Whether it was so before.
-pub fn go(host: &Host, tracee: &Tracee) -> bool {
-    host.node.lose_tracers(tracee);
-    process(tracee).is_gone.swap(true, Ordering::AcqRel)
-}
-
-/// Logs know a task by the name that it has now.
-///
-/// # Safety
-/// Attached; the task stands.
-#[cold]
-pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
-    let is_given = known(tracee).is_some_and(|process| lock(&process.name).is_some());
-    // SAFETY: the caller's promise.
-    let name = unsafe { task_name::name(Python::assume_attached(), task) };
-    if let Some(name) = name.filter(|_| !is_given) {
-        learned::task(tracee.pid, name.text());
-    }
-}
-
-/// What this package keeps with `tracee`; made at first use.
-pub fn process(tracee: &Tracee) -> &Process {
-    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::of(tracee.pid)));
-    debug_assert!(kept.is::<Process>());
-    // SAFETY: only this line fills it. To ask for its type takes a call, at each message.
-    unsafe { &*std::ptr::from_ref(kept).cast() }
-}
-
-/// The same if it was made.
-pub fn known(tracee: &Tracee) -> Option<&Process> {
-    tracee.host.get()?.downcast_ref()
-}
-
-/// An object that a thread has met lately, and its process, queue or port.
-#[derive(Clone)]
-pub struct Place(Arc<Tracee>);
-
-impl Place {
-    /// What this is at its address now.
-    pub fn new(tracee: Arc<Tracee>) -> Place {
-        Place(tracee)
-    }
-}
-
-/// Objects that a thread has met lately, by address: looked up at each of their events.
-#[derive(Default)]
-pub struct Places(Vec<Option<Place>>);
-
-/// Objects that a thread remembers (a power of two).
-const MET: usize = 256;
-
-impl Places {
-    fn at(address: usize) -> usize {
-        (address >> 4 ^ address >> 12) & (MET - 1)
-    }
-
-    /// The number of the object at this address, if it is remembered and still the same object.
-    #[inline(always)]
-    pub fn find(&self, address: usize) -> Option<u64> {
-        match self.0.get(Self::at(address)) {
-            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee.pid),
-            _ => None,
-        }
-    }
-
-    /// The record of the object at this address, if it is remembered and still the same object.
-    #[inline(always)]
-    pub fn tracee(&self, address: usize) -> Option<&Arc<Tracee>> {
-        match self.0.get(Self::at(address)) {
-            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee),
-            _ => None,
-        }
-    }
-
-    /// Remembers an object.
-    pub fn keep(&mut self, place: Place) {
-        self.0.resize(MET, None);
-        let at = Self::at(place.0.object.load(Ordering::Acquire));
-        self.0[at] = Some(place);
-    }
-}
-
-/// A task, queue or port: its record, and who tells that its object is gone.
-struct Task {
-    tracee: Arc<Tracee>,
-    end: Teller,
-}
-
-/// Who tells that an object is gone.
-enum Teller {
-    /// A weak reference.
-    Weak(Py<PyAny>),
-    /// The finaliser of its class, see [`task_end`].
-    Finaliser,
-    /// Nobody.
-    None,
-}
-
-impl Teller {
-    /// The object at this address, of which this tells, if it still exists.
-    fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
-        match self {
-            Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
-            // SAFETY: while the thread is attached (there is a GIL where finalisers tell) no other one lets go of it, and this
-            // one does after the finaliser only.
-            Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
-            Teller::None => None,
-        }
-    }
-
-    fn copy(&self, py: Python<'_>) -> Teller {
-        match self {
-            Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
-            Teller::Finaliser => Teller::Finaliser,
-            Teller::None => Teller::None,
-        }
-    }
-}
-
-/// Tasks, queues and ports by address, and those addresses by that of the weak reference.
-#[derive(Default)]
-struct Tasks {
-    all: FxHashMap<usize, Task>,
-    references: FxHashMap<usize, usize>,
-    ended: EndedNames,
-}
-
-impl Tasks {
-    /// Takes out what has ended, if it is to be `told` so, and keeps the name that it was given, or else its own.
-    ///
-    /// # Safety
-    /// Attached; nothing of the object at this address has been cleared.
-    unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
-        let ended = match self.all.entry(address) {
-            Entry::Occupied(known) if told(&known.get().end) => known.remove(),
-            _ => return None,
-        };
-        // SAFETY: the caller's promise.
-        let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
-        let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
-        if let Some(name) = given.or_else(own) {
-            self.ended.keep(ended.tracee.pid, name);
-        }
-        Some(ended)
-    }
-}
 
 /// All processes by what they are in Python.
 #[derive(Default)]
@@ -254,27 +37,6 @@ pub struct Directory {
     ended_threads: Mutex<EndedNames>,
     /// The operating system's numbers of threads, by pid: the latest.
     numbers: Mutex<Numbers>,
-}
-
-/// Names of processes that have ended, the latest ones.
-#[derive(Default)]
-struct EndedNames(VecDeque<(u64, Name)>);
-
-/// How many names of ended threads, and of tasks, are kept.
-const ENDED_NAMES: usize = 4096;
-
-impl EndedNames {
-    fn keep(&mut self, pid: u64, name: Name) {
-        if self.0.len() >= ENDED_NAMES {
-            self.0.pop_front();
-        }
-        self.0.push_back((pid, name));
-    }
-
-    /// Rarely asked for, and of many thousands.
-    fn find(&self, pid: u64) -> Option<String> {
-        self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
-    }
 }
 
 /// The operating system's numbers of threads, those of ended ones too, and the names that they had when they were seen by their objects.
@@ -298,23 +60,8 @@ impl Numbers {
     }
 }
 
-extern "C" {
-    fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;
-}
-
-/// The operating system's number of the calling thread.
-pub fn native_id() -> u64 {
-    // SAFETY: a plain query of the calling thread.
-    unsafe { PyThread_get_thread_native_id() as u64 }
-}
-
-/// Whether the operating system has a thread of this number in this process.
-fn exists(id: u64) -> bool {
-    std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
-}
-
 /// None of these locks is held while Python code can run, so attached threads may wait for them.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -755,28 +502,6 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     host.node.seq_leave(tracee);
 }
 
-/// Whether the threading module knows of one thread only.
-pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
-    Ok(threads(py)?.len() <= 1)
-}
-
-/// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
-fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
-    let Some(threading) = inviso_cpython::interpreter::standard::present(py, "threading") else {
-        return Ok(Vec::new());
-    };
-    let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
-    let mut all = Vec::new();
-    for thread in active.values() {
-        if let Ok(id) = thread.getattr("_native_id") {
-            if let Ok(id) = id.extract::<u64>() {
-                all.push((id, thread));
-            }
-        }
-    }
-    Ok(all)
-}
-
 /// Classes whose objects are what messages are addressed to while it isn't known who will take them.
 const QUEUES: [(&str, &str); 12] = [
     ("queue", "Queue"),
@@ -811,7 +536,7 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Safety
 /// Attached; `task` is alive.
-unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
+pub(super) unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where they
     // would run at once and in the midst of an event.

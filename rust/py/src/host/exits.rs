@@ -4,7 +4,7 @@
 //! next, or an attribute of the exception that is raised in a thread, or by `exit/1`. It is known again by its address: the last
 //! ones are held.
 
-use super::directory;
+use super::process;
 use crate::terms;
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
@@ -91,7 +91,7 @@ pub fn mark(error: &Bound<'_, PyAny>, signal: &Bound<'_, PyTuple>) -> PyResult<(
 /// # Safety
 /// Attached, without an exception; this one stands.
 pub unsafe fn told(ending: &Tracee, error: Raised) -> Option<Vec<u8>> {
-    let exits = &directory::process(ending).exits;
+    let exits = &process::process(ending).exits;
     if exits.lock().is_empty() {
         return None;
     }

@@ -4,14 +4,14 @@
 //! with one message, which is received by the first process that takes it.
 
 use super::{
-    asyncio_futures, directory, gathered,
+    asyncio_futures, gathered,
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
     originals,
     parcels::{self, quietly},
     passing::{self, Message, Origin, Sender},
-    pickles,
+    pickles, process,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -98,7 +98,7 @@ impl Outcome {
 
 /// What is known of a future.
 pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
-    directory::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The record of an object that a message goes through; made at first sight.

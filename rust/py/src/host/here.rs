@@ -1,6 +1,6 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{directory, directory::Places, places::Place, Host};
+use super::{object_cache::Places, places::Place, process, Host};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
@@ -162,7 +162,7 @@ impl Here {
         self.thread.switch_to_own();
         if !self.told_exit {
             // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
-            let reason = self.reason.take().unwrap_or_else(super::spawning::normal);
+            let reason = self.reason.take().unwrap_or_else(crate::host::exit_reason::normal);
             super::relations::exit_unattached(&mut self, &own, &reason);
         }
         super::scheduling::thread_ended(&mut self);
@@ -316,7 +316,7 @@ fn note_name(known: &Known) {
     unsafe {
         let name = task_name::object(task);
         if name != known.named.replace(name) {
-            directory::note_name(&known.tracee, task);
+            process::note_name(&known.tracee, task);
         }
     }
 }

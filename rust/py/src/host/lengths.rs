@@ -1,6 +1,6 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
-use super::{directory, here::Here, queues, senders::Length, Host};
+use super::{here::Here, process, queues, senders::Length, Host};
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
@@ -114,7 +114,7 @@ pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more:
 pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
     host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
         // not longer: what is told may wait for room, and others come here meanwhile
-        let mut long = directory::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
+        let mut long = process::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
         let known = long.iter().position(|id| *id == session.id);
         match known {
             None if length >= enable => {

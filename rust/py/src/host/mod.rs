@@ -14,9 +14,15 @@
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
+//! | `process` | what this package keeps with a process |
+//! | `task_table` | tasks by their addresses |
+//! | `thread_ids` | threads by the operating system's numbers |
+//! | `object_cache` | which process an object is, remembered by each thread |
 //! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
 //! | `spawning` | who starts whom, and how it ends |
+//! | `task_made` | a task is made: its process, and who started it |
+//! | `exit_reason` | why a task or thread ends, as a term |
 //! | `originals` | the library's own functions, behind what the program has put around them |
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
@@ -33,8 +39,10 @@
 //! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
 //! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
 //! | `relations` | links, monitors, names, exit signals |
+//! | `relations_api` | the same as Python calls them |
 //! | `exits` | which exception an exit signal's is |
-//! | `scheduling` | which task runs when |
+//! | `scheduling` | which task and thread runs when |
+//! | `task_turns` | the steps of a task |
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `greenlets` | stacks of calls that take turns on a thread |
@@ -47,6 +55,7 @@
 //! | `tokens` | tokens of sequential tracing on their way |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
+//! | `session_end` | what follows the end of a session, or a change of its patterns |
 //! | `outlet` | from a session's rings to its tracer |
 //! | `waiting` | waiting for room in a ring |
 //! | `ending` | the signal that ends a process which has something to write |
@@ -67,6 +76,7 @@ pub mod directory;
 pub mod door;
 pub mod ending;
 pub mod executors;
+pub mod exit_reason;
 pub mod exits;
 pub mod fault;
 pub mod foreign;
@@ -87,6 +97,7 @@ pub mod loops;
 pub mod modules;
 pub mod multiprocess;
 pub mod numbers;
+pub mod object_cache;
 pub mod objects;
 pub mod originals;
 pub mod outlet;
@@ -96,14 +107,21 @@ pub mod pickles;
 pub mod places;
 pub mod pools;
 pub mod ports;
+pub mod process;
 pub mod queues;
 pub mod relations;
+pub mod relations_api;
 pub mod scheduling;
 pub mod senders;
+pub mod session_end;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
 mod task_init;
+pub mod task_made;
+pub mod task_table;
+pub mod task_turns;
+pub mod thread_ids;
 pub mod tokens;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]

@@ -267,6 +267,6 @@ impl Outlet {
 impl Host {
     /// The mailbox of a process.
     pub fn mailbox(&self, tracee: &inviso_core::tracee::Tracee) -> Arc<Mailbox> {
-        super::directory::process(tracee).mailbox.clone()
+        crate::host::process::process(tracee).mailbox.clone()
     }
 }

@@ -1,6 +1,6 @@
 //! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
 
-use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, queues, Host};
+use super::{backtrace, here::Here, late, object_cache::Place, objects::Arguments, originals, queues, Host};
 use crate::{
     terms,
     view::{Kept, PyView},

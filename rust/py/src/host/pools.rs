@@ -8,12 +8,11 @@
 //! and the token beside it.
 
 use super::{
-    directory,
     futures::{self, outcome, record, tell},
     here::Here,
     modules, multiprocess, parcels,
     passing::{self, Sender},
-    pickles,
+    pickles, process,
     senders::{self, Put},
     spawning::attribute,
     tokens,
@@ -59,7 +58,7 @@ pub struct Pieces {
 }
 
 fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
-    directory::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// What a piece of this call goes out with; `None` if it is no such call.

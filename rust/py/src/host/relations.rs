@@ -4,28 +4,29 @@
 //! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
 
 use super::{
-    directory, door, exits,
+    door, exit_reason, exits,
     here::Here,
     instruments::{self, Wants},
     lengths,
-    passing::{self, Message, Origin, Sender},
-    ports, spawning, tokens, Host,
+    passing::{self, Origin, Sender},
+    ports, process,
+    relations_api::watch,
+    tokens, Host,
 };
-use crate::{mailbox::Letter, pid::Pid, terms};
+use crate::{mailbox::Letter, terms};
 use inviso_core::{
     flags::Flags,
     happening::Turn,
-    messages::{self, About},
+    messages::About,
     seq::Carried,
     thread::Thread,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{
-    capture::{self, Raised},
     interpreter::{calling, Aside},
     tasks::steps,
 };
-use inviso_term::{etf, record, term::Term};
+use inviso_term::{etf, term::Term};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use std::sync::{
@@ -34,9 +35,9 @@ use std::sync::{
 };
 
 /// Monitors that wait.
-static MONITORS: AtomicUsize = AtomicUsize::new(0);
+pub(super) static MONITORS: AtomicUsize = AtomicUsize::new(0);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -67,7 +68,7 @@ pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
 pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
     if here.host.node.link_begin(&mut here.thread, parent, child, true) {
-        directory::process(child).linked_by.store(parent.pid, Ordering::Release);
+        process::process(child).linked_by.store(parent.pid, Ordering::Release);
     }
 }
 
@@ -90,7 +91,7 @@ pub fn link_announced(here: &mut Here, child: &Tracee) {
     if linked {
         let parent = here.thread.current().clone();
         if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
-            directory::process(child).linked_by.store(parent.pid, Ordering::Release);
+            process::process(child).linked_by.store(parent.pid, Ordering::Release);
         }
     }
 }
@@ -98,7 +99,7 @@ pub fn link_announced(here: &mut Here, child: &Tracee) {
 /// The running process has been started; the other half of [`link_announced`].
 pub fn tell_announced(here: &mut Here) {
     let own = here.thread.current().clone();
-    let by = directory::process(&own).linked_by.swap(0, Ordering::AcqRel);
+    let by = process::process(&own).linked_by.swap(0, Ordering::AcqRel);
     if by != 0 {
         here.host.node.on_getting_linked(&mut here.thread, &own, by);
     }
@@ -116,7 +117,7 @@ pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
     tell(here.host, &mut here.thread, own, reason, links, monitors);
 }
 
-fn tell(
+pub(super) fn tell(
     host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
 ) {
     if !links.is_empty() || !monitors.is_empty() {
@@ -174,14 +175,14 @@ pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
 /// Attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
     let asked = instruments::wanted(ENDS);
-    if !tracee.is_alive() || !(asked || are_any(host)) || directory::go(host, tracee) {
+    if !tracee.is_alive() || !(asked || are_any(host)) || process::go(host, tracee) {
         return;
     }
     // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
     unsafe {
         let _aside = Aside::new();
         let done = steps::is_done_task(py, task);
-        let reason = if done { spawning::reason_of_task(tracee, task) } else { spawning::normal() };
+        let reason = if done { exit_reason::reason_of_task(tracee, task) } else { exit_reason::normal() };
         let untold = Untold { name: host.node.name_of(tracee.pid), destroyed: !done };
         let links = host.node.unrelate(None, tracee);
         let monitors = take_monitors(tracee);
@@ -198,10 +199,10 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
 
 /// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
 pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
-    if tracee.kind.is_process() && are_any(host) && !directory::go(host, tracee) {
+    if tracee.kind.is_process() && are_any(host) && !process::go(host, tracee) {
         let links = host.node.unrelate(None, tracee);
         let monitors = take_monitors(tracee);
-        orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors, untold: None });
+        orphan(Orphan { tracee: tracee.clone(), reason: exit_reason::normal(), links, monitors, untold: None });
     }
 }
 
@@ -314,7 +315,7 @@ type Monitors = Vec<(Py<PyAny>, u64)>;
 /// A process tells of its end, and is gone then; whom that concerns.
 fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
     host.node.on_process_exit(thread, About::Other(tracee), reason);
-    directory::go(host, tracee);
+    process::go(host, tracee);
     let links = host.node.unrelate(Some(thread), tracee);
     (links, take_monitors(tracee))
 }
@@ -325,14 +326,14 @@ fn leave_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>,
     host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
     let mut links = host.node.unrelate(Some(&mut here.thread), own);
     super::scheduling::thread_ended(here);
-    directory::go(host, own);
+    process::go(host, own);
     // who came meanwhile
     links.extend(host.node.unrelate(Some(&mut here.thread), own));
     (links, take_monitors(own))
 }
 
 fn take_monitors(tracee: &Tracee) -> Monitors {
-    let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
+    let monitors = std::mem::take(&mut *lock(&process::process(tracee).monitors));
     MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
     monitors
 }
@@ -348,12 +349,12 @@ fn exit_token(host: &Host, thread: &mut Thread, ending: &Tracee, to: u64, reason
 }
 
 fn is_normal(reason: &[u8]) -> bool {
-    reason == spawning::normal()
+    reason == exit_reason::normal()
 }
 
 /// An exit signal comes to a process: over a link of this kind, or sent by `exit/2`.
 #[allow(clippy::too_many_arguments)]
-fn signal(
+pub(super) fn signal(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, from: u64, reason: &[u8],
     link: Option<Tie>, carried: Carried,
 ) -> PyResult<()> {
@@ -369,7 +370,7 @@ fn signal(
         }
         return Ok(());
     }
-    let own = directory::process(to);
+    let own = process::process(to);
     let kill = link.is_none() && reason == etf::encode(&Term::atom("kill"));
     if !kill && own.traps_exit.load(Ordering::Acquire) {
         if link.is_some() {
@@ -393,7 +394,7 @@ fn signal(
 
 /// Has a process end.
 fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, reason: Vec<u8>) -> PyResult<()> {
-    let own = directory::process(tracee);
+    let own = process::process(tracee);
     let exit = own.exits.add(py, from, reason)?;
     if tracee.kind == Kind::Task {
         if let Some(task) = host.directory.object(py, tracee)? {
@@ -417,7 +418,7 @@ pub fn deliver(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, origin: impl Into<Origin>,
     message: Bound<'_, PyAny>, carried: Carried,
 ) -> PyResult<()> {
-    let mailbox = directory::process(to).mailbox.clone();
+    let mailbox = process::process(to).mailbox.clone();
     mailbox.pump(py)?;
     // SAFETY: held; attached.
     unsafe { passing::arrived(host, thread, to, origin, message.as_ptr()) };
@@ -432,7 +433,7 @@ pub fn deliver(
 pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
     let tell = |here: &mut Here| {
         if lengths::are_wanted() {
-            let length = directory::process(own).mailbox.len() as u64;
+            let length = process::process(own).mailbox.len() as u64;
             lengths::changed(here.host, &mut here.thread, own, length);
         }
         if here.host.node.seq_in_use() {
@@ -445,7 +446,7 @@ pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carrie
     unsafe { door::call(tell) };
 }
 
-fn down(
+pub(super) fn down(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, reference: Py<PyAny>, watcher: u64, pid: u64,
     reason: &[u8],
 ) -> PyResult<()> {
@@ -460,7 +461,7 @@ fn down(
 /// # Errors
 /// That.
 pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
-    let process = directory::process(own);
+    let process = process::process(own);
     if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
         let exit = process.exits.last(py);
         let reason = exit.as_ref().map(|exit| exit.get_item(2)).transpose()?;
@@ -473,291 +474,11 @@ pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
     Ok(())
 }
 
-fn with_ports(id: u64, on: bool) -> Option<Wants> {
+pub(super) fn with_ports(id: u64, on: bool) -> Option<Wants> {
     let port = Kind::of(id) == Kind::Port;
     on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
 }
 
-fn is_gone(tracee: &Tracee) -> bool {
-    directory::process(tracee).is_gone()
-}
-
-/// The running process links itself to another, or to a port.
-#[pyfunction]
-pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
-    let id = terms::local_number(who).unwrap_or_default();
-    with(py, with_ports(id, true), |py, here| {
-        let own = here.thread.current().clone();
-        match here.host.directory.living(py, here.host, id) {
-            Some(other) => {
-                if other.kind == Kind::Port {
-                    ports::linked(&other, own.pid, true);
-                }
-                here.host.node.link(&mut here.thread, &own, &other);
-                // it may have left without seeing the link
-                if is_gone(&other) && here.host.node.part(own.pid, other.pid) {
-                    let reason = etf::encode(&Term::atom("noproc"));
-                    return signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty);
-                }
-                Ok(())
-            }
-            None => {
-                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, id, &[]);
-                let reason = etf::encode(&Term::atom("noproc"));
-                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty)
-            }
-        }
-    })
-}
-
-/// The running process removes its link to another, or to a port.
-#[pyfunction]
-pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
-    let id = terms::local_number(who).unwrap_or_default();
-    with(py, None, |_, here| {
-        let own = here.thread.current().clone();
-        if let Some(port) = here.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
-            ports::linked(&port, own.pid, false);
-        }
-        here.host.node.unlink(&mut here.thread, &own, id);
-        Ok(())
-    })
-}
-
-/// The pids that a process is linked to.
-#[pyfunction]
-pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
-    super::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
-}
-
-/// The running process is told of the end of another: `("DOWN", reference, "process", pid, reason)`.
-#[pyfunction]
-pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
-    with(py, with_ports(0, true), |py, here| {
-        let own = here.thread.current().pid;
-        let untold = match pid.tracee(py) {
-            Some(tracee) => watch(&tracee, reference, own),
-            None => Some(reference),
-        };
-        match untold {
-            None => Ok(()),
-            Some(reference) => {
-                let reason = etf::encode(&Term::atom("noproc"));
-                down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
-            }
-        }
-    })
-}
-
-/// `own` is told of the end of a process; the reference is given back if that has been told of already.
-fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
-    let mut monitors = lock(&directory::process(tracee).monitors);
-    if is_gone(tracee) {
-        return Some(reference);
-    }
-    MONITORS.fetch_add(1, Ordering::Relaxed);
-    monitors.push((reference, own));
-    None
-}
-
-/// Takes a monitor away; False if it was not there.
-#[pyfunction]
-pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
-    for tracee in super::host(py)?.node.processes() {
-        let mut found = None;
-        {
-            let mut monitors = lock(&directory::process(&tracee).monitors);
-            if let Some(at) = monitors.iter().position(|(known, _)| known.is(reference)) {
-                found = Some(monitors.remove(at));
-            }
-        }
-        if found.is_some() {
-            MONITORS.fetch_sub(1, Ordering::Relaxed);
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Whether exit signals come to the running process as messages from now on; whether they did before.
-#[pyfunction]
-pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
-    with(py, None, |_, here| Ok(directory::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
-}
-
-/// Sends an exit signal.
-#[pyfunction]
-pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyResult<()> {
-    let reason = snapshot(reason);
-    with(py, None, |py, here| {
-        let from = here.thread.current().pid;
-        match pid.tracee(py) {
-            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None, Carried::Empty),
-            None => Ok(()),
-        }
-    })
-}
-
-/// The running process is about to end for this reason, by this exception.
-#[pyfunction]
-pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
-    let reason = snapshot(reason);
-    with(py, None, |py, here| {
-        let own = here.thread.current();
-        let exit = directory::process(own).exits.add(py, own.pid, reason)?;
-        exits::mark(error, &exit)
-    })
-}
-
-/// The process that is about to be started by the running one is to be linked to it, or not, and its end to be told by this reference;
-/// the reference of the call before if no process has been started since.
-#[pyfunction]
-#[pyo3(signature = (on, reference=None))]
-pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, with_ports(0, on || reference.is_some()), |_, here| {
-        here.linking = on;
-        Ok(std::mem::replace(&mut here.watching, reference))
-    })
-}
-
-/// The calling thread is about to end, by this exception or by None.
-#[pyfunction]
-pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let tell = |here: &mut Here| {
-        here.thread.switch_to_own();
-        let own = here.thread.own().clone();
-        // SAFETY: the exception is held by the caller.
-        let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
-        let reason = spawning::reason(&own, error);
-        here.told_exit = true;
-        exit(here.host, &mut here.thread, &own, &reason);
-    };
-    let _ = py;
-    // SAFETY: attached.
-    unsafe { door::call(tell) };
-    Ok(())
-}
-
-/// A process has a name from now on: None, or why not.
-#[pyfunction]
-pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
-    let id = terms::local_number(who).unwrap_or_default();
-    with(py, with_ports(id, true), |py, here| {
-        use inviso_core::relations::Unnamed;
-        let Some(tracee) = here.host.directory.living(py, here.host, id) else { return Ok(Some("dead")) };
-        Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
-            Ok(()) => None,
-            Err(Unnamed::Dead) => Some("dead"),
-            Err(Unnamed::Taken) => Some("taken"),
-            Err(Unnamed::HasName) => Some("has a name"),
-        })
-    })
-}
-
-/// Nobody has the name any more; False if nobody had.
-#[pyfunction]
-pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
-    with(py, None, |_, here| Ok(here.host.node.unregister(&mut here.thread, name)))
-}
-
-/// Who has a name.
-#[pyfunction]
-pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
-    let host = super::host(py)?;
-    let living = host.node.whereis(name).and_then(|tracee| host.directory.living(py, host, tracee.pid));
-    living.map(|tracee| terms::identity(py, tracee.pid)).transpose()
-}
-
-/// All names.
-#[pyfunction]
-pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
-    Ok(super::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
-}
-
-/// Sends a message: to a process or port by its pid, or to whoever `name` says (then `to` is who that is, if anybody). False
-/// if there was nobody to send it to.
-#[pyfunction]
-#[pyo3(signature = (to, message, name=None))]
-pub fn send(
-    py: Python<'_>, to: Option<&Pid>, message: Bound<'_, PyAny>, name: Option<Bound<'_, PyAny>>,
-) -> PyResult<bool> {
-    with(py, None, |py, here| {
-        let own = here.thread.current().pid;
-        let tracee = to.and_then(|to| to.tracee(py));
-        let (node, thread) = (&here.host.node, &mut here.thread);
-        let number = match (&name, to) {
-            (Some(name), _) => {
-                let parcel = Message::to_name(&message, name);
-                messages::on_send(node, thread, About::Current, true, &parcel)
-            }
-            // SAFETY: held; attached.
-            (None, Some(pid)) => unsafe {
-                let parcel = Message::to(message.as_ptr(), pid.id);
-                messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel)
-            },
-            (None, None) => 0,
-        };
-        let Some(tracee) = tracee else { return Ok(false) };
-        // SAFETY: held; attached.
-        let write = unsafe { tokens::writing(message.as_ptr()) };
-        let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
-        let origin = Origin::new(Sender::Process(own), number);
-        deliver(py, here.host, thread, &tracee, origin, message, carried)?;
-        Ok(true)
-    })
-}
-
-/// Puts a message of this package's own into a process's mailbox, behind what was sent before: nobody is told of it, and it carries
-/// nothing.
-#[pyfunction]
-pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
-    let Some(tracee) = to.tracee(py) else { return Ok(false) };
-    let mailbox = directory::process(&tracee).mailbox.clone();
-    mailbox.pump(py)?;
-    mailbox.put(py, [message.unbind()]);
-    Ok(true)
-}
-
-/// A timer sends a message: nobody's, which has no sender.
-#[pyfunction]
-pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
-    with(py, None, |py, here| {
-        let Some(tracee) = to.tracee(py) else { return Ok(false) };
-        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
-        Ok(true)
-    })
-}
-
-/// A value's bytes, as a term.
-fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
-    let mut bytes = vec![0; 8192];
-    let mut out = etf::Encoder::new(&mut bytes);
-    // SAFETY: held; attached.
-    if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
-        out.truncate(0);
-        let _ = out.cut("reason");
-    }
-    let len = out.len();
-    bytes.truncate(len);
-    bytes
-}
-
-/// Runs `with` as the running process. `related` says that processes or ports are about to be related, so that their ends
-/// matter.
-fn with<R>(
-    py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
-) -> PyResult<R> {
-    let host = super::host(py)?;
-    if let Some(wants) = related {
-        host.adjust(py, wants)?;
-    }
-    let ran = |here: &mut Here| {
-        // SAFETY: attached, with this thread's own scheduler.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        hear(py, here.thread.current())?;
-        with(py, here)
-    };
-    // SAFETY: attached.
-    let done = unsafe { door::call(ran) };
-    done.unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("this thread is ending")))
+pub(super) fn is_gone(tracee: &Tracee) -> bool {
+    process::process(tracee).is_gone()
 }

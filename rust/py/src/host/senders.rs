@@ -5,10 +5,9 @@
 //! the order in which it will be taken.
 
 use super::{
-    directory,
     here::Here,
     passing::{Origin, Sender},
-    tokens,
+    process, tokens,
 };
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::object::guarded::Guarded;
@@ -223,7 +222,7 @@ fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -
 
 /// Whether it is known who put some item into a queue.
 fn has_some(here: &Here, queue: *mut PyObject) -> bool {
-    with_known(here, queue, |queue| !directory::process(queue).senders.is_empty()) == Some(true)
+    with_known(here, queue, |queue| !process::process(queue).senders.is_empty()) == Some(true)
 }
 
 /// The queue is gone: nobody takes what was in it.
@@ -269,7 +268,7 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, numb
     // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
     let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
     with_known(here, object, |queue| {
-        let senders = &directory::process(queue).senders;
+        let senders = &process::process(queue).senders;
         // SAFETY: the caller's promise.
         let py = unsafe { Python::assume_attached() };
         if is_left {
@@ -299,12 +298,12 @@ unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -
 
 /// An item is put into a queue of a pool of threads.
 pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
-    directory::process(buffer).senders.add(py, item, put);
+    process::process(buffer).senders.add(py, item, put);
 }
 
 /// It is taken out of there: the oldest of the items at that address.
 pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
-    directory::process(buffer).senders.take(py, item, false)
+    process::process(buffer).senders.take(py, item, false)
 }
 
 /// Who put an item in that is taken out now; `last` says that the newest comes first.
@@ -319,5 +318,5 @@ pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, 
     }
     // SAFETY: the caller's promise.
     let py = unsafe { Python::assume_attached() };
-    with_known(here, object, |queue| directory::process(queue).senders.take(py, item, last))?
+    with_known(here, object, |queue| process::process(queue).senders.take(py, item, last))?
 }

@@ -4,38 +4,35 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory, door, exits, groups,
+    exit_reason::{reason, reason_of_return, reason_of_task},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
-    originals, parcels, relations, scheduling, task_init, tokens,
+    originals, parcels, process, relations, task_init,
+    task_made::{initialise, note_made},
+    task_turns, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
 use inviso_core::{
     flags::Flags,
-    messages::About,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{
     capture::{self, Limits, Raised},
     frames::frame::Frame,
     interpreter::Aside,
-    object::{held::dict_get, interned::Interned},
-    tasks::steps::{self, Outcome},
+    tasks::steps,
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::{
-    ffi::c_int,
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        Arc, Mutex,
-    },
+use std::sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    Arc, Mutex,
 };
 
-static ON: AtomicBool = AtomicBool::new(false);
+pub(super) static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// The flags for whose sake spawning is watched; those of links for task groups.
@@ -70,7 +67,7 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
 
 /// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
-/// watched: see [`scheduling::watch_ends`].
+/// watched: see [`task_turns::watch_ends`].
 pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread that is being started.
@@ -106,7 +103,7 @@ impl Spawning {
     /// The process that was announced for the calling thread, whose object this is.
     pub fn adopted(&self, object: usize) -> Option<Arc<Tracee>> {
         let pending = lock(&self.pending).remove(&object)?;
-        directory::process(&pending.tracee).announced.store(0, Ordering::Release);
+        process::process(&pending.tracee).announced.store(0, Ordering::Release);
         if let Some(name) = pending.name {
             lock(&self.started).insert(pending.tracee.pid, (pending.parent, name));
         }
@@ -116,7 +113,7 @@ impl Spawning {
     /// The process that a thread object will be; inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
-        directory::process(&tracee).announced.store(object, Ordering::Release);
+        process::process(&tracee).announced.store(object, Ordering::Release);
         let pending = Pending {
             tracee: tracee.clone(),
             parent: parent.pid,
@@ -169,7 +166,7 @@ impl Spawning {
     /// # Errors
     /// As [`Spawning::sweep`].
     pub fn has_gone(&self, py: Python<'_>, host: &Host, tracee: &Tracee) -> PyResult<bool> {
-        let address = directory::process(tracee).announced.load(Ordering::Acquire);
+        let address = process::process(tracee).announced.load(Ordering::Acquire);
         if address == 0 || lock(&self.pending).get(&address).is_none_or(|pending| pending.tracee.pid != tracee.pid) {
             return Ok(false);
         }
@@ -250,7 +247,7 @@ impl Spawning {
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
         task_init::give_back(py, task_init::SPAWNING, initialise);
-        scheduling::leave_ends();
+        task_turns::leave_ends();
         lock(&self.started).clear();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
         modules::leave(py, host, &MODULES)
@@ -266,7 +263,7 @@ impl Spawning {
                     continue;
                 };
                 watch_end(py, host, coroutine.as_ptr())?;
-                directory::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+                process::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
             }
         }
         Ok(())
@@ -307,7 +304,7 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
         // SAFETY: attached; the object is held by the thread's first frame.
         let name = unsafe { attribute(py, object, "_name") };
         if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
-            directory::process(own).last_name.get_or_init(|| name);
+            process::process(own).last_name.get_or_init(|| name);
         }
     });
 }
@@ -416,7 +413,7 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
         if generator == 0 || current.kind != Kind::Task {
             return;
         }
-        if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
+        if process::process(&current).coroutine.load(Ordering::Acquire) == generator {
             // its step runs, so that the task stands
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
@@ -434,29 +431,6 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Why a task ends whose coroutine returns. A cancellation that was asked for in its last step it meets now.
-///
-/// # Safety
-/// Attached, no exception is set; the task stands.
-unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller's promise; the message is held.
-    unsafe {
-        let Some(message) = steps::cancellation(task) else { return normal() };
-        let told = directory::process(ending).exits.reason_of(message.as_ptr());
-        told.unwrap_or_else(|| {
-            written(|out| {
-                out.tuple(2)?;
-                out.atom("asyncio.exceptions.CancelledError")?;
-                if message.is_null() || message.as_ptr() == ffi::Py_None() {
-                    return out.tuple(0);
-                }
-                out.tuple(1)?;
-                capture::encode(message.as_ptr(), out, &Limits::DEFAULT)
-            })
-        })
-    }
-}
-
 /// The end of the task that runs this coroutine is to be seen.
 ///
 /// # Errors
@@ -464,12 +438,12 @@ unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8>
 ///
 /// # Safety
 /// It stands, and no exception is set.
-unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
+pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
     // SAFETY: the caller's promise; the frame stands with its coroutine.
     unsafe {
         match steps::frame_of(coroutine) {
             Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
-            None => scheduling::watch_ends(py),
+            None => task_turns::watch_ends(py),
         }
     }
 }
@@ -485,72 +459,12 @@ pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !directory::go(here.host, &tracee) {
+        if !process::go(here.host, &tracee) {
             let reason = reason_of_task(&tracee, task);
             relations::exit(here.host, &mut here.thread, &tracee, &reason);
         }
         here.host.node.end_process(&tracee);
     }
-}
-
-/// Why a task that is done has ended, as terms: what the task itself says. It gives the exception of a cancellation away once only,
-/// so that is not asked for, and has no arguments.
-///
-/// # Safety
-/// Attached, no exception is set; the task stands.
-pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller's promise; what the task has said is held.
-    unsafe {
-        match steps::outcome(task) {
-            Outcome::Returned => return reason(ending, None),
-            Outcome::Raised(error) => return reason(ending, Some(Raised::made(error.as_ptr()))),
-            Outcome::Cancelled => {}
-        }
-        if let Some(told) = directory::process(ending).exits.last_reason() {
-            return told;
-        }
-        written(|out| {
-            out.tuple(2)?;
-            out.atom("asyncio.exceptions.CancelledError")?;
-            out.tuple(0)
-        })
-    }
-}
-
-/// `"normal"`, or `(type name, args)` of an exception, as terms.
-pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
-    // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
-    if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
-        return told;
-    }
-    written(|out| match error {
-        None => out.atom("normal"),
-        // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
-        Some(error) => unsafe { capture::exception(error, out, &Limits::DEFAULT) },
-    })
-}
-
-/// What `write` writes, or `"normal"` if that doesn't fit.
-fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
-    let mut bytes = vec![0; 4096];
-    let mut out = Encoder::new(&mut bytes);
-    if write(&mut out).is_err() {
-        out.truncate(0);
-        let _ = out.atom("normal");
-    }
-    let len = out.len();
-    bytes.truncate(len);
-    bytes
-}
-
-/// The reason of a process that ends well, as terms.
-pub fn normal() -> Vec<u8> {
-    let mut bytes = vec![0; 32];
-    let mut out = Encoder::new(&mut bytes);
-    let _ = out.atom("normal");
-    let len = out.len();
-    bytes.truncate(len);
-    bytes
 }
 
 /// `(module, function, arguments)` of what a thread object will run, as a call that an executor is asked to make.
@@ -663,199 +577,10 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-/// `Task.__init__`: announces the task to who asked.
-///
-/// # Safety
-/// To be called by the interpreter only.
-pub unsafe extern "C" fn initialise(
-    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
-) -> c_int {
-    // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
-    unsafe {
-        let coroutine = first_argument(args, keywords);
-        let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
-        let eager = scheduling::begin_eager(this, coroutine, keywords);
-        let done = task_init::original()(this, args, keywords);
-        #[cfg(Py_3_13)]
-        if let (Some(tracee), 0) = (&announced, done) {
-            directory::note_name(tracee, this);
-        }
-        if announced.is_some() {
-            scheduling::tell_end(this);
-        }
-        if let Some(eager) = eager {
-            eager.end();
-        }
-        if done != 0 {
-            if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
-                relations::gone_unseen(host, &tracee);
-                host.node.end_process(&tracee);
-            }
-        }
-        done
-    }
-}
-
-/// The value of a keyword argument, borrowed; null if it isn't given.
-///
-/// # Safety
-/// Attached, without an exception; `keywords` is what the interpreter gives an initialiser, or null.
-pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise; its type is looked at before it is read. The caller's own dict, which nobody changes.
-    unsafe {
-        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
-            return std::ptr::null_mut();
-        }
-        dict_get(keywords, name.get()).as_ptr()
-    }
-}
-
-/// What a task is made of.
-///
-/// # Safety
-/// Attached, without an exception; `args` and `keywords` are what the interpreter gives an initialiser.
-unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
-    unsafe {
-        if ffi::PyTuple_GET_SIZE(args) > 0 {
-            ffi::PyTuple_GET_ITEM(args, 0)
-        } else {
-            static CORO: Interned = Interned::new(c"coro");
-            keyword(keywords, &CORO)
-        }
-    }
-}
-
-/// # Safety
-/// Attached, with no exception set; both stand.
-unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: attached; `coroutine` stands, and its type is looked at.
-    unsafe {
-        if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
-            return None;
-        }
-        door::enter(|here| announce_of(here, task, coroutine)).flatten()
-    }
-}
-
-/// # Safety
-/// As [`announce`].
-unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        #[cfg(not(Py_3_13))]
-        note_made(here);
-        let parent = here.thread.current().clone();
-        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
-        if watched.is_err() {
-            ffi::PyErr_Clear();
-        }
-        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
-        directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
-        let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
-        let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
-        let name = if told { name_of(coroutine) } else { Vec::new() };
-        if told {
-            here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-            if tokens::has(here) && !is_own_task(coroutine) {
-                tokens::spawned(here, &tracee, &name);
-            }
-        }
-        #[cfg(not(Py_3_12))]
-        super::wait_for::made(here, &tracee);
-        relations::link_announced(here, &tracee);
-        groups::announced(here, coroutine, &tracee);
-        here.thread.switch(tracee.clone());
-        if told {
-            here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
-        }
-        relations::tell_announced(here);
-        here.thread.switch(parent);
-        #[cfg(not(Py_3_13))]
-        here.made.replace(tracee.clone());
-        Some(tracee)
-    }
-}
-
-/// Notes the name of the task that was made last: before 3.13 it gets it after its initialiser, and before anything else happens.
-#[cfg(not(Py_3_13))]
-fn note_made(here: &mut Here) {
-    let Some(made) = here.made.take() else { return };
-    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
-    if !task.is_null() {
-        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
-        unsafe { directory::note_name(&made, task) };
-    }
-}
-
-/// Coroutine functions of asyncio that it makes tasks of for itself.
-const OWN_TASKS: [&str; 7] = [
-    "BaseEventLoop.shutdown_asyncgens",
-    "BaseEventLoop.shutdown_default_executor",
-    "BaseSubprocessTransport._connect_pipes",
-    "Process._feed_stdin",
-    "Process._noop",
-    "Process._read_stream",
-    "staggered_race.<locals>.run_one_coro",
-];
-
-/// Whether a coroutine is one that the library makes a task of for itself: that is nobody's child where tokens are concerned.
-///
-/// # Safety
-/// Attached; it stands, and has not begun.
-unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; the frame stands with its coroutine.
-    unsafe {
-        steps::frame_of(coroutine).is_some_and(|frame| {
-            super::passing::is_library(frame)
-                && capture::text_is(inviso_cpython::frames::frame::code_qualname(frame.code()), |name| {
-                    OWN_TASKS.contains(&name)
-                })
-        })
-    }
-}
-
-/// Whether a task may be made of this: a first look at its class.
-///
-/// # Safety
-/// Attached; it stands.
-unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; the class stands with its object.
-    unsafe {
-        let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
-        steps::is_coroutine(object) || has("send") && has("throw")
-    }
-}
-
-/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit. Of what has
-/// no Python frame (any more), its class, or what its class says, without arguments.
-///
-/// # Safety
-/// Attached, with no exception set; it stands.
-unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
-    let mut name = vec![0; 8192];
-    let mut out = Encoder::new(&mut name);
-    // SAFETY: the caller's promise; the frame stands with its coroutine.
-    let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
-        Some(frame) => call::write_module_and_function(frame, &mut out)
-            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
-        // SAFETY: as above.
-        None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
-    });
-    if written.is_err() {
-        out.truncate(0);
-        let _ = out.nil();
-    }
-    let len = out.len();
-    name.truncate(len);
-    name
-}
-
 /// In a forked child: nothing is watched.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     modules::forget(&MODULES);
-    scheduling::leave_ends();
+    task_turns::leave_ends();
     task_init::give_back(py, task_init::SPAWNING, initialise);
 }

@@ -1,12 +1,12 @@
 //! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
 
 use super::{
-    buffers, directory,
+    buffers,
     here::Here,
     instruments::Wants,
-    late, loop_tokens, pools, queues,
+    late, loop_tokens, pools, process, queues,
     senders::{self, Put},
-    Host,
+    thread_ids, Host,
 };
 use inviso_core::{
     messages::About,
@@ -69,7 +69,7 @@ pub mod carrier {
 /// Whether the program says that items of a queue carry no tokens.
 pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
     let known = here.host.directory.known(queue as usize);
-    known.is_some_and(|queue| directory::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
+    known.is_some_and(|queue| process::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
 }
 
 /// Whether items of a queue carry tokens. A pool that hands out objects carries nothing: a queue whose newest item comes first, unless
@@ -78,7 +78,7 @@ pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
 /// # Safety
 /// The queue stands; attached.
 pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
-    let word = &directory::process(queue).carrier;
+    let word = &process::process(queue).carrier;
     let mut known = word.load(Ordering::Relaxed);
     if known == carrier::UNKNOWN {
         // SAFETY: the caller's promise.
@@ -191,7 +191,7 @@ pub fn keep(future: &Tracee, carried: Carried) {
 pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     host.adjust(py, Wants::default())?;
     for object in host.directory.queues(py) {
-        let known = directory::process(&object);
+        let known = process::process(&object);
         senders::empty(py, &host.node, &known.senders);
         if let Some(carried) = &mut *kept(&object) {
             host.node.seq_empty(carried);
@@ -256,7 +256,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     let now = host.node.clock.system_monotonic();
     let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
     let due = |next: u64| (next <= now + pause * (AT_ONCE - 1)).then(|| next.max(now) + pause);
-    if !directory::is_one_thread(py)? || !host.node.seq_is_idle() {
+    if !thread_ids::is_one_thread(py)? || !host.node.seq_is_idle() {
         return Ok(());
     }
     if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
@@ -266,7 +266,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 }
 
 fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
-    directory::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The running process starts another; `name` is `(module, function, arguments)` as terms.

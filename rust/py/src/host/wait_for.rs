@@ -2,9 +2,8 @@
 //! has in the end, as if the coroutine had run where it is waited for, as it does from 3.12 on.
 
 use super::{
-    directory,
     here::Here,
-    modules,
+    modules, process,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -46,7 +45,7 @@ pub unsafe fn made(here: &Here, task: &Tracee) {
         let innermost = Frame::current_python(tstate());
         let mut frames = std::iter::successors(innermost, |frame| frame.caller()).take(BETWEEN);
         if frames.any(|frame| frame.code() as usize == code) {
-            directory::process(task).is_waited_for.store(true, Ordering::Release);
+            process::process(task).is_waited_for.store(true, Ordering::Release);
         }
     }
 }
@@ -55,7 +54,7 @@ fn on_waited(here: &mut Here, frame: Frame, _how: Ended) {
     // SAFETY: the event's frame, attached: its first argument, which the call has bound to the task that it has made.
     let task = unsafe { frame.local(0) } as usize;
     let Some(task) = here.host.directory.known(task) else { return };
-    if directory::process(&task).is_waited_for.swap(false, Ordering::AcqRel) {
+    if process::process(&task).is_waited_for.swap(false, Ordering::AcqRel) {
         // SAFETY: callbacks run attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         let has = here.host.node.seq_copy(&task);

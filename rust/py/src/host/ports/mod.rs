@@ -12,12 +12,12 @@ pub mod socket;
 pub mod subprocess;
 pub mod transport;
 
+use super::process;
 use super::{
-    directory,
-    directory::Place,
     here::Here,
     instruments::{wanted, Instrument, Wants},
     modules::{self, Module},
+    object_cache::Place,
     parcels::quietly,
     passing::{self, Message, Origin, Sender},
     relations,
@@ -103,7 +103,7 @@ pub struct Own {
 static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn own(port: &Tracee) -> &Own {
-    &directory::process(port).port
+    &process::process(port).port
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -400,7 +400,7 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
         quietly(here, |_, here| {
             // SAFETY: attached.
             unsafe { here.running.identify(here.host, &mut here.thread) };
-            closed(host, &mut here.thread, port, &super::spawning::normal());
+            closed(host, &mut here.thread, port, &crate::host::exit_reason::normal());
         });
     };
     // SAFETY: attached.

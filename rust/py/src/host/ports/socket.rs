@@ -5,7 +5,7 @@
 
 use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
 use crate::host::{
-    door,
+    door, exit_reason,
     here::Here,
     originals, spawning,
     watch::{self, Ended, Handler},
@@ -433,7 +433,7 @@ unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::P
         unsafe { pass(here, hook.data, port, args, result) };
     }
     if hook.data == Data::Closed {
-        quietly(here, |_, here| closed(here.host, &mut here.thread, port, &spawning::normal()));
+        quietly(here, |_, here| closed(here.host, &mut here.thread, port, &exit_reason::normal()));
     }
     runs(here.host, &mut here.thread, port, record::Kind::Out, hook.command);
 }

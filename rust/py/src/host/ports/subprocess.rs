@@ -5,10 +5,11 @@
 
 use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
 use crate::host::{
+    exit_reason,
     here::Here,
     originals::codes,
     parcels,
-    spawning::{self, attribute},
+    spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -166,7 +167,7 @@ unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject)
         // SAFETY: attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
         let reason = match status {
-            0 => spawning::normal(),
+            0 => exit_reason::normal(),
             status => etf::encode(&Term::Tuple(vec![Term::atom("exit_status"), Term::Int(status.into())])),
         };
         closed(here.host, &mut here.thread, port, &reason);

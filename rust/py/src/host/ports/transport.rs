@@ -6,9 +6,10 @@
 
 use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
 use crate::host::{
+    exit_reason,
     here::Here,
     originals, passing,
-    spawning::{self, attribute},
+    spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -503,7 +504,7 @@ fn on_lost(here: &mut Here, frame: Frame, _how: Ended) {
         quietly(here, |_, here| {
             // SAFETY: attached.
             unsafe { here.running.identify(here.host, &mut here.thread) };
-            closed(here.host, &mut here.thread, &port, &spawning::normal());
+            closed(here.host, &mut here.thread, &port, &exit_reason::normal());
         });
     }
 }

@@ -1,0 +1,79 @@
+//! What follows the end of a session, or a change of its patterns and flags.
+
+use crate::host::{self, arming::Armer, instruments::Wants, Host};
+use inviso_core::{plan::kinds, session::Session as Core};
+use inviso_cpython::interpreter::calling;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+impl Host {
+    /// Ends a session and lets go of what it held.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
+        if calling::is_ending(py) {
+            return Ok(false); // it ends with the interpreter
+        }
+        let done = py.detach(|| {
+            inviso_port::recorder::end(core);
+            self.node.session_destroy(core, &Armer)
+        });
+        self.loading.unwant(core.id);
+        if let Some(outlet) = self.outlets.close(core.id) {
+            if let Some(tracer) = &outlet.tracer {
+                tracer.release(py);
+            }
+            if let Some(port) = outlet.port.clone() {
+                py.detach(|| port.detach(core));
+            }
+            drop(outlet);
+        }
+        self.after_change(py)?;
+        Ok(done)
+    }
+
+    /// Ends the sessions whose last strong handle is gone.
+    pub fn reap(&'static self, py: Python<'_>) {
+        let doomed = std::mem::take(&mut *self.doomed.lock().unwrap_or_else(|e| e.into_inner()));
+        for core in doomed {
+            if let Err(error) = self.end_session(py, &core) {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
+    /// Switches off what no session needs any more, and lets go of objects.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn after_change(&'static self, py: Python<'_>) -> PyResult<()> {
+        if calling::is_ending(py) {
+            return Ok(());
+        }
+        let sessions = self.node.sessions();
+        if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
+            self.loading.end(py);
+            let all = self.node.read(|s| s.events);
+            inviso_core::control::Arm::arm(&Armer, &[], all);
+        }
+        self.adjust(py, Wants::default())?;
+        if inviso_cpython::hooks::alloc::is_installed(py) {
+            let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
+                || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
+            if !needed {
+                inviso_cpython::hooks::alloc::remove(py);
+            }
+        }
+        self.bury(py);
+        self.catch_up(py);
+        Ok(())
+    }
+
+    /// Counts what Python's allocators are asked for, from now on.
+    pub fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
+        inviso_cpython::hooks::alloc::install(py).map_err(|_| {
+            pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
+        })
+    }
+}
