@@ -1,10 +1,19 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{
-    alone::Alone, collector, executors, fault, futures, greenlets, groups, lengths, loop_callbacks, loop_tokens, loops,
-    modules, multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end,
-    uv_loops, watch::Handler, Host,
+use super::Host;
+use crate::{
+    entry::{alone::Alone, collector, fault},
+    instrument::{lengths, modules, senders, watch::Handler},
+    library::{
+        futures::{self, executors},
+        loops::{self, loop_callbacks, loop_tokens, uv_loops},
+        multiprocess::{self, pickles, pools},
+        ports,
+        queues::{self, simple_queue},
+    },
+    processes::{groups, scheduling, spawning, task_end},
+    thread::greenlets,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, plan::events, session::Session, tracee::Class};
 use inviso_cpython::interpreter::calling;
@@ -80,7 +89,7 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::transport::TLS,
     &ports::transport::SELF_PIPE,
     #[cfg(not(Py_3_12))]
-    &super::wait_for::WAITED,
+    &crate::library::futures::wait_for::WAITED,
 ];
 
 /// What sessions ask for, all of them together.
@@ -107,7 +116,7 @@ pub struct Wants {
 impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
         let mut all = Wants {
-            related: super::relations::are_any(host),
+            related: crate::processes::relations::are_any(host),
             tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
             ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
@@ -244,8 +253,8 @@ impl Host {
             return Ok(());
         }
         // made here, and not at the first message, in the midst of which a signal's handler may want them, too
-        crate::messages::Words::get(py)?;
-        crate::tracer::words(py)?;
+        crate::api::messages::Words::get(py)?;
+        crate::api::tracer::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
             return Ok(());
@@ -322,5 +331,5 @@ pub fn forget(py: Python<'_>) {
             (instrument.forget)(py);
         }
     }
-    super::watch::forget();
+    crate::instrument::watch::forget();
 }

@@ -2,133 +2,19 @@
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `door` | the one way in for everything that CPython calls |
-//! | `fault` | a failure on request, for tests of the door |
-//! | `here` | what a thread keeps between two events |
-//! | `call` | a running Python call, as the core sees it |
-//! | `callbacks` | the functions that the interpreter calls |
-//! | `arming` | switching those on and off |
-//! | `backtrace` | who called whom, as terms |
-//! | `builtin` | functions of built-in modules, with hooks around each call |
-//! | `codes` | finding functions by pattern; the names of code |
-//! | `foreign` | functions written in C, seen where they are called |
-//! | `loading` | functions that come into being later |
-//! | `directory` | threads and tasks as processes |
-//! | `process` | what this package keeps with a process |
-//! | `task_table` | tasks by their addresses |
-//! | `thread_ids` | threads by the operating system's numbers |
-//! | `object_cache` | which process an object is, remembered by each thread |
-//! | `task_init` | when a task's object is made |
-//! | `task_end` | when a task's object is gone |
-//! | `spawning` | who starts whom, and how it ends |
-//! | `task_made` | a task is made: its process, and who started it |
-//! | `exit_reason` | why a task or thread ends, as a term |
-//! | `originals` | the library's own functions, behind what the program has put around them |
-//! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
-//! | `places` | the names of functions that tasks run in, kept by each thread |
-//! | `passing` | a message that is sent or has arrived, as the core sees it |
-//! | `ports` | sockets, subprocesses, transports |
-//! | `parcels` | calls and exceptions, as objects that are sent |
-//! | `modules` | what instruments watch in modules, whenever those are imported |
-//! | `executors` | calls that are submitted to executors |
-//! | `futures`, `asyncio_futures` | results of futures |
-//! | `gathered` | futures that the library sets with what others hold |
-//! | `loops` | what other threads hand to an event loop |
-//! | `multiprocess` | queues, connections and pools of `multiprocessing` |
-//! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
-//! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
-//! | `relations` | links, monitors, names, exit signals |
-//! | `relations_api` | the same as Python calls them |
-//! | `exits` | which exception an exit signal's is |
-//! | `scheduling` | which task and thread runs when |
-//! | `task_turns` | the steps of a task |
-//! | `queues`, `simple_queue` | queues of the standard library |
-//! | `senders`, `lengths` | who put what into a queue, and how long it is |
-//! | `greenlets` | stacks of calls that take turns on a thread |
-//! | `groups` | task groups as links |
-//! | `loop_tokens` | tokens of callbacks of an event loop |
-//! | `loop_callbacks` | what an event loop runs besides tasks |
-//! | `uv_loops` | the same of uvloop's |
-//! | `loop_lag` | the lag of an event loop |
-//! | `collector` | collections of garbage |
-//! | `tokens` | tokens of sequential tracing on their way |
-//! | `late` | arguments whose taking runs the program's code |
-//! | `objects` | arguments that wait for a tracer as they are |
 //! | `session_end` | what follows the end of a session, or a change of its patterns |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `waiting` | waiting for room in a ring |
-//! | `ending` | the signal that ends a process which has something to write |
-//! | `forking` | what survives a fork |
 
-pub mod alone;
-pub mod arming;
-pub mod asyncio_futures;
-pub mod backtrace;
-pub mod buffers;
-pub mod builtin;
-pub mod call;
-pub mod callbacks;
-pub mod channels;
-pub mod codes;
-pub mod collector;
-pub mod directory;
-pub mod door;
-pub mod ending;
-pub mod executors;
-pub mod exit_reason;
-pub mod exits;
-pub mod fault;
-pub mod foreign;
-pub mod forking;
-pub mod futures;
-pub mod gathered;
-pub mod greenlets;
-pub mod groups;
-pub mod here;
 pub mod instruments;
-pub mod late;
-pub mod lengths;
-pub mod loading;
-pub mod loop_callbacks;
-pub mod loop_lag;
-pub mod loop_tokens;
-pub mod loops;
-pub mod modules;
-pub mod multiprocess;
-pub mod numbers;
-pub mod object_cache;
-pub mod objects;
-pub mod originals;
 pub mod outlet;
-pub mod parcels;
-pub mod passing;
-pub mod pickles;
-pub mod places;
-pub mod pools;
-pub mod ports;
-pub mod process;
-pub mod queues;
-pub mod relations;
-pub mod relations_api;
-pub mod scheduling;
-pub mod senders;
 pub mod session_end;
-pub mod simple_queue;
-pub mod spawning;
-mod task_end;
-mod task_init;
-pub mod task_made;
-pub mod task_table;
-pub mod task_turns;
-pub mod thread_ids;
-pub mod tokens;
-pub mod uv_loops;
-#[cfg(not(Py_3_12))]
-pub mod wait_for;
-pub mod waiting;
-pub mod watch;
 
+use crate::{
+    entry::{arming, door, loading, waiting},
+    instrument::tokens,
+    processes::{directory, spawning},
+};
 use inviso_core::{clock::Clock, node::Node};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::{
@@ -142,7 +28,7 @@ use std::{
 /// Everything about the traced program; a forked child begins with a new one.
 pub struct Host {
     /// The operating system's number of the process that it is in.
-    process: u32,
+    pub process: u32,
     /// Sessions, processes, plans.
     pub node: Arc<Node>,
     /// What is armed, and the code objects that are kept alive for it.
@@ -200,7 +86,7 @@ fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
 fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
     inviso_cpython::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
-    crate::terms::classes(py)?;
+    crate::convert::terms::classes(py)?;
     #[cfg(Py_3_12)]
     inviso_cpython::frames::opcodes::learn(py)?;
     inviso_cpython::interpreter::calling::may_attach(py);

@@ -2,17 +2,19 @@
 //!
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
-use super::{
-    door,
-    here::Here,
-    objects::{Arguments, Objects},
-    passing::{self, Sender},
-    Host,
-};
+use super::Host;
 use crate::{
-    mailbox::Mailbox,
-    messages, terms,
-    tracer::{Installed, Made},
+    api::{
+        messages,
+        tracer::{Installed, Made},
+    },
+    convert::terms,
+    entry::door,
+    instrument::{
+        objects::{Arguments, Objects},
+        passing::{self, Sender},
+    },
+    thread::{here::Here, mailbox::Mailbox},
 };
 use inviso_core::{
     drain::{self, Losses, Mark, Record, What},
@@ -267,6 +269,6 @@ impl Outlet {
 impl Host {
     /// The mailbox of a process.
     pub fn mailbox(&self, tracee: &inviso_core::tracee::Tracee) -> Arc<Mailbox> {
-        crate::host::process::process(tracee).mailbox.clone()
+        crate::processes::process::process(tracee).mailbox.clone()
     }
 }

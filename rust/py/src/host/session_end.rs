@@ -1,6 +1,9 @@
 //! What follows the end of a session, or a change of its patterns and flags.
 
-use crate::host::{self, arming::Armer, instruments::Wants, Host};
+use crate::{
+    entry::{arming::Armer, loading},
+    host::{instruments::Wants, Host},
+};
 use inviso_core::{plan::kinds, session::Session as Core};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
@@ -52,7 +55,7 @@ impl Host {
             return Ok(());
         }
         let sessions = self.node.sessions();
-        if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
+        if loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
             self.loading.end(py);
             let all = self.node.read(|s| s.events);
             inviso_core::control::Arm::arm(&Armer, &[], all);

@@ -1,0 +1,577 @@
+//! Logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes.
+//!
+//! Records are read, put in order, named and written without Python; it is asked between batches only, for signals and for objects.
+
+use super::{
+    log::{Logs, Named, Read, Told, BLOCK, TOLD},
+    merge_text::style,
+};
+use crate::convert::{
+    errors::of_system,
+    etf::{self, Cache, Cached},
+    terms,
+};
+use inviso_cpython::interpreter::calling::call;
+use inviso_export::{counts::Counts, erlang, export::Take, lines::Lines, scan::Identity};
+use inviso_log::{
+    causal::Moved,
+    damage::{Damage, What},
+    file::{FileLog, Form, Options},
+    frame::Record,
+    merge::Order,
+    nodes::{self, Nodes, Origin},
+    private,
+    reader::Event,
+    shift::Shift,
+    sink::Sink,
+    stamp::{self, Clock, Shapes, Stamp},
+    ti::Aliases,
+};
+use inviso_term::etf as format;
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyBytes, PyList, PyTuple},
+};
+use rustc_hash::FxHashMap;
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Bytes of text that are made at a time.
+pub(super) const PART: usize = 1 << 20;
+
+/// Records that are read until signals are looked at.
+const STEP: usize = 1 << 16;
+
+/// What one log had.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    records: u64,
+    /// What its drop records tell of.
+    lost: u64,
+    damaged: u64,
+}
+
+/// What [`LogMerge::taken`] has read.
+struct Batch {
+    /// The number of the log, those of the tracee's names, the time stamp.
+    items: Vec<(usize, Vec<u32>, Option<Stamp>, Made)>,
+    /// Names that have no object yet, by log and number.
+    names: FxHashMap<(usize, u32), Vec<u8>>,
+    more: bool,
+}
+
+/// What an object is to be made of.
+enum Made {
+    Term(u64, Vec<u8>),
+    Dropped(u32),
+    Damage(Told),
+}
+
+/// Objects that were made.
+#[derive(Default)]
+struct Known {
+    names: FxHashMap<(usize, u32), Py<PyAny>>,
+    cache: Cache,
+}
+
+/// A record or damage of a log.
+pub(super) enum Item<'a> {
+    /// Where it is, its message, its time stamp.
+    Term(u64, &'a [u8], Option<Stamp>),
+    Dropped(u32),
+    Damage(&'a Told),
+}
+
+/// What is known of the logs.
+pub(super) struct About {
+    pub(super) nodes: Nodes,
+    /// Whether a log's name goes into its pids.
+    pub(super) is_named: bool,
+    /// Whether the logs have names at all.
+    pub(super) has_labels: bool,
+    pub(super) aliases: Vec<Aliases>,
+    counts: Vec<Count>,
+    damage: Vec<(usize, Told)>,
+}
+
+/// How records came to their places.
+struct Placed {
+    other_clock: u64,
+    moved: Vec<Moved>,
+    unordered: u64,
+}
+
+impl Placed {
+    fn of(from: &Logs) -> Placed {
+        match from {
+            Logs::Merged(merge) => {
+                Placed { other_clock: merge.other_clock(), moved: merge.moved().to_vec(), unordered: merge.unordered() }
+            }
+            Logs::Chain(..) => Placed { other_clock: 0, moved: Vec::new(), unordered: 0 },
+        }
+    }
+}
+
+pub(super) struct State {
+    from: Logs,
+    /// Of logs that were closed.
+    ended: Option<Placed>,
+    order: Order,
+    follow: bool,
+    about: About,
+    pub(super) lines: Option<(bool, Lines)>,
+    known: Known,
+}
+
+/// Logs in one order.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct LogMerge {
+    state: Mutex<State>,
+    drop: Py<PyAny>,
+    damage: Py<PyAny>,
+}
+
+/// A log: its node's name, its files or the set, the trace information files.
+type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
+
+impl State {
+    /// Gives up to `n` records to `take`, which writes them `to` a file, as long as that wants more; whether there may be more.
+    pub(super) fn read(
+        &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
+    ) -> PyResult<bool> {
+        let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
+        for _ in 0..n {
+            let (about, is_merged) = (&mut self.about, matches!(self.from, Logs::Merged(_)));
+            let mut damage = None;
+            let mut done = Ok(true);
+            let read = self.from.read_stamped(self.follow, |log, event, stamp| match event {
+                Event::Record { at, record: Record::Term(payload) } => {
+                    let stamp = if is_merged { Ok(stamp) } else { stamp::checked(payload, shapes) };
+                    match stamp {
+                        Ok(stamp) => {
+                            about.counts[log].records += 1;
+                            about.learn(log, payload);
+                            done = take(about, log, Item::Term(at, payload, stamp));
+                        }
+                        Err(e) => damage = Some((log, Damage { at, what: What::Term(e) })),
+                    }
+                }
+                Event::Record { record: Record::Dropped(n), .. } => {
+                    about.counts[log].records += 1;
+                    about.counts[log].lost += u64::from(n);
+                    done = take(about, log, Item::Dropped(n));
+                }
+                Event::Damage(found) => damage = Some((log, found)),
+            });
+            let read = read.map_err(|error| of_system(&error, self.from.path().as_deref()))?;
+            if let Some((log, found)) = damage {
+                let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
+                done = take(&mut self.about, log, Item::Damage(&told));
+                self.about.note(log, told);
+            }
+            if matches!(read, Read::None) {
+                return Ok(false);
+            }
+            if !done.map_err(|error| of_system(&error, to))? {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl About {
+    /// Counts damage.
+    fn note(&mut self, log: usize, told: Told) {
+        self.counts[log].damaged += 1;
+        if self.damage.len() < TOLD {
+            self.damage.push((log, told));
+        }
+    }
+
+    #[inline]
+    fn learn(&mut self, log: usize, payload: &[u8]) {
+        if self.nodes.own(log).is_none() {
+            self.nodes.learn(log, payload);
+            if let Some(own) = self.nodes.own(log) {
+                self.aliases[log].set_own(own);
+            }
+        }
+    }
+}
+
+/// Records of a log that are looked at beforehand for its node.
+const LOOKED: usize = 1000;
+
+/// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
+/// written. No bytes where there is none, or nothing can be read now.
+fn first_tracee(files: &[Named]) -> Vec<u8> {
+    let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None, Vec::new()) else { return Vec::new() };
+    let mut found = Vec::new();
+    for _ in 0..LOOKED {
+        let read = from.read_stamped(false, |_, event, _| {
+            if let Event::Record { record: Record::Term(payload), .. } = event {
+                if nodes::tracee(payload).is_some_and(|tracee| nodes::pid(tracee).is_some()) {
+                    found = payload.to_vec();
+                }
+            }
+        });
+        if !found.is_empty() || !matches!(read, Ok(Read::Some)) {
+            break;
+        }
+    }
+    found
+}
+
+/// The names of a message's tracee.
+pub(super) fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Option<Stamp>) -> &'a [u32] {
+    let (Some(aliases), Some(at)) = (about.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()), stamp) else {
+        return &[];
+    };
+    match nodes::tracee(payload).and_then(nodes::pid) {
+        Some((node, creation, id)) => aliases.of(&Origin { node: node.into(), creation }, id, at),
+        None => &[],
+    }
+}
+
+/// A time stamp as an object.
+fn stamp_object<'py>(py: Python<'py>, stamp: Option<Stamp>) -> PyResult<Bound<'py, PyAny>> {
+    match stamp {
+        None => Ok(py.None().into_bound(py)),
+        Some(Stamp { clock, ns, unique }) => {
+            let clock = if clock == Clock::Wall { "wall" } else { "monotonic" };
+            Ok((clock, ns, unique).into_pyobject(py)?.into_any())
+        }
+    }
+}
+
+#[pymethods]
+impl LogMerge {
+    /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or `inviso`.
+    /// `drop` and `damage` make objects, as [`LogReader`](crate::api::log::LogReader) says. `shifts` has for each log the offsets of its wall
+    /// clock: when, and by how many nanoseconds. With `causal` nothing is received before it was sent.
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new(), causal=false))]
+    fn new(
+        py: Python<'_>, logs: Vec<Input>, merge: bool, follow: bool, order: &str, named: bool, drop: Py<PyAny>,
+        damage: Py<PyAny>, shifts: Vec<Vec<(i64, i64)>>, causal: bool,
+    ) -> PyResult<LogMerge> {
+        let shift = |points: Vec<(i64, i64)>| {
+            Shift::new(points.into_iter().map(|(when, offset)| (when.into(), offset.into())).collect())
+        };
+        let shifts = shifts.into_iter().map(shift).collect();
+        let order = match order {
+            "follow" => Order::Follow,
+            "inviso" => Order::Inviso,
+            _ => return Err(PyValueError::new_err(format!("no order {order}"))),
+        };
+        let state = py.detach(|| -> PyResult<State> {
+            let (mut labels, mut places, mut aliases) = (Vec::new(), Vec::new(), Vec::new());
+            for (label, files, ti) in logs {
+                labels.push(label);
+                places.push(files);
+                let mut read = Aliases::default();
+                for ti in ti {
+                    read.read(&fs::read(&ti).map_err(|error| of_system(&error, Some(&ti)))?);
+                }
+                aliases.push(read);
+            }
+            let own = if merge { places.iter().map(|files| first_tracee(files)).collect() } else { Vec::new() };
+            let from = match causal {
+                true => Logs::causal(places, shifts)?,
+                false => Logs::of(places, follow, merge.then_some(order), shifts)?,
+            };
+            let has_labels = labels.iter().any(Option::is_some);
+            let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
+            let counts = vec![Count::default(); labels.len()];
+            let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
+            own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
+            Ok(State { from, ended: None, order, follow, about, lines: None, known: Known::default() })
+        })?;
+        Ok(LogMerge { state: Mutex::new(state), drop, damage })
+    }
+
+    /// Up to `n` lines in UTF-8, each with its end; None where there are no more, no bytes where there are none for now.
+    fn text<'py>(&self, py: Python<'py>, form: &str, colour: bool, n: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let style = style(form)?;
+        let mut out = String::new();
+        let more = py.detach(|| {
+            let mut state = self.lock();
+            let more = state.text(style, colour, n, &mut out)?;
+            Ok::<_, PyErr>(more || state.follow)
+        })?;
+        Ok((more || !out.is_empty()).then(|| PyBytes::new(py, out.as_bytes())))
+    }
+
+    /// Writes all lines to a file.
+    fn write_text(&self, py: Python<'_>, out: PathBuf, form: &str) -> PyResult<()> {
+        let style = style(form)?;
+        let to = |error: io::Error| of_system(&error, Some(&out));
+        let mut file = py.detach(|| private(&out, false)).map_err(to)?;
+        let mut text = String::with_capacity(PART + (PART >> 2));
+        loop {
+            let more = py.detach(|| -> PyResult<bool> {
+                text.clear();
+                let more = self.lock().text(style, false, usize::MAX, &mut text)?;
+                file.write_all(text.as_bytes()).map_err(to)?;
+                Ok(more)
+            })?;
+            py.check_signals()?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes all records to a log in Erlang's form or in blocks.
+    fn write(&self, py: Python<'_>, out: PathBuf, blocks: bool) -> PyResult<()> {
+        let form = if blocks { Form::Blocks } else { Form::Erlang };
+        let room = if blocks { BLOCK } else { PART / 4 };
+        let to = |error: io::Error| of_system(&error, Some(&out));
+        let mut log = py.detach(|| FileLog::create(&out, Options { form, room, ..Options::default() })).map_err(to)?;
+        loop {
+            let more = py.detach(|| -> PyResult<bool> {
+                let (mut state, mut named) = (self.lock(), Vec::new());
+                state.read(STEP, Some(&out), |about, at, item| {
+                    match item {
+                        Item::Term(_, payload, _) if about.is_named => {
+                            named.clear();
+                            about.nodes.put(at, payload, &mut named);
+                            log.copy(Record::Term(&named))?;
+                        }
+                        Item::Term(_, payload, _) => log.copy(Record::Term(payload))?,
+                        Item::Dropped(n) => log.copy(Record::Dropped(n))?,
+                        Item::Damage(_) => {}
+                    }
+                    Ok(true)
+                })
+            })?;
+            py.check_signals()?;
+            if !more {
+                return py.detach(|| log.close()).map_err(to);
+            }
+        }
+    }
+
+    /// Up to `n` messages, or what stands for them, each as (number of the log, names of the tracee, time stamp, object).
+    fn batch(&self, py: Python<'_>, n: usize) -> PyResult<Option<Py<PyList>>> {
+        let (batch, mut known) = py.detach(|| self.taken(n))?;
+        let Batch { items, names, more } = batch;
+        if items.is_empty() && !more {
+            return Ok(None);
+        }
+        // nothing is locked while objects are made: code of the program's may run
+        let makers = Cached { classes: terms::classes(py)?, cache: &known.cache };
+        for (key, term) in names {
+            if let Ok(name) = etf::message(py, &term, &makers)? {
+                known.names.insert(key, name.unbind());
+            }
+        }
+        let (made, mut unread) = (PyList::empty(py), Vec::new());
+        for (log, names, stamp, item) in items {
+            let object = match item {
+                Made::Dropped(n) => call(self.drop.bind(py), (n,))?,
+                Made::Damage((at, kind, what, path)) => call(self.damage.bind(py), (at, kind, what, path))?,
+                Made::Term(at, payload) => match etf::message(py, &payload, &makers)? {
+                    Ok(message) => message,
+                    Err(why) => {
+                        unread.push((log, (at, "term".to_owned(), why.clone(), None)));
+                        call(self.damage.bind(py), (at, "term", why, py.None()))?
+                    }
+                },
+            };
+            let names: Vec<_> = names.iter().filter_map(|name| known.names.get(&(log, *name))).collect();
+            made.append((log, PyList::new(py, names)?, stamp_object(py, stamp)?, object))?;
+        }
+        let before = {
+            let mut state = self.lock();
+            unread.into_iter().for_each(|(log, told)| state.about.note(log, told));
+            std::mem::replace(&mut state.known, known)
+        };
+        drop(before);
+        Ok(Some(made.unbind()))
+    }
+
+    /// What was read so far: of each log its records, lost messages and damage; the first damage, with the number of its log; time
+    /// stamps of another clock; what could not be read of trace information files; of each log whose receipts were moved behind their
+    /// sendings how many, the farthest in nanoseconds, and the first with their times; how many could not be moved.
+    fn told<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let state = self.lock();
+        let about = &state.about;
+        let counts: Vec<_> = about.counts.iter().map(|count| (count.records, count.lost, count.damaged)).collect();
+        let now;
+        let Placed { other_clock, moved, unordered } = match &state.ended {
+            Some(ended) => ended,
+            None => {
+                now = Placed::of(&state.from);
+                &now
+            }
+        };
+        let moved = moved.iter().enumerate().filter(|(_, moved)| moved.receipts > 0);
+        let moved: Vec<_> = moved.map(|(log, moved)| (log, moved.receipts, moved.most, moved.first.clone())).collect();
+        let of_ti = |(log, aliases): (usize, &Aliases)| (log, aliases.damage.len());
+        let ti: Vec<_> = about.aliases.iter().enumerate().map(of_ti).filter(|(_, n)| *n > 0).collect();
+        (counts, about.damage.clone(), other_clock, ti, moved, unordered).into_pyobject(py)
+    }
+
+    /// Writes the trace information of all logs to a file, by time, each process by the name of its node; how many entries. Where
+    /// there is none, no file is written.
+    fn write_ti(&self, py: Python<'_>, out: PathBuf) -> PyResult<usize> {
+        py.detach(|| {
+            let state = self.lock();
+            let about = &state.about;
+            let named = |(log, aliases): (usize, &Aliases)| aliases.named(&about.nodes, log);
+            let mut all: Vec<_> = about.aliases.iter().enumerate().flat_map(named).collect();
+            all.sort();
+            if all.is_empty() {
+                return Ok(0);
+            }
+            let bytes: Vec<u8> = all.iter().flat_map(|(_, entry)| entry.iter().copied()).collect();
+            private(&out, false)
+                .and_then(|mut file| file.write_all(&bytes))
+                .map_err(|error| of_system(&error, Some(&out)))?;
+            Ok(all.len())
+        })
+    }
+
+    /// Closes the files.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.lock();
+            state.follow = false;
+            let from = std::mem::replace(&mut state.from, Logs::Chain(Vec::new(), 0));
+            state.ended.get_or_insert_with(|| Placed::of(&from));
+            std::mem::drop(from);
+        });
+    }
+}
+
+impl LogMerge {
+    /// Gives up to `n` records to an export, with the names of nodes in their pids, until that has enough; whether there may be more.
+    pub fn give<T: Take>(&self, to: &mut T, n: usize, enough: impl Fn(&T) -> bool) -> PyResult<bool> {
+        let (mut state, mut named) = (self.lock(), Vec::new());
+        state.read(n, None, |about, log, item| {
+            match item {
+                Item::Term(_, payload, _) => {
+                    named.clear();
+                    about.nodes.put(log, payload, &mut named);
+                    to.term(&named);
+                }
+                Item::Dropped(n) => to.dropped(n.into()),
+                Item::Damage((at, _, what, path)) => {
+                    let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
+                    to.damage(&format!("{path}at byte {at}: {what}"));
+                }
+            }
+            Ok(!enough(to))
+        })
+    }
+
+    /// Up to `n` items, with the terms of names that have no object yet, and the objects that there are.
+    fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
+        let (mut state, mut items) = (self.lock(), Vec::new());
+        let more = state.read(n, None, |about, log, item| {
+            let names = match &item {
+                Item::Term(_, payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
+                _ => Vec::new(),
+            };
+            items.push(match item {
+                Item::Term(at, payload, stamp) => (log, names, stamp, Made::Term(at, payload.to_vec())),
+                Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
+                Item::Damage(told) => (log, names, None, Made::Damage(told.clone())),
+            });
+            Ok(true)
+        })?;
+        let mut names = FxHashMap::default();
+        for (log, of, ..) in &items {
+            for name in of {
+                let term = || state.about.aliases.get(*log)?.name(*name).map(format::encode);
+                if !state.known.names.contains_key(&(*log, *name)) {
+                    names.extend(term().map(|term| ((*log, *name), term)));
+                }
+            }
+        }
+        Ok((Batch { items, names, more }, std::mem::take(&mut state.known)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// A term in the external term format as Erlang's `~w` prints it; ValueError if it is none.
+#[pyfunction]
+pub fn etf_text(data: &[u8]) -> PyResult<String> {
+    Record::Term(data).check().map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let mut out = String::new();
+    let place = &mut |of: &Identity<'_>| if of.is_own() { 0 } else { u64::from(of.creation.max(1)) };
+    erlang::message(data, place, &mut out);
+    Ok(out)
+}
+
+/// What is in logs, one after the other: messages, other ones, token messages; tags, functions and processes with their counts; drop
+/// records, dropped messages; the first damage, how much there was; bytes; clock, first and last time.
+#[pyfunction]
+pub fn log_stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, PyTuple>> {
+    let mut counts = Counts::default();
+    let (mut drops, mut dropped, mut damaged, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut damage: Vec<Told> = Vec::new();
+    let mut from = py.detach(|| Logs::open(logs, false, false))?;
+    loop {
+        let more = py.detach(|| -> PyResult<bool> {
+            for _ in 0..STEP {
+                let mut found = None;
+                let read = from.read_stamped(false, |_, event, _| match event {
+                    Event::Record { at, record: Record::Term(payload) } => {
+                        bytes += (inviso_log::frame::HEADER + payload.len()) as u64;
+                        if let Err(e) = counts.message(payload) {
+                            found = Some(Damage { at, what: What::Term(e) });
+                        }
+                    }
+                    Event::Record { record: Record::Dropped(n), .. } => {
+                        bytes += inviso_log::frame::HEADER as u64;
+                        drops += 1;
+                        dropped += u64::from(n);
+                    }
+                    Event::Damage(damage) => found = Some(damage),
+                });
+                let read = read.map_err(|error| of_system(&error, from.path().as_deref()))?;
+                if let Some(Damage { at, what }) = found {
+                    damaged += 1;
+                    if damage.len() < TOLD {
+                        damage.push((at, what.name().to_owned(), what.to_string(), from.path()));
+                    }
+                }
+                if matches!(read, Read::None) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        py.check_signals()?;
+        if !more {
+            break;
+        }
+    }
+    let cache = Cache::default();
+    let makers = Cached { classes: terms::classes(py)?, cache: &cache };
+    let processes = PyList::empty(py);
+    for (process, count) in counts.processes() {
+        if let Ok(process) = etf::message(py, process, &makers)? {
+            processes.append((process, count))?;
+        }
+    }
+    let clock = counts.clock().map(|clock| if clock == Clock::Wall { "wall" } else { "monotonic" });
+    let (first, last) = match counts.times {
+        Some((first, last)) => (Some(first.ns), Some(last.ns)),
+        None => (None, None),
+    };
+    let numbers = (counts.messages, counts.other, counts.seq, drops, dropped, damaged, bytes);
+    (numbers, counts.tags(), counts.functions(), processes, damage, clock, first, last).into_pyobject(py)
+}

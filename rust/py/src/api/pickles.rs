@@ -1,0 +1,159 @@
+//! Numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles`.
+//!
+//! A number comes first, then a token: each ends with its name and version, so that it is found from the end.
+
+use super::{
+    seq,
+    wire::{self, SeqSending},
+};
+use crate::{
+    instrument::{passing, senders, tokens},
+    library::multiprocess::{
+        numbers,
+        pickles::{self, Way},
+    },
+};
+use inviso_core::{messages::About, seq::Carried};
+use inviso_term::record::numbered::Number;
+use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
+
+/// What goes behind the pickle of an object that was made: its number as a message, and the token that it carries; None if there is neither.
+/// Called by what pickles.
+#[pyfunction]
+pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
+    seq::with(py, |py, here| {
+        let mut behind = Vec::new();
+        // SAFETY: attached; the object and the frames' variables stand.
+        let token = unsafe {
+            let (way, number) = pickles::leaving(here, object);
+            if number != 0 {
+                numbers::write(number, &mut behind);
+            }
+            match way {
+                Way::Kept(carried, to) => Some((carried, to)),
+                Way::Now(frame) => Some(pickles::begin_send(here, frame, object)),
+                Way::None => None,
+            }
+        };
+        if let Some((carried, to)) = token {
+            here.host.node.seq_go_abroad();
+            if let Some(token) = wire::packed(&carried, to, true) {
+                behind.extend_from_slice(&token);
+                behind.extend_from_slice(&(token.len() as u32).to_be_bytes());
+                behind.extend_from_slice(END);
+            }
+        }
+        Ok((!behind.is_empty()).then(|| PyBytes::new(py, &behind).unbind()))
+    })
+}
+
+/// It could not be made.
+#[pyfunction]
+pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    seq::with(py, |_, here| {
+        // SAFETY: as in `pickled`.
+        unsafe { pickles::failed(here, object) };
+        Ok(())
+    })
+}
+
+/// What ends a token behind a pickle, and its length (4 bytes).
+const END: &[u8] = b"\x00inviso seq_trace 1\x00";
+
+/// What stands behind a pickle.
+struct Behind {
+    number: Option<Number>,
+    /// Of a token of which not all is there, nothing.
+    token: Option<Vec<u8>>,
+}
+
+impl Behind {
+    fn of(data: &[u8]) -> Behind {
+        let cut = || {
+            let (rest, length) = data.strip_suffix(END)?.split_last_chunk()?;
+            let at = rest.len().checked_sub(u32::from_be_bytes(*length) as usize);
+            Some(at.map_or((rest, &[][..]), |at| rest.split_at(at)))
+        };
+        match cut() {
+            Some((rest, token)) => Behind { number: numbers::read(rest), token: Some(token.to_vec()) },
+            None => Behind { number: numbers::read(data), token: None },
+        }
+    }
+}
+
+/// An object has been unpickled. False if what stood behind is no token, but looks like one; then there is none. Called by what unpickles.
+#[pyfunction]
+pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let behind = match PyBuffer::<u8>::get(data) {
+        Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
+            // SAFETY: all its bytes in one piece, which stand while the buffer is held; nothing else runs meanwhile.
+            Behind::of(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
+        }
+        _ => Behind { number: None, token: None },
+    };
+    let with_tokens = senders::with_tokens();
+    let token = behind.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
+    let malformed = matches!(token, Some(None));
+    seq::with(py, |_, here| {
+        // SAFETY: attached.
+        unsafe { pickles::came(here, behind.number) };
+        if !with_tokens {
+            return Ok(true);
+        }
+        let carried = match token.flatten() {
+            Some(arrived) => arrived.carried(&here.host.node),
+            None => Carried::Empty,
+        };
+        // SAFETY: attached; the object stands.
+        unsafe {
+            if pickles::is_for_another() {
+                pickles::leave(carried);
+            } else if !pickles::is_no_message() && !pickles::is_of_no_carrier(here) {
+                let message = pickles::message_of(here, object);
+                let write = tokens::writing(message.as_ptr());
+                here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+            }
+        }
+        Ok(!malformed)
+    })
+}
+
+/// A process is about to be started: what goes along with it, and, with a token, its sending; None while no token is in use. Empty where
+/// the library starts it.
+#[pyfunction]
+pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
+    seq::with(py, |py, here| {
+        if !here.host.node.seq_in_use() {
+            return Ok(None);
+        }
+        here.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
+                                        // SAFETY: attached; the object stands.
+        let sending = unsafe {
+            if pickles::is_started_by_library() {
+                None
+            } else {
+                let to = passing::queue(here, process.as_ptr());
+                let message = wire::spawn_request(to);
+                SeqSending::begin(py, here, to, message, |carried| wire::packed(carried, to, true))
+            }
+        };
+        let token = sending.as_ref().map_or_else(|| PyBytes::new(py, b"").unbind(), |sending| sending.token(py));
+        Ok(Some((token, sending)))
+    })
+}
+
+/// This process was started where tokens are in use: they are in use here. With a token it is the main thread's.
+#[pyfunction]
+pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
+    let _in_use = seq::begin(py)?;
+    let arrived = wire::arrived(py, token)?;
+    seq::with(py, |_, here| {
+        here.host.node.seq_go_abroad();
+        if let Some(arrived) = arrived {
+            let message = wire::spawn_request_of(arrived.carrier.clone());
+            let carried = arrived.carried(&here.host.node);
+            here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,331 @@
+//! Processes for Python: who runs, who exists, mailboxes.
+
+use crate::{
+    convert::{errors, pid::Pid},
+    entry::{door, forking},
+    host,
+    instrument::passing,
+    processes::{process, relations},
+    thread::here::Here,
+};
+use inviso_core::tracee::{Kind, Tracee};
+use inviso_cpython::interpreter::{
+    again,
+    calling::{self, call},
+};
+use pyo3::{exceptions::PyException, prelude::*};
+use std::{sync::Arc, time::Duration};
+
+/// The process that runs the caller.
+fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
+    host::host(py)?;
+    let current = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        here.thread.current().clone()
+    };
+    // SAFETY: attached.
+    let current = unsafe { door::call(current) };
+    current.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))
+}
+
+/// The pid of the process that runs the caller.
+#[pyfunction]
+pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
+    Ok(Pid::new(current(py)?.pid))
+}
+
+/// The pid of a thread, task or queue object; None for other objects and for ended ones.
+#[pyfunction]
+pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
+    let host = host::host(py)?;
+    let found = host.directory.of_object(host, object)?;
+    Ok(found.filter(|t| t.is_alive() && !process::process(t).is_gone()).map(|t| Pid::new(t.pid)))
+}
+
+/// The pid of a task that has just been made, and may have ended; None for other objects.
+#[pyfunction]
+pub fn pid_of_made(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
+    let host = host::host(py)?;
+    Ok(host.directory.of_made(host, task)?.map(|t| Pid::new(t.pid)))
+}
+
+/// The thread or task object of a process; None if it is gone.
+#[pyfunction]
+pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
+    let (Some(tracee), Some(host)) = (pid.tracee(py), host::try_host()) else { return Ok(None) };
+    Ok(host.directory.object(py, &tracee)?.map(Bound::unbind))
+}
+
+/// A process of a tracer that no thread runs yet; one is to call `become`.
+#[pyfunction]
+pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
+    let host = host::host(py)?;
+    let tracee = host.node.tracer_process();
+    *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    Ok(Pid::new(tracee.pid))
+}
+
+/// The calling thread is that process from now on.
+#[pyfunction]
+#[pyo3(name = "become")]
+pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
+    let tracee = pid.tracee(py).ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+    change_own(py, tracee)
+}
+
+/// The calling thread is no process that anybody finds; the one that it was, if any, goes on.
+#[pyfunction]
+pub fn resign(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    let own = host.node.hidden();
+    host.directory.replace_own(&own);
+    // SAFETY: attached.
+    unsafe { door::call(|here| door::become_process(here, own)) };
+    Ok(())
+}
+
+/// The calling thread, which is not the program's, is no process that anybody finds, nor has been one.
+#[pyfunction]
+pub fn hide(py: Python<'_>) -> PyResult<()> {
+    let own = host::host(py)?.node.hidden();
+    change_own(py, own)
+}
+
+fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
+    let host = host::host(py)?;
+    let change = |here: &mut Here| {
+        let known = host.directory.replace_own(&own);
+        let was = door::become_process(here, own);
+        here.turn.told = true; // nor was it told that it began
+                               // who looked for threads may have found it before it was anything to itself
+        let found = known.filter(|known| was.as_ref().is_none_or(|was| !Arc::ptr_eq(known, was)));
+        for before in was.iter().chain(&found) {
+            host.node.end_process(before);
+        }
+    };
+    // SAFETY: attached.
+    unsafe { door::call(change) };
+    Ok(())
+}
+
+/// The process that a thread object will be, before it is started.
+#[pyfunction]
+pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pid> {
+    let parent = current(py)?;
+    let host = host::host(py)?;
+    Ok(Pid::new(host.spawning.announce(host, thread.as_ptr() as usize, &parent).pid))
+}
+
+/// A thread object is to be started of which nobody is told, and which is no process that anybody finds.
+#[pyfunction]
+pub fn hide_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.spawning.hide(host, thread.as_ptr() as usize);
+    Ok(())
+}
+
+/// A thread object that was announced, or hidden, could not be started.
+#[pyfunction]
+pub fn renounce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.spawning.renounce(host, thread.as_ptr() as usize);
+    Ok(())
+}
+
+/// The calling thread becomes the process that was announced for it, if that has not happened yet.
+#[pyfunction]
+pub fn enter_process(py: Python<'_>) -> PyResult<()> {
+    current(py).map(drop)
+}
+
+/// All living processes.
+#[pyfunction]
+pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
+    let host = host::host(py)?;
+    host.directory.refresh(py, host)?;
+    let living = host.node.processes().into_iter().filter(|t| !process::process(t).is_gone());
+    Ok(living.map(|t| Pid::new(t.pid)).collect())
+}
+
+/// The names of all living processes and of the latest that have ended; a name that can't be had is left out.
+#[pyfunction]
+pub fn process_names(py: Python<'_>) -> PyResult<Vec<(Pid, String)>> {
+    // without it nothing of this process was traced
+    let Some(host) = host::try_host() else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for pid in processes(py)? {
+        match pid.name(py) {
+            Ok(name) => names.push((pid, name)),
+            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    names.extend(host.directory.ended_names(py).into_iter().map(|(pid, name)| (Pid::new(pid), name)));
+    Ok(names)
+}
+
+/// Gives a process a name of its own.
+#[pyfunction]
+pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
+    if let Some(tracee) = pid.tracee(py) {
+        if tracee.kind == Kind::Task {
+            inviso_port::learned::task(tracee.pid, name.clone());
+        }
+        *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    }
+}
+
+/// Puts a message into a process's mailbox, after the trace messages that wait for it; False if the process has ended.
+#[pyfunction]
+pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bool> {
+    let Some(tracee) = pid.tracee(py) else { return Ok(false) };
+    let mailbox = process::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    mailbox.put(py, [message]);
+    Ok(true)
+}
+
+/// Takes the first message that `matches` accepts out of the caller's mailbox: `(message,)`, or None when the time is over.
+#[pyfunction]
+#[pyo3(signature = (matches, timeout))]
+pub fn mailbox_receive(
+    py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>,
+) -> PyResult<Option<(Py<PyAny>,)>> {
+    let own = current(py)?;
+    let mailbox = process::process(&own).mailbox.clone();
+    let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
+    let message = mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?;
+    Ok(message.map(|letter| {
+        relations::taken(py, &own, &letter.message, letter.carried);
+        (letter.message,)
+    }))
+}
+
+/// The running process has waited for a message in vain.
+#[pyfunction]
+pub fn timed_out(py: Python<'_>) -> PyResult<()> {
+    current(py)?;
+    // SAFETY: attached.
+    unsafe { door::call(passing::timed_out) };
+    Ok(())
+}
+
+/// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.
+#[pyfunction]
+pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
+    process::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
+}
+
+/// `waiter` isn't called any more.
+#[pyfunction]
+pub fn mailbox_leave(py: Python<'_>, waiter: Bound<'_, PyAny>) -> PyResult<()> {
+    process::process(&*current(py)?).mailbox.clone().leave(&waiter);
+    Ok(())
+}
+
+/// The messages in a process's mailbox (the caller's without `pid`), left there.
+#[pyfunction]
+#[pyo3(signature = (pid=None))]
+pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>>> {
+    let own = current(py)?;
+    relations::hear(py, &own)?;
+    let tracee = match pid {
+        Some(pid) => pid.tracee(py),
+        None => Some(own),
+    };
+    let Some(tracee) = tracee else { return Ok(Vec::new()) };
+    let mailbox = process::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    Ok(mailbox.peek(py))
+}
+
+/// This node's name.
+#[pyfunction]
+pub fn node_name() -> String {
+    inviso_port::node::name()
+}
+
+/// Names this node.
+#[pyfunction]
+pub fn set_node_name(name: &str) {
+    inviso_port::node::set_name(name);
+}
+
+/// In a forked child: nothing is traced any more.
+#[pyfunction]
+pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    forking::after_in_child(py)
+}
+
+/// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it returns True;
+/// where the queue is full then, `function(False)`, once. False if the queue is full now.
+#[pyfunction]
+pub fn call_soon(function: Py<PyAny>) -> bool {
+    let raw = function.into_ptr();
+    let queued = queue(raw.cast());
+    if !queued {
+        // SAFETY: it was not taken over.
+        Python::attach(|py| drop(unsafe { Bound::from_owned_ptr(py, raw) }));
+    }
+    queued
+}
+
+/// Whether the interpreter is there in full: 3.15 runs `site` before.
+#[pyfunction]
+pub fn is_ready() -> bool {
+    // SAFETY: a plain question
+    unsafe { pyo3::ffi::Py_IsInitialized() != 0 }
+}
+
+/// Takes the reference over if it returns true.
+fn queue(function: *mut std::ffi::c_void) -> bool {
+    // SAFETY: may be called from any thread; `run_queued` takes the reference over.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(run_queued), function) == 0 }
+}
+
+extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
+    let again = door::guard(|| {
+        calling::attached(|py| {
+            // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
+            let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
+            called(&function, true)
+        })
+    });
+    let again = again.unwrap_or(false);
+    // With no Python code behind it: since 3.13 an instruction that is run in a pending call, and finds others pending, forgets
+    // that there are any.
+    if again && queue(raw) {
+        return 0;
+    }
+    door::guard(|| {
+        calling::attached(|py| {
+            // SAFETY: as above.
+            let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
+            if again {
+                called(&function, false);
+            }
+        });
+    });
+    0
+}
+
+/// Whether it wants to be called again.
+fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
+    call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
+        again::report(function.py(), error);
+        false
+    })
+}
+
+/// The trace control word.
+#[pyfunction]
+pub fn control_word(py: Python<'_>) -> PyResult<u32> {
+    Ok(host::host(py)?.node.control_word())
+}
+
+/// Sets the trace control word; what it was.
+#[pyfunction]
+pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
+    Ok(host::host(py)?.node.set_control_word(value))
+}

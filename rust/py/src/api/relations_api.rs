@@ -1,0 +1,307 @@
+//! Links, monitors, names and exit signals, as Python calls them.
+
+use crate::{
+    convert::{pid::Pid, terms},
+    entry::door,
+    host::instruments::Wants,
+    instrument::{
+        passing::{Message, Origin, Sender},
+        tokens,
+    },
+    library::ports,
+    processes::{
+        exit_reason, exits, process,
+        relations::{deliver, down, exit, hear, is_gone, lock, signal, with_ports, Tie, MONITORS},
+    },
+    thread::here::Here,
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    seq::Carried,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::capture::{self, Raised};
+use inviso_term::{etf, record, term::Term};
+use pyo3::prelude::*;
+use std::sync::atomic::Ordering;
+
+/// The running process links itself to another, or to a port.
+#[pyfunction]
+pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
+    let id = terms::local_number(who).unwrap_or_default();
+    with(py, with_ports(id, true), |py, here| {
+        let own = here.thread.current().clone();
+        match here.host.directory.living(py, here.host, id) {
+            Some(other) => {
+                if other.kind == Kind::Port {
+                    ports::linked(&other, own.pid, true);
+                }
+                here.host.node.link(&mut here.thread, &own, &other);
+                // it may have left without seeing the link
+                if is_gone(&other) && here.host.node.part(own.pid, other.pid) {
+                    let reason = etf::encode(&Term::atom("noproc"));
+                    return signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty);
+                }
+                Ok(())
+            }
+            None => {
+                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, id, &[]);
+                let reason = etf::encode(&Term::atom("noproc"));
+                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty)
+            }
+        }
+    })
+}
+
+/// The running process removes its link to another, or to a port.
+#[pyfunction]
+pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
+    let id = terms::local_number(who).unwrap_or_default();
+    with(py, None, |_, here| {
+        let own = here.thread.current().clone();
+        if let Some(port) = here.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
+            ports::linked(&port, own.pid, false);
+        }
+        here.host.node.unlink(&mut here.thread, &own, id);
+        Ok(())
+    })
+}
+
+/// The pids that a process is linked to.
+#[pyfunction]
+pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
+    crate::host::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
+}
+
+/// The running process is told of the end of another: `("DOWN", reference, "process", pid, reason)`.
+#[pyfunction]
+pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
+    with(py, with_ports(0, true), |py, here| {
+        let own = here.thread.current().pid;
+        let untold = match pid.tracee(py) {
+            Some(tracee) => watch(&tracee, reference, own),
+            None => Some(reference),
+        };
+        match untold {
+            None => Ok(()),
+            Some(reference) => {
+                let reason = etf::encode(&Term::atom("noproc"));
+                down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
+            }
+        }
+    })
+}
+
+/// `own` is told of the end of a process; the reference is given back if that has been told of already.
+pub(crate) fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
+    let mut monitors = lock(&process::process(tracee).monitors);
+    if is_gone(tracee) {
+        return Some(reference);
+    }
+    MONITORS.fetch_add(1, Ordering::Relaxed);
+    monitors.push((reference, own));
+    None
+}
+
+/// Takes a monitor away; False if it was not there.
+#[pyfunction]
+pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for tracee in crate::host::host(py)?.node.processes() {
+        let mut found = None;
+        {
+            let mut monitors = lock(&process::process(&tracee).monitors);
+            if let Some(at) = monitors.iter().position(|(known, _)| known.is(reference)) {
+                found = Some(monitors.remove(at));
+            }
+        }
+        if found.is_some() {
+            MONITORS.fetch_sub(1, Ordering::Relaxed);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether exit signals come to the running process as messages from now on; whether they did before.
+#[pyfunction]
+pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
+    with(py, None, |_, here| Ok(process::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
+}
+
+/// Sends an exit signal.
+#[pyfunction]
+pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+    let reason = snapshot(reason);
+    with(py, None, |py, here| {
+        let from = here.thread.current().pid;
+        match pid.tracee(py) {
+            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None, Carried::Empty),
+            None => Ok(()),
+        }
+    })
+}
+
+/// The running process is about to end for this reason, by this exception.
+#[pyfunction]
+pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+    let reason = snapshot(reason);
+    with(py, None, |py, here| {
+        let own = here.thread.current();
+        let exit = process::process(own).exits.add(py, own.pid, reason)?;
+        exits::mark(error, &exit)
+    })
+}
+
+/// The process that is about to be started by the running one is to be linked to it, or not, and its end to be told by this reference;
+/// the reference of the call before if no process has been started since.
+#[pyfunction]
+#[pyo3(signature = (on, reference=None))]
+pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, with_ports(0, on || reference.is_some()), |_, here| {
+        here.linking = on;
+        Ok(std::mem::replace(&mut here.watching, reference))
+    })
+}
+
+/// The calling thread is about to end, by this exception or by None.
+#[pyfunction]
+pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let tell = |here: &mut Here| {
+        here.thread.switch_to_own();
+        let own = here.thread.own().clone();
+        // SAFETY: the exception is held by the caller.
+        let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
+        let reason = exit_reason::reason(&own, error);
+        here.told_exit = true;
+        exit(here.host, &mut here.thread, &own, &reason);
+    };
+    let _ = py;
+    // SAFETY: attached.
+    unsafe { door::call(tell) };
+    Ok(())
+}
+
+/// A process has a name from now on: None, or why not.
+#[pyfunction]
+pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    let id = terms::local_number(who).unwrap_or_default();
+    with(py, with_ports(id, true), |py, here| {
+        use inviso_core::relations::Unnamed;
+        let Some(tracee) = here.host.directory.living(py, here.host, id) else { return Ok(Some("dead")) };
+        Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
+            Ok(()) => None,
+            Err(Unnamed::Dead) => Some("dead"),
+            Err(Unnamed::Taken) => Some("taken"),
+            Err(Unnamed::HasName) => Some("has a name"),
+        })
+    })
+}
+
+/// Nobody has the name any more; False if nobody had.
+#[pyfunction]
+pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
+    with(py, None, |_, here| Ok(here.host.node.unregister(&mut here.thread, name)))
+}
+
+/// Who has a name.
+#[pyfunction]
+pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    let host = crate::host::host(py)?;
+    let living = host.node.whereis(name).and_then(|tracee| host.directory.living(py, host, tracee.pid));
+    living.map(|tracee| terms::identity(py, tracee.pid)).transpose()
+}
+
+/// All names.
+#[pyfunction]
+pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
+    Ok(crate::host::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
+}
+
+/// Sends a message: to a process or port by its pid, or to whoever `name` says (then `to` is who that is, if anybody). False
+/// if there was nobody to send it to.
+#[pyfunction]
+#[pyo3(signature = (to, message, name=None))]
+pub fn send(
+    py: Python<'_>, to: Option<&Pid>, message: Bound<'_, PyAny>, name: Option<Bound<'_, PyAny>>,
+) -> PyResult<bool> {
+    with(py, None, |py, here| {
+        let own = here.thread.current().pid;
+        let tracee = to.and_then(|to| to.tracee(py));
+        let (node, thread) = (&here.host.node, &mut here.thread);
+        let number = match (&name, to) {
+            (Some(name), _) => {
+                let parcel = Message::to_name(&message, name);
+                messages::on_send(node, thread, About::Current, true, &parcel)
+            }
+            // SAFETY: held; attached.
+            (None, Some(pid)) => unsafe {
+                let parcel = Message::to(message.as_ptr(), pid.id);
+                messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel)
+            },
+            (None, None) => 0,
+        };
+        let Some(tracee) = tracee else { return Ok(false) };
+        // SAFETY: held; attached.
+        let write = unsafe { tokens::writing(message.as_ptr()) };
+        let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
+        let origin = Origin::new(Sender::Process(own), number);
+        deliver(py, here.host, thread, &tracee, origin, message, carried)?;
+        Ok(true)
+    })
+}
+
+/// Puts a message of this package's own into a process's mailbox, behind what was sent before: nobody is told of it, and it carries
+/// nothing.
+#[pyfunction]
+pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(tracee) = to.tracee(py) else { return Ok(false) };
+    let mailbox = process::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    mailbox.put(py, [message.unbind()]);
+    Ok(true)
+}
+
+/// A timer sends a message: nobody's, which has no sender.
+#[pyfunction]
+pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
+    with(py, None, |py, here| {
+        let Some(tracee) = to.tracee(py) else { return Ok(false) };
+        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
+        Ok(true)
+    })
+}
+
+/// A value's bytes, as a term.
+fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    let mut out = etf::Encoder::new(&mut bytes);
+    // SAFETY: held; attached.
+    if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
+        out.truncate(0);
+        let _ = out.cut("reason");
+    }
+    let len = out.len();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Runs `with` as the running process. `related` says that processes or ports are about to be related, so that their ends
+/// matter.
+fn with<R>(
+    py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
+) -> PyResult<R> {
+    let host = crate::host::host(py)?;
+    if let Some(wants) = related {
+        host.adjust(py, wants)?;
+    }
+    let ran = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        hear(py, here.thread.current())?;
+        with(py, here)
+    };
+    // SAFETY: attached.
+    let done = unsafe { door::call(ran) };
+    done.unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("this thread is ending")))
+}

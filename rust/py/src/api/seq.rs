@@ -1,0 +1,287 @@
+//! Sequential tracing for Python: the running process's token, printing, the system tracer.
+
+use super::{
+    trace_port::LogPort,
+    tracer::{self, Given},
+};
+use crate::{
+    convert::{errors, pid::Pid, terms},
+    entry::door,
+    host::{self, instruments, outlet::Outlet},
+    instrument::{
+        passing,
+        tokens::{self, carrier},
+    },
+    processes::process,
+    thread::here::Here,
+};
+use inviso_core::{
+    error::Error,
+    seq::{self, Label, Living, Token, LABEL},
+    session::{Options, Session, MODULE},
+    tracer::Answer,
+};
+use inviso_cpython::{capture, interpreter::calling};
+use inviso_term::{etf, term::Term};
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+use std::sync::{atomic::Ordering, Arc, Mutex};
+
+/// Where events of sequential tracing go, as long as a system tracer is set.
+static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
+
+/// Runs `with` as the running process.
+pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
+    host::host(py)?;
+    let ran = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        with(py, here)
+    };
+    // SAFETY: attached.
+    let done = unsafe { door::call(ran) };
+    done.unwrap_or_else(|| Err(PyRuntimeError::new_err("this thread is ending")))
+}
+
+/// Tokens are about to be in use: what carries them has to be watched. They are as long as what this answers is kept, if no reset
+/// comes between.
+pub fn begin(py: Python<'_>) -> PyResult<Living> {
+    let host = host::host(py)?;
+    let mut living = Some(host.node.seq_begin());
+    if !instruments::carry_tokens() {
+        tokens::enter(py, host, || {
+            living = None;
+            host.node.seq_end();
+        })?;
+    }
+    Ok(living.unwrap_or_else(|| host.node.seq_begin()))
+}
+
+/// Containers inside each other, in a label: some less than a token from another node may have.
+const DEPTH: u32 = 60;
+
+/// A label, whole; `None` of what is too long for one, or too deep.
+fn label(value: &Bound<'_, PyAny>) -> Option<Label> {
+    let limits = capture::Limits { depth: DEPTH, items: LABEL, bytes: LABEL };
+    [256, LABEL].into_iter().find_map(|room| {
+        let mut bytes = vec![0; room];
+        let mut out = etf::Encoder::new(&mut bytes);
+        // SAFETY: held; attached.
+        unsafe { capture::encode(value.as_ptr(), &mut out, &limits) }.ok()?;
+        let term = etf::decode(out.written()).ok().filter(|term| !is_cut(term))?;
+        seq::label(term)
+    })
+}
+
+fn is_cut(term: &Term) -> bool {
+    match term {
+        Term::Cut(_) => true,
+        Term::Tuple(all) | Term::List(all) | Term::Set(all) => all.iter().any(is_cut),
+        Term::ImproperList(all, tail) => all.iter().any(is_cut) || is_cut(tail),
+        Term::Map(pairs) => pairs.iter().any(|(key, value)| is_cut(key) || is_cut(value)),
+        _ => false,
+    }
+}
+
+fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
+    terms::object(py, &etf::encode(&token.term()))
+}
+
+/// The token of the running process, `(flags, label, serial, from, previous)`; None if it is empty.
+#[pyfunction]
+pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, |py, here| here.host.node.seq_token(here.thread.current()).map(|token| object(py, &token)).transpose())
+}
+
+/// Empties the token of the running process; what it was.
+#[pyfunction]
+pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, |py, here| here.host.node.seq_clear(here.thread.current()).map(|token| object(py, &token)).transpose())
+}
+
+/// Bytes of a label, and containers inside each other in it, at most.
+#[pyfunction]
+pub fn seq_label_limits() -> (usize, u32) {
+    (LABEL, DEPTH)
+}
+
+/// Sets the label; what it was, 0 of an empty token. `LimitReached` of one that is too long, or too deep.
+#[pyfunction]
+pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
+    let _in_use = begin(py)?;
+    with(py, |py, here| {
+        let current = here.thread.current().clone();
+        let was = here.host.node.seq_set_label(&current, label);
+        terms::object(py, &was)
+    })
+}
+
+/// Switches flags, a bit each, on or off; whether all of them were on.
+#[pyfunction]
+pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
+    let _in_use = begin(py)?;
+    with(py, |_, here| {
+        let current = here.thread.current().clone();
+        Ok(here.host.node.seq_change(&current, |token| {
+            let was = token.flags & flags == flags;
+            token.flags = if on { token.flags | flags } else { token.flags & !flags };
+            was
+        }))
+    })
+}
+
+/// Sets the serial; what it was.
+#[pyfunction]
+pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
+    let _in_use = begin(py)?;
+    with(py, |_, here| {
+        let own = here.thread.current().clone();
+        Ok(here.host.node.seq_set_serial(&own, (previous, current)))
+    })
+}
+
+/// Prints into the sequential trace of the running process, whatever its label, or only under one: `(label,)`.
+#[pyfunction]
+pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
+    if !host::host(py)?.node.seq_in_use() {
+        return Ok(());
+    }
+    let under = match under {
+        Some((value,)) => match label(&value) {
+            Some(label) => Some(label),
+            None => return Ok(()), // no token has it
+        },
+        None => None,
+    };
+    with(py, |_, here| {
+        // SAFETY: held; attached.
+        let write = unsafe { tokens::writing(info.as_ptr()) };
+        here.host.node.seq_print(&mut here.thread, under.as_deref(), write);
+        Ok(())
+    })
+}
+
+/// Empties all tokens and sets all serials to 0.
+#[pyfunction]
+pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.node.seq_reset();
+    tokens::leave(py, host)
+}
+
+/// How many serials have come to their end.
+#[pyfunction]
+pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
+    Ok(host::host(py)?.node.seq_overflows())
+}
+
+/// The system tracer that this session stands for: a process, a trace port, or a tracer module and its state.
+fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
+    let Some(session) = session else { return Ok(None) };
+    let port = OUTLET.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|outlet| outlet.port.clone());
+    if let Some(port) = port {
+        return Ok(Some(Py::new(py, LogPort(port))?.into_any()));
+    }
+    let pid = session.tracer.load(Ordering::Acquire);
+    if pid != MODULE {
+        return Ok(Some(Py::new(py, Pid::new(pid))?.into_any()));
+    }
+    let pair = host::host(py)?.outlets.of(session.id).and_then(|outlet| outlet.tracer.as_ref()?.pair(py));
+    pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
+}
+
+/// The session that stands for the system tracer. A task that is done is none, also where nobody has seen its end.
+fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
+    let host = host::host(py)?;
+    let session = host.node.seq_tracer();
+    if let Some(session) = &session {
+        let _seen_to_end = host.directory.living(py, host, session.tracer.load(Ordering::Acquire));
+    }
+    Ok(session)
+}
+
+/// The system tracer, None if there is none: a Pid, or a tracer module and its state.
+#[pyfunction]
+pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    let session = session(py)?;
+    if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
+        with(py, |_, here| {
+            if session.tracer_status(None) == Some(Answer::Remove) {
+                here.host.node.lose_tracer(session);
+            }
+            Ok(())
+        })?;
+    }
+    tracer_of(py, session.filter(|session| session.has_tracer()))
+}
+
+/// Bytes that events may take, of each thread, until the system tracer takes them: a sequence with a gap is worth little.
+const RING: usize = 16 << 20;
+
+/// Sets the system tracer, a process or a tracer module, or with None takes it away; what it was.
+#[pyfunction]
+#[pyo3(signature = (tracer, port=None, module=None))]
+pub fn seq_set_tracer(
+    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<Given<'_>>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let host = host::host(py)?;
+    if calling::is_ending(py) {
+        return Err(PyRuntimeError::new_err("the interpreter is ending; set a system tracer before"));
+    }
+    let was = tracer_of(py, session(py)?.filter(|session| session.has_tracer()))?;
+    let mut outlet = None;
+    if let Some(given) = module {
+        let made = tracer::make(py, given)?;
+        let options = Options { is_inner: true, tracer: Some(made.module.clone()), ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
+        outlet = Some(host.outlets.open_to(session.clone(), made));
+        if with(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
+            host.end_session(py, &session)?;
+            return Err(errors::raise(Error::ProcessDead));
+        }
+    }
+    if let Some(pid) = tracer {
+        let tracee = pid.tracee(py).ok_or_else(|| errors::raise(Error::ProcessDead))?;
+        let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
+        outlet = Some(host.outlets.open(session, process::process(&tracee).mailbox.clone(), None));
+    }
+    if let Some(port) = port {
+        let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
+        outlet = Some(py.detach(|| host.outlets.open_port(&host.node, session, &port.0)));
+    }
+    let session = outlet.as_ref().map(|outlet| outlet.session.clone());
+    let old = host.node.set_seq_tracer(session);
+    let old_outlet = std::mem::replace(&mut *OUTLET.lock().unwrap_or_else(|e| e.into_inner()), outlet);
+    if let Some(old_outlet) = old_outlet {
+        // what it was sent is its own
+        old_outlet.pump_to_mark(py)?;
+    }
+    if let Some(old) = old {
+        host.end_session(py, &old)?;
+    }
+    Ok(was)
+}
+
+/// Whether items of a queue carry tokens, whatever kind of queue it is.
+#[pyfunction]
+pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
+    with(py, |_, here| {
+        // SAFETY: held; attached on this thread.
+        let number = unsafe { passing::queue(here, queue.as_ptr()) };
+        if let Some(tracee) = here.host.node.tracee(number) {
+            process::process(&tracee)
+                .carrier
+                .store(if on { carrier::SAID_YES } else { carrier::SAID_NO }, Ordering::Release);
+        }
+        Ok(())
+    })
+}
+
+/// In a forked child: no system tracer.
+pub fn forget() {
+    if let Ok(mut outlet) = OUTLET.try_lock() {
+        std::mem::forget(outlet.take());
+    }
+}

@@ -1,0 +1,325 @@
+//! Tracer modules: Python objects whose callbacks are called where an event happens. What is called runs in the tracee's thread,
+//! with nothing locked; what it raises is counted, and the first of it reported.
+
+use super::{library::Library, messages};
+use crate::{
+    convert::terms,
+    host::{self, outlet::Outlet},
+    instrument::objects,
+};
+use inviso_core::{
+    session::Session,
+    tracer::{Answer, Event, Group, Module, Tracer},
+};
+use inviso_cpython::interpreter::{
+    again::{self, Whose},
+    calling::call,
+    tls,
+};
+use pyo3::{
+    exceptions::PyValueError,
+    gc::{PyTraverseError, PyVisit},
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::*,
+};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+
+/// A module, its state, and its callbacks: one that asks and one that is told, for each of [`Group::NAMES`], None for those that it
+/// has not. Of a shared library in place of all these the library.
+pub type Given<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
+
+/// What a tracer module is to its session.
+pub struct Installed {
+    module: RwLock<Option<Arc<Callbacks>>>,
+    session: OnceLock<Weak<Session>>,
+}
+
+/// What asks, and what is told.
+type Pair = (Option<Py<PyAny>>, Option<Py<PyAny>>);
+
+struct Callbacks {
+    module: Py<PyAny>,
+    state: Py<PyAny>,
+    /// By group: asks, is told. The general pair, which is the first, has both.
+    pairs: Vec<Pair>,
+}
+
+/// What a session is made with, and what it leaves for the session once that is there.
+pub struct Made {
+    /// For the session's options.
+    pub module: Module,
+    installed: Arc<Installed>,
+}
+
+/// A tracer module as a session takes it.
+///
+/// # Errors
+/// TypeError where the state can't be given to a shared library.
+pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
+    let (module, state, callbacks) = given;
+    let library = callbacks.first().and_then(|first| first.as_ref()?.bind(py).cast::<Library>().ok().cloned());
+    let mut callbacks = callbacks.into_iter();
+    let pairs = std::iter::from_fn(|| Some((callbacks.next()?, callbacks.next()?))).collect();
+    let callbacks = Callbacks { module: module.unbind(), state: state.clone().unbind(), pairs };
+    let installed = Arc::new(Installed { module: RwLock::new(Some(Arc::new(callbacks))), session: OnceLock::new() });
+    let module: Arc<dyn Tracer> = match library {
+        Some(library) => Arc::new(library.get().tracing(&state, &installed)?),
+        None => Arc::new(PyTracer(installed.clone())),
+    };
+    let module = Module(module);
+    words(py)?;
+    Ok(Made { module, installed })
+}
+
+impl Made {
+    /// The session is there.
+    pub fn installed(self, session: &Arc<Session>) -> Arc<Installed> {
+        let _first = self.installed.session.set(Arc::downgrade(session));
+        self.installed
+    }
+}
+
+impl Installed {
+    fn callbacks(&self) -> Option<Arc<Callbacks>> {
+        self.module.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// The module and its state, until they are let go of.
+    pub fn pair(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+        self.callbacks().map(|known| (known.module.clone_ref(py), known.state.clone_ref(py)))
+    }
+
+    /// Lets go of the Python objects: attached, at the session's end.
+    pub fn release(&self, _py: Python<'_>) {
+        let known = self.module.write().unwrap_or_else(|e| e.into_inner()).take();
+        drop(known);
+    }
+
+    /// Shows the collector what is held here, as if the caller held it.
+    ///
+    /// # Errors
+    /// The collector's.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // held and let go of attached, with no Python in between: nobody has the lock while a collector looks
+        let Ok(known) = self.module.try_read() else { return Ok(()) };
+        // one that is being called stays
+        let Some(known) = known.as_ref().filter(|known| Arc::strong_count(known) == 1) else { return Ok(()) };
+        visit.call(&known.module)?;
+        visit.call(&known.state)?;
+        for (asks, told) in &known.pairs {
+            visit.call(asks)?;
+            visit.call(told)?;
+        }
+        Ok(())
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.session.get().and_then(Weak::upgrade)
+    }
+
+    /// A callback has answered nonsense, and nobody can be shown what.
+    pub fn note_failure(&self) {
+        if let Some(session) = self.session() {
+            session.note_tracer_error();
+        }
+    }
+
+    /// A callback has raised, or answered nonsense. What a handler of a signal has raised is the program's, and comes again.
+    fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
+        let whose = again::whose(py, &error);
+        if whose == Whose::Handler && again::raise(py, &error) {
+            return;
+        }
+        let before = self.session().map_or(0, |session| session.note_tracer_error());
+        if before == 0 {
+            error.clone_ref(py).write_unraisable(py, Some(callback));
+        }
+        // last: the report may be Python code, which it would end
+        if whose == Whose::Either {
+            again::raise(py, &error);
+        }
+    }
+}
+
+/// Atoms by their names.
+pub struct Words(FxHashMap<&'static str, Py<PyAny>>);
+
+static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+
+/// The atoms that callbacks are called with.
+pub fn words(py: Python<'_>) -> PyResult<&Words> {
+    use inviso_core::tracer;
+    WORDS.get_or_try_init(py, || {
+        let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
+        let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
+        let all = tags.chain(stamps).chain([tracer::TRACE_STATUS]);
+        Ok(Words(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
+    })
+}
+
+impl Words {
+    fn of(&self, py: Python<'_>, word: &'static str) -> Py<PyAny> {
+        self.0.get(word).map_or_else(|| py.None(), |atom| atom.clone_ref(py))
+    }
+}
+
+/// Runs `with` attached, as if it had not been: an exception that is under way stays so, and what is allocated is not the program's.
+/// `None` while the interpreter ends.
+pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    Python::try_attach(|py| {
+        let allocated = tls::bytes();
+        let aside = PyErr::take(py);
+        let done = with(py);
+        if let Some(error) = aside {
+            error.restore(py);
+        }
+        tls::set_bytes(allocated);
+        done
+    })
+}
+
+/// What a callback has answered.
+fn answer(said: &Bound<'_, PyAny>) -> PyResult<Answer> {
+    let word = said.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+    match word {
+        Some("trace") => Ok(Answer::Trace),
+        Some("discard") => Ok(Answer::Discard),
+        Some("remove") => Ok(Answer::Remove),
+        _ => {
+            let class = said.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+            let shown = word.map_or(format!("an object of class {class}"), |word| format!("{word:?}"));
+            Err(PyValueError::new_err(format!("a tracer answers 'trace', 'discard' or 'remove', and not {shown}")))
+        }
+    }
+}
+
+/// A tracer that is a Python object.
+struct PyTracer(Arc<Installed>);
+
+impl Tracer for PyTracer {
+    fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
+        self.ask(Group::General, tag, tracee)
+    }
+
+    fn trace(&self, event: &Event<'_>) {
+        self.tell(Group::General, event);
+    }
+
+    fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
+        let asked = attached(|py| {
+            let known = self.0.callbacks()?;
+            let callback = known.of(group).0?.bind(py);
+            let said = (|| {
+                let tracee = tracee.map_or_else(|| Ok(py.None()), |id| terms::identity(py, id))?;
+                answer(&call(callback, (words(py)?.of(py, tag), &known.state, tracee))?)
+            })();
+            said.map_err(|error| self.0.failed(py, error, callback)).ok()
+        });
+        asked.flatten().unwrap_or(Answer::Discard)
+    }
+
+    fn tell(&self, group: Group, event: &Event<'_>) {
+        attached(|py| {
+            let known = self.0.callbacks()?;
+            let callback = known.of(group).1?.bind(py);
+            let outlet = host::try_host()?.outlets.of(event.session.id)?;
+            let mut stale = Vec::new();
+            let told = (|| {
+                let (who, term, opts) = arguments(py, event, &outlet, &mut stale)?;
+                call(callback, (words(py)?.of(py, event.tag()), &known.state, who, term, opts)).map(drop)
+            })();
+            told.map_err(|error| self.0.failed(py, error, callback)).ok()
+        });
+    }
+}
+
+impl Callbacks {
+    /// The pair of a group, each with the general one in its place where it is missing.
+    fn of(&self, group: Group) -> (Option<&Py<PyAny>>, Option<&Py<PyAny>>) {
+        let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
+        let own = self.pairs.get(at);
+        let general = self.pairs.first();
+        let asks = own.and_then(|pair| pair.0.as_ref()).or_else(|| general?.0.as_ref());
+        (asks, own.and_then(|pair| pair.1.as_ref()).or_else(|| general?.1.as_ref()))
+    }
+}
+
+/// Who an event is about, or its label; its term; its options.
+fn arguments<'py>(
+    py: Python<'py>, event: &Event<'_>, outlet: &Outlet, stale: &mut Vec<objects::Arguments>,
+) -> PyResult<(Py<PyAny>, Py<PyAny>, Bound<'py, PyDict>)> {
+    let opts = PyDict::new(py);
+    if let Some(stamp) = event.timestamp() {
+        opts.set_item(intern!(py, "timestamp"), words(py)?.of(py, stamp.name()))?;
+    }
+    let [first, second] = messages::own(py, event.node, event.kind(), event.record, outlet, stale)?;
+    let (who, term, extra) = match event.tracee() {
+        Some(tracee) => (Some(terms::identity(py, tracee)?), first, second),
+        None => (first, second, None),
+    };
+    if let Some(extra) = extra {
+        opts.set_item(intern!(py, "extra"), extra)?;
+    }
+    if !event.record.extra.is_empty() {
+        opts.set_item(intern!(py, "match_spec_result"), terms::object(py, &event.record.extra)?)?;
+    }
+    if let Some(number) = event.scheduler_id() {
+        opts.set_item(intern!(py, "scheduler_id"), number)?;
+    }
+    let or_none = |object: Option<Py<PyAny>>| object.unwrap_or_else(|| py.None());
+    Ok((or_none(who), or_none(term), opts))
+}
+
+/// The function of a callable tracer: its session has it, and the process that calls it knows of it.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct TracerFunction {
+    function: Arc<Mutex<Option<Py<PyAny>>>>,
+    is_owner: bool,
+}
+
+#[pymethods]
+impl TracerFunction {
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        TracerFunction { function: Arc::new(Mutex::new(Some(function))), is_owner: true }
+    }
+
+    /// One that keeps nothing alive.
+    fn weak(&self) -> Self {
+        TracerFunction { function: self.function.clone(), is_owner: false }
+    }
+
+    /// The function, None if who had it is gone.
+    fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.function.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|function| function.clone_ref(py))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.function.try_lock() {
+            Ok(function) if self.is_owner => visit.call(&*function),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let function = self.function.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(function);
+    }
+}
+
+impl Drop for TracerFunction {
+    fn drop(&mut self) {
+        if self.is_owner {
+            self.__clear__();
+        }
+    }
+}
+
+/// The ends of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.
+#[pyfunction]
+pub fn tracer_pairs() -> Vec<&'static str> {
+    Group::NAMES.iter().map(|(_, name)| *name).collect()
+}

@@ -1,0 +1,397 @@
+//! Switching interpreter events on and off, as the core's plans need them.
+
+use super::loading::Changing;
+use crate::{
+    host::{host, Host},
+    instrument::watch,
+};
+use inviso_core::{control::Arm, plan::events};
+use pyo3::{prelude::*, sync::MutexExt};
+use rustc_hash::FxHashMap;
+use std::{collections::hash_map::Entry, sync::MutexGuard};
+
+/// What our tool of `sys.monitoring` is called.
+#[cfg(Py_3_12)]
+pub const TOOL: &str = "inviso";
+
+/// What is armed now. Changed under the core's control lock only.
+#[derive(Default)]
+pub struct Armed {
+    /// Code objects with events or about to get some, held so that their addresses stay theirs; and by how many changes
+    /// under way.
+    pub codes: FxHashMap<usize, (Py<PyAny>, u32)>,
+    /// Code that instruments watch, with their needs.
+    pub watched: FxHashMap<usize, u8>,
+    /// What plans need, by code.
+    planned: FxHashMap<usize, u8>,
+    #[cfg(Py_3_12)]
+    tool: Option<inviso_cpython::hooks::monitoring::Tool>,
+    /// All codes through one global event: on free-threaded builds each local change stops the world.
+    #[cfg(Py_3_12)]
+    everywhere: bool,
+    #[cfg(Py_3_12)]
+    global: u32,
+}
+
+/// How many functions a free-threaded build arms one by one.
+#[cfg(Py_GIL_DISABLED)]
+const ONE_BY_ONE: usize = 32;
+
+impl Host {
+    /// Holds code objects that are about to get a plan, until [`Host::release`].
+    pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = (usize, Py<PyAny>)>) {
+        let _changing = Changing::new();
+        let mut again = Vec::new();
+        let mut armed = self.lock_arming(py);
+        for (key, code) in codes {
+            match armed.codes.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert((code, 1));
+                }
+                Entry::Occupied(mut held) => {
+                    held.get_mut().1 += 1;
+                    again.push(code);
+                }
+            }
+        }
+        drop(armed);
+        again.into_iter().for_each(|code| self.mourn(code));
+    }
+
+    /// The change is done: what got no plan is let go of.
+    pub fn release(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
+        let _changing = Changing::new();
+        let mut armed = self.lock_arming(py);
+        for key in keys {
+            if let Some(held) = armed.codes.get_mut(&key) {
+                held.1 = held.1.saturating_sub(1);
+            }
+            self.drop_idle(&mut armed, key);
+        }
+    }
+
+    /// Lets go of a code object that has no plan, that nobody watches and that no change is about to arm.
+    fn drop_idle(&self, armed: &mut Armed, key: usize) {
+        let idle = armed.codes.get(&key).is_some_and(|(_, holds)| *holds == 0);
+        if idle && !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
+            if let Some((code, _)) = armed.codes.remove(&key) {
+                self.mourn(code);
+            }
+        }
+    }
+
+    /// Makes sure that events can be had, before anything is changed that needs them.
+    ///
+    /// # Errors
+    /// No tool id is free: who holds them.
+    pub fn ready(&self, py: Python<'_>) -> PyResult<()> {
+        let _changing = Changing::new();
+        self.lock_arming(py).claim(py).map(drop)
+    }
+
+    /// Makes sure that functions written in C can be seen.
+    ///
+    /// # Errors
+    /// What stands against it on 3.11: an audit hook, or an interpreter that differs from what is known.
+    pub fn ready_for_foreign(&self, py: Python<'_>) -> PyResult<()> {
+        #[cfg(not(Py_3_12))]
+        inviso_cpython::hooks::profile::check(py)?;
+        let _ = py;
+        Ok(())
+    }
+
+    /// Gives these code objects the events that instruments need (see [`watch`]), whether a session traces them or not.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
+        self.hold(py, codes.iter().map(|c| (c.as_ptr() as usize, c.clone().unbind())));
+        let keys: Vec<usize> = codes.iter().map(|c| c.as_ptr() as usize).collect();
+        let done = self.watched_anew(py, &keys);
+        self.release(py, keys.into_iter());
+        done
+    }
+
+    /// The same for code objects that are held for their instruments' sake, and no longer where none is left.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn unwatch(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+        let done = self.watched_anew(py, keys);
+        let _changing = Changing::new();
+        let mut armed = self.lock_arming(py);
+        keys.iter().for_each(|key| self.drop_idle(&mut armed, *key));
+        done
+    }
+
+    fn watched_anew(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+        let _changing = Changing::new();
+        let mut armed = self.lock_arming(py);
+        for key in keys {
+            match watch::needs_of(*key) {
+                0 => armed.watched.remove(key),
+                needs => armed.watched.insert(*key, needs),
+            };
+        }
+        if armed.is_bare(py)? && keys.iter().all(|key| armed.watched.get(key).is_none_or(|needs| *needs == 0)) {
+            return Ok(()); // nothing is claimed in order to take away what is not there
+        }
+        armed.apply(py, keys)?;
+        let all = self.node.read(|snapshot| snapshot.events);
+        armed.apply_global(py, all)
+    }
+
+    /// File and first line of a code object that is held.
+    pub fn place_of(&self, py: Python<'_>, key: usize) -> (String, i32) {
+        let code = self.lock_arming(py).codes.get(&key).map(|(c, _)| c.clone_ref(py));
+        let Some(code) = code else { return (String::new(), 0) };
+        let code = code.bind(py);
+        let file = code.getattr("co_filename").and_then(|f| f.extract()).unwrap_or_default();
+        (file, code.getattr("co_firstlineno").and_then(|l| l.extract()).unwrap_or(0))
+    }
+
+    /// Waits for the lock detached: its holder may be stopping the world.
+    fn lock_arming(&self, py: Python<'_>) -> MutexGuard<'_, Armed> {
+        self.arming.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// The core's way to the interpreter.
+pub struct Armer;
+
+impl Arm for Armer {
+    fn arm(&self, functions: &[(usize, u8)], all: u8) {
+        // before anything of Python's may run
+        let _changing = Changing::new();
+        inviso_cpython::interpreter::calling::attach(|py| {
+            let Ok(host) = host(py) else { return };
+            let mut armed = host.lock_arming(py);
+            let mut keys = Vec::with_capacity(functions.len());
+            let mut gone = Vec::new();
+            for (key, needs) in functions {
+                if *needs == 0 {
+                    armed.planned.remove(key);
+                    gone.push(*key);
+                } else {
+                    armed.planned.insert(*key, *needs);
+                }
+                keys.push(*key);
+            }
+            let done = armed.apply(py, &keys).and_then(|()| armed.apply_global(py, all));
+            for key in gone {
+                host.drop_idle(&mut armed, key);
+            }
+            drop(armed);
+            if let Err(error) = done {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+#[cfg(Py_3_12)]
+mod monitoring {
+    use super::*;
+    use crate::entry::callbacks;
+    use inviso_cpython::hooks::{
+        monitoring::{Event, Tool, ToolError},
+        vectorcall,
+    };
+
+    const CALLBACKS: [(Event, vectorcall::Function); 10] = [
+        (Event::Call, callbacks::call),
+        (Event::CReturn, callbacks::c_return),
+        (Event::CRaise, callbacks::c_raise),
+        (Event::PyStart, callbacks::py_start),
+        (Event::PyResume, callbacks::py_resume),
+        (Event::PyThrow, callbacks::py_throw),
+        (Event::PyReturn, callbacks::py_return),
+        (Event::PyYield, callbacks::py_yield),
+        (Event::PyUnwind, callbacks::py_unwind),
+        (Event::ExceptionHandled, callbacks::exception_handled),
+    ];
+
+    impl Armed {
+        fn needs(&self, key: usize) -> u8 {
+            self.planned.get(&key).copied().unwrap_or(0) | self.watched.get(&key).copied().unwrap_or(0)
+        }
+
+        /// Claims the tool at first use, and once more where somebody has freed its id: all codes get their events then, and it
+        /// answers true.
+        pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<bool> {
+            if !self.is_bare(py)? {
+                return Ok(false);
+            }
+            let tool = Tool::claim(py, TOOL).map_err(taken)?;
+            let registered = CALLBACKS.into_iter().try_for_each(|(event, function)| {
+                // SAFETY: each callback keeps to the contract of the event that it is registered for.
+                let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
+                tool.register(py, event, Some(&callback))
+            });
+            if let Err(error) = registered {
+                tool.free(py, [])?;
+                return Err(error);
+            }
+            self.tool = Some(tool);
+            if !self.everywhere {
+                let keys: Vec<usize> = self.planned.keys().chain(self.watched.keys()).copied().collect();
+                self.set(py, &keys)?;
+            }
+            Ok(true)
+        }
+
+        /// Whether there is no tool. One whose id is not ours any more is let go of.
+        pub(super) fn is_bare(&mut self, py: Python<'_>) -> PyResult<bool> {
+            let Some(tool) = &self.tool else { return Ok(true) };
+            if tool.is_held(py)? {
+                return Ok(false);
+            }
+            self.global = 0;
+            let lost = self.tool.take();
+            lost.map_or(Ok(true), |tool| tool.leave(py, self.bound(py)).map(|()| true))
+        }
+
+        /// The code objects that may have events.
+        fn bound<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+            let codes = self.codes.iter().filter(|(key, (code, _))| code.as_ptr() as usize == **key);
+            codes.map(|(_, (code, _))| code.bind(py).clone()).collect()
+        }
+
+        /// Sets the local events of these codes.
+        fn set(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+            let Some(tool) = &self.tool else { return Ok(()) };
+            for key in keys {
+                // functions written in C have no code object: their events are the callers'
+                if let Some((code, _)) = self.codes.get(key).filter(|(c, _)| c.as_ptr() as usize == *key) {
+                    tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
+                }
+            }
+            Ok(())
+        }
+
+        /// Local events of these codes, as they are needed now.
+        pub(super) fn apply(&mut self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+            if keys.is_empty() {
+                return Ok(());
+            }
+            #[cfg(Py_GIL_DISABLED)]
+            if keys.len() > ONE_BY_ONE && keys.iter().any(|k| self.needs(*k) != 0) {
+                self.everywhere = true;
+            }
+            if self.everywhere {
+                return Ok(());
+            }
+            let none = self.is_bare(py)? && keys.iter().all(|key| self.needs(*key) == 0);
+            if none || self.claim(py)? {
+                return Ok(());
+            }
+            self.set(py, keys)
+        }
+
+        /// Global events, as all plans and watched codes need them; gives the tool back when nothing is left.
+        pub(super) fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
+            let all = self.watched.values().fold(all, |sum, w| sum | w);
+            if self.is_bare(py)? && all == 0 {
+                return Ok(());
+            }
+            if self.everywhere && self.planned.len() + self.watched.len() <= 8 {
+                self.everywhere = false;
+                let keys: Vec<usize> = self.planned.keys().chain(self.watched.keys()).copied().collect();
+                self.apply(py, &keys)?;
+            }
+            self.claim(py)?;
+            let Some(tool) = &self.tool else { return Ok(()) };
+            let wanted = mask(tool, all);
+            let mut global = if self.everywhere { wanted } else { wanted & !tool.local_mask() };
+            if all & events::FOREIGN != 0 {
+                global |= tool.bit(Event::Call);
+            }
+            if all & events::HANDLED != 0 {
+                // who catches is code that nobody traces, too
+                global |= tool.mask(&[Event::ExceptionHandled, Event::PyUnwind]);
+            }
+            if global != self.global {
+                tool.set_events(py, global)?;
+                self.global = global;
+            }
+            if all == 0 && self.planned.is_empty() && self.watched.is_empty() {
+                if let Some(tool) = self.tool.take() {
+                    self.global = 0;
+                    tool.free(py, self.bound(py))?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Who holds the tool ids, for the one who has to give one back.
+    fn taken(error: ToolError) -> PyErr {
+        match error {
+            ToolError::Raised(error) => error,
+            ToolError::Taken(by) => {
+                let by: Vec<String> = by.into_iter().map(|(id, name)| format!("{id} by {name:?}")).collect();
+                let text =
+                    format!("no sys.monitoring tool id is free: {}; one of them has to be given back", by.join(", "));
+                pyo3::exceptions::PyRuntimeError::new_err(text)
+            }
+        }
+    }
+
+    fn mask(tool: &Tool, needs: u8) -> u32 {
+        use Event::*;
+        let mut mask = 0;
+        if needs & events::CALL != 0 {
+            mask |= tool.bit(PyStart);
+        }
+        if needs & events::END != 0 {
+            mask |= tool.mask(&[PyReturn, PyUnwind]);
+        }
+        if needs & events::RAISE != 0 {
+            mask |= tool.bit(PyUnwind);
+        }
+        if needs & events::PAUSE != 0 {
+            mask |= tool.mask(&[PyYield, PyResume, PyThrow]);
+        }
+        if needs & events::HANDLED != 0 {
+            mask |= tool.mask(&[ExceptionHandled, PyUnwind]);
+        }
+        mask
+    }
+}
+
+#[cfg(not(Py_3_12))]
+impl Armed {
+    fn claim(&mut self, _py: Python<'_>) -> PyResult<bool> {
+        Ok(false)
+    }
+
+    fn is_bare(&mut self, _py: Python<'_>) -> PyResult<bool> {
+        Ok(false)
+    }
+
+    fn apply(&mut self, _py: Python<'_>, _keys: &[usize]) -> PyResult<()> {
+        Ok(())
+    }
+
+    /// The hook is in place while anything needs an event, the profile function while a function written in C is traced.
+    fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
+        let all = self.watched.values().fold(all, |sum, w| sum | w);
+        let wanted = all != 0 || super::loading::is_on();
+        super::callbacks::watch_ends(all & events::HANDLED != 0);
+        // SAFETY: `evaluate` keeps to PEP 523, neither it nor `profile` is ever unloaded, and patterns on functions written
+        // in C are set after `ready_for_foreign`.
+        unsafe {
+            if all & events::FOREIGN != 0 {
+                inviso_cpython::hooks::profile::begin(py, super::callbacks::profile);
+            } else {
+                inviso_cpython::hooks::profile::end(py);
+            }
+            if wanted {
+                inviso_cpython::hooks::eval::install(py, super::callbacks::evaluate())?;
+            } else if inviso_cpython::hooks::eval::is_active() {
+                inviso_cpython::hooks::eval::remove(py, super::callbacks::evaluate());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,478 @@
+//! The functions that the interpreter calls at an event. Each hands on to the core and returns None: never DISABLE, never
+//! an exception.
+
+use super::door;
+use crate::{
+    instrument::watch::{self, Ended},
+    thread::call::{key, End, PyCall},
+};
+use inviso_core::event::{self, Exit};
+use pyo3::ffi::PyObject;
+
+#[cfg(Py_3_12)]
+mod monitoring {
+    use super::*;
+    use crate::entry::foreign::{self, ForeignCall};
+    use inviso_cpython::{
+        capture::Raised,
+        frames::opcodes,
+        hooks::vectorcall::{nargs, none},
+    };
+
+    macro_rules! callback {
+        ($(#[$doc:meta])* $name:ident, $number:literal, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). Whoever has it by `register_callback` may call it with
+            /// less than the event has; its code object is read as one where its type says so, or not at all.
+            pub unsafe extern "C" fn $name(
+                _this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
+            ) -> *mut PyObject {
+                if nargs(nargsf) < $number {
+                    return none();
+                }
+                // SAFETY: there are that many arguments, which stand during the call; and the thread is attached.
+                unsafe {
+                    let $code = *args;
+                    let $args = args;
+                    door::enter_of_ours(|$here| {
+                        let $call = PyCall::new($here.host, &$here.running);
+                        let _ = (&$args, &$code, &$call);
+                        $body
+                    });
+                }
+                none()
+            }
+        };
+    }
+
+    callback! {
+        /// PY_START: a call begins.
+        py_start, 2, |here, code, call, args| {
+            let watched = watch::find(code);
+            if watched.is_none() || here.is_traced() {
+                event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+            }
+            if let Some(watched) = watched {
+                let frame = call.frame();
+                watched.begin(here, frame);
+            }
+        }
+    }
+
+    callback! {
+        /// PY_RESUME: a suspended call goes on.
+        py_resume, 2, |here, code, call, args| {
+            event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.resume(here, frame);
+            }
+        }
+    }
+
+    callback! {
+        /// PY_THROW: a suspended call goes on with an exception.
+        py_throw, 3, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
+            event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.resume(here, frame);
+            }
+        }
+    }
+
+    callback! {
+        /// PY_RETURN: a call ends.
+        py_return, 3, |here, code, call, args| {
+            let call = call.ending(End::Value(*args.add(2)));
+            let watched = watch::find(code);
+            if watched.is_none() || here.is_traced() {
+                event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
+            }
+            if let Some(watched) = watched {
+                let frame = call.frame();
+                watched.end(here, frame, Ended::Returned(*args.add(2)));
+            }
+        }
+    }
+
+    callback! {
+        /// PY_YIELD: a call is suspended.
+        py_yield, 3, |here, code, call, args| {
+            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.pause(here, frame);
+            }
+        }
+    }
+
+    callback! {
+        /// PY_UNWIND: an exception leaves a call.
+        py_unwind, 3, |here, code, call, args| {
+            let call = call.ending(End::Error(*args.add(2)));
+            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.end(here, frame, Ended::Raised(Raised::made(*args.add(2))));
+            }
+        }
+    }
+
+    callback! {
+        /// CALL: something is called; of interest if it is a function written in C that somebody traces.
+        call, 4, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
+                event::on_call(&here.host.node, &mut here.thread, key, &call);
+            }
+        }
+    }
+
+    callback! {
+        /// C_RETURN: a function written in C returns.
+        c_return, 4, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
+                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
+            }
+        }
+    }
+
+    callback! {
+        /// C_RAISE: an exception leaves a function written in C.
+        c_raise, 4, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
+                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
+            }
+        }
+    }
+
+    callback! {
+        /// EXCEPTION_HANDLED: a handler is entered.
+        exception_handled, 3, |here, code, call, args| if here.thread.waits_for_handler()
+            && opcodes::goes_on_at(code, *args.add(1), *args.add(2))
+        {
+            event::on_handled(&here.host.node, &mut here.thread);
+        }
+    }
+}
+#[cfg(Py_3_12)]
+pub use monitoring::*;
+
+#[cfg(not(Py_3_12))]
+mod frames {
+    use super::*;
+    use crate::entry::foreign::{self, ForeignCall};
+    use inviso_cpython::{
+        capture::Raised,
+        frames::{frame::Frame, handlers},
+        hooks::{
+            eval, profile as profiling,
+            stack::{Segment, Stack},
+        },
+        interpreter::Aside,
+        layout,
+    };
+    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
+    use std::{
+        ffi::c_int,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    /// Whether some session wants to know which frame an exception ends in: then the end of every frame matters.
+    static ENDS_MATTER: AtomicBool = AtomicBool::new(false);
+
+    /// See [`ENDS_MATTER`].
+    pub fn watch_ends(how: bool) {
+        ENDS_MATTER.store(how, Ordering::Relaxed);
+    }
+
+    /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
+    ///
+    /// # Safety
+    /// To be called by the interpreter only.
+    unsafe extern "C-unwind" fn evaluate_unwinding(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
+    ) -> *mut PyObject {
+        // SAFETY: the interpreter passes a frame that is about to run; it stays at its place until it has been cleared
+        // by the caller of this function.
+        unsafe {
+            if !eval::is_active() {
+                return eval::pass(tstate, raw, throwflag);
+            }
+            if throwflag == 0 && is_of_no_interest(raw) {
+                return eval::call_on(tstate, raw, throwflag);
+            }
+            evaluate_seen(tstate, raw, throwflag)
+        }
+    }
+
+    /// Whether nobody wants to know of a frame that is about to be evaluated: a function begins, none is traced, and no instrument looks at this one.
+    /// The most of what is called while only messages are traced or tokens in use; all else is asked again in [`begin`].
+    ///
+    /// # Safety
+    /// As [`evaluate_unwinding`].
+    #[inline(always)]
+    unsafe fn is_of_no_interest(raw: *mut _PyInterpreterFrame) -> bool {
+        // SAFETY: the caller's promise; the thread's state is not used meanwhile, or nobody's code runs who uses it.
+        unsafe {
+            let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
+            let code = frame.code();
+            !profiling::is_on()
+                && !super::super::loading::is_on()
+                && !ENDS_MATTER.load(Ordering::Relaxed)
+                && !frame.is_generator_frame()
+                && door::is_traced() != Some(true)
+                && watch::find(code).is_none()
+                && stack.get().room()
+        }
+    }
+
+    /// # Safety
+    /// As [`evaluate_unwinding`].
+    #[inline(never)]
+    unsafe extern "C-unwind" fn evaluate_seen(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
+    ) -> *mut PyObject {
+        // SAFETY: as there.
+        unsafe {
+            let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
+            let result = match mode.place {
+                Place::Here => eval::call_on(tstate, raw, throwflag),
+                Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
+                Place::Nowhere => return no_room(),
+            };
+            end(raw, mode, result);
+            result
+        }
+    }
+
+    /// A function written in C is called, returns, or raises.
+    ///
+    /// # Safety
+    /// To be called as a [`profiling::Handler`] only.
+    pub unsafe fn profile(what: c_int, callable: *mut PyObject) {
+        let Some(key) = foreign::key(callable) else { return };
+        // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
+        unsafe {
+            let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
+            door::enter_of_ours(|here| {
+                let call = ForeignCall::new(here.host, &here.running, frame, callable);
+                if what == PyTrace_C_CALL {
+                    return event::on_call(&here.host.node, &mut here.thread, key, &call);
+                }
+                let exit = if what == PyTrace_C_RETURN { Exit::Return } else { Exit::Unwind };
+                event::on_exit(&here.host.node, &mut here.thread, key, exit, &call);
+            });
+        }
+    }
+
+    /// [`evaluate_unwinding`] as the interpreter wants it.
+    #[must_use]
+    pub fn evaluate() -> pyo3::ffi::_PyFrameEvalFunction {
+        // SAFETY: the same function; only what may pass through it differs.
+        unsafe { std::mem::transmute(evaluate_unwinding as eval::Unwinding) }
+    }
+
+    /// What the end of a frame needs to know of its beginning.
+    #[derive(Clone, Copy)]
+    struct Mode {
+        code: *mut PyObject,
+        generator: bool,
+        place: Place,
+    }
+
+    /// Where there is C stack for a call, which takes some only while this function is in place.
+    #[derive(Clone, Copy)]
+    enum Place {
+        Here,
+        Segment(Segment),
+        Nowhere,
+    }
+
+    /// Where a call goes for which there is no room here.
+    ///
+    /// # Safety
+    /// The calling thread is attached and has no exception set.
+    #[cold]
+    #[inline(never)]
+    unsafe fn place(stack: Stack, generator: bool) -> Place {
+        // SAFETY: attached; an exception that is thrown in has been put aside.
+        match unsafe { Segment::take() } {
+            Some(segment) => Place::Segment(segment),
+            // a generator that is not evaluated would be left in the middle
+            None if generator || stack.last_room() => Place::Here,
+            None => Place::Nowhere,
+        }
+    }
+
+    /// Evaluates a frame on another stack.
+    ///
+    /// # Safety
+    /// As [`eval::call_on`]; `segment` was taken for this, and the thread's state is not in use.
+    #[cold]
+    #[inline(never)]
+    unsafe fn elsewhere(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
+    ) -> *mut PyObject {
+        /// Tells the calling thread which stack it is on; answers which it was.
+        fn keep(stack: Stack) -> Option<Stack> {
+            // none in a forked child
+            door::stack().map(|kept| kept.replace(stack))
+        }
+        let (stack, outer) = segment.enter();
+        // SAFETY: the arguments of the frame evaluation function; no reference to the thread's state is held meanwhile.
+        unsafe {
+            let before = keep(stack);
+            let result = segment.run(eval::behind(), tstate, raw, throwflag);
+            Segment::leave(outer);
+            before.and_then(keep);
+            segment.give();
+            result
+        }
+    }
+
+    /// Without this function in place the call would have needed no C stack; with it, and with no more to be had, the
+    /// program must not crash.
+    ///
+    /// # Safety
+    /// The calling thread is attached.
+    #[cold]
+    #[inline(never)]
+    unsafe fn no_room() -> *mut PyObject {
+        // SAFETY: attached.
+        unsafe {
+            let text =
+                c"maximum recursion depth exceeded: no C stack is left (calls take some while they are traced on 3.11)";
+            pyo3::ffi::PyErr_SetString(pyo3::ffi::PyExc_RecursionError, text.as_ptr());
+        }
+        std::ptr::null_mut()
+    }
+
+    /// `None` if nobody needs to see the frame's end.
+    ///
+    /// # Safety
+    /// With the arguments that the frame evaluation function was given, before the frame is evaluated.
+    #[inline(never)]
+    unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
+        // SAFETY: see `evaluate`.
+        unsafe {
+            let frame = Frame::from_ptr(raw.cast())?;
+            let code = frame.code();
+            let generator = frame.is_generator_frame();
+            if !generator && layout::makes_generator(code) {
+                return None;
+            }
+            let _thrown = (throwflag != 0).then(|| Aside::new());
+            if !door::has_state() {
+                crate::thread::here::begin_with(frame);
+            }
+            if profiling::is_on() {
+                profiling::ensure(inviso_cpython::interpreter::tstate());
+            }
+            let mut place = Place::Here;
+            let mut ends = true;
+            door::enter_of_ours(|here| {
+                let stack = door::stack().map(std::cell::Cell::get);
+                if let Some(stack) = stack.filter(|stack| !stack.room()) {
+                    place = self::place(stack, generator);
+                    if matches!(place, Place::Nowhere) {
+                        return;
+                    }
+                }
+                let begins = throwflag == 0 && !(generator && frame.has_begun());
+                if begins {
+                    super::super::loading::first_seen(here, frame);
+                }
+                let call = PyCall::new(here.host, &here.running, frame);
+                if throwflag != 0 {
+                    if frame.has_begun() {
+                        event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+                        watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
+                    }
+                } else if !begins {
+                    event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+                    watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
+                } else {
+                    if here.is_traced() {
+                        event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+                    }
+                    let watched = watch::find(code);
+                    watched.into_iter().for_each(|watched| watched.begin(here, frame));
+                    let idle = here.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
+                    ends = watched.is_some() || generator || !idle || !matches!(place, Place::Here);
+                }
+            });
+            if !ends {
+                return None;
+            }
+            Some(Mode { code, generator, place })
+        }
+    }
+
+    /// A frame was evaluated.
+    ///
+    /// # Safety
+    /// `mode` is [`begin`]'s for this frame, which has been evaluated and not cleared; `result` is what that gave.
+    #[inline(never)]
+    unsafe fn end(raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
+        // SAFETY: see `evaluate`; the code object is alive as long as the frame is not cleared.
+        unsafe {
+            let Some(frame) = Frame::from_ptr(raw.cast()) else { return };
+            let exit = if result.is_null() {
+                Exit::Unwind
+            } else if mode.generator && frame.is_suspended() {
+                Exit::Yield
+            } else {
+                Exit::Return
+            };
+            let raised = result.is_null().then(|| Aside::new());
+            door::enter_of_ours(|here| {
+                let end = match &raised {
+                    Some(aside) => {
+                        let (kind, value) = aside.set();
+                        End::Error(Raised::set(kind, value))
+                    }
+                    None => End::Value(result),
+                };
+                let call = PyCall::new(here.host, &here.running, frame).ending(end);
+                event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
+                if let Some(watched) = watch::find(mode.code) {
+                    match &raised {
+                        _ if exit == Exit::Yield => watched.pause(here, frame),
+                        None => watched.end(here, frame, Ended::Returned(result)),
+                        Some(aside) => {
+                            let (kind, value) = aside.set();
+                            watched.end(here, frame, Ended::Raised(Raised::set(kind, value)));
+                        }
+                    }
+                }
+                if exit == Exit::Unwind && here.thread.waits_for_handler() {
+                    handled(here);
+                }
+            });
+        }
+    }
+
+    /// An exception has left a call: if its caller has a handler for it, that is where execution goes on.
+    ///
+    /// # Safety
+    /// The calling thread is attached; the exception is put aside, and the frame that it has left is unlinked.
+    #[cold]
+    #[inline(never)]
+    unsafe fn handled(here: &mut crate::thread::here::Here) {
+        // SAFETY: once a frame has ended its caller is the thread's current one.
+        unsafe {
+            let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
+            if handlers::catches(frame) {
+                event::on_handled(&here.host.node, &mut here.thread);
+            }
+        }
+    }
+}
+#[cfg(not(Py_3_12))]
+pub use frames::*;

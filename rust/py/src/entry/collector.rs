@@ -1,0 +1,204 @@
+//! Collections of garbage, as the interpreter tells of them through `gc.callbacks`.
+//!
+//! A collection belongs to the process that set it off. It may begin in the midst of this package's own work on a thread: then
+//! nobody is told. Rules: trace.md, `process/4` (garbage_collection), `system/3` (long_gc, large_heap); of the figures in the
+//! messages there are those that CPython knows.
+
+use super::door;
+use crate::{
+    host::instruments::{self, Instrument},
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, messages::About, monitor::Event};
+use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
+use inviso_term::{etf, record::Kind, term::Term};
+use pyo3::{ffi, prelude::*, types::*};
+use std::sync::{
+    atomic::{AtomicU64, Ordering},
+    Mutex,
+};
+
+/// Collections of garbage.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| {
+        wants.processes.has(Flags::GARBAGE_COLLECTION)
+            || wants.watches(Event::LongGc)
+            || wants.watches(Event::LargeHeap)
+    },
+    |py, _| begin(py),
+    |py, _| end(py),
+    |py| {
+        if let Err(error) = end(py) {
+            error.write_unraisable(py, None);
+        }
+    },
+);
+
+/// What stands in `gc.callbacks`.
+static CALLBACK: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// Words of memory from which on `gc_max_heap_size` is sent; 0 for never.
+static MAX_HEAP_SIZE: AtomicU64 = AtomicU64::new(0);
+
+/// The generation from which on a collection is a full one.
+const FULL: i64 = 2;
+
+/// Bytes of a word.
+const WORD: u64 = 8;
+
+/// A collection that has begun on a thread.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    ticks: u64,
+    pid: u64,
+}
+
+fn callbacks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    Ok(py.import("gc")?.getattr("callbacks")?.cast_into::<PyList>()?)
+}
+
+fn begin(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: `on_collection` keeps to the contract, and looks at what it is given.
+    let callback = unsafe { vectorcall::callable(py, on_collection, std::ptr::null_mut()) }?;
+    callbacks(py)?.append(&callback)?;
+    *CALLBACK.lock().unwrap_or_else(|e| e.into_inner()) = Some(callback);
+    Ok(())
+}
+
+/// Puts the callback back if the program has taken it out.
+pub fn keep(py: Python<'_>) {
+    let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|callback| callback.clone_ref(py));
+    let (Some(callback), Ok(all)) = (callback, callbacks(py)) else { return };
+    // by identity, as below
+    if !all.iter().any(|known| known.is(&callback)) {
+        if let Err(error) = all.append(callback) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+fn end(py: Python<'_>) -> PyResult<()> {
+    let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).take();
+    let Some(callback) = callback else { return Ok(()) };
+    let all = callbacks(py)?;
+    // by identity: the others' `__eq__` is none of ours
+    if let Some(at) = all.iter().position(|known| known.is(&callback)) {
+        all.del_item(at)?;
+    }
+    Ok(())
+}
+
+/// Sets from how many words of resident memory on `gc_max_heap_size` is sent, 0 for never; answers what it was.
+#[pyfunction]
+pub fn set_max_heap_size(words: u64) -> u64 {
+    MAX_HEAP_SIZE.swap(words, Ordering::AcqRel)
+}
+
+/// `callback(phase, info)` of `gc.callbacks`.
+///
+/// # Safety
+/// As a [`vectorcall::Function`] is called: attached, with as many arguments as it says, which stand.
+unsafe extern "C" fn on_collection(
+    _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: called attached, with arguments that stand.
+    unsafe {
+        if vectorcall::nargs(nargsf) == 2 {
+            door::enter(|here| {
+                here.running.identify(here.host, &mut here.thread);
+                attached(|py| {
+                    let phase = Bound::from_borrowed_ptr(py, *args);
+                    let info = Bound::from_borrowed_ptr(py, *args.add(1));
+                    if let (Ok(phase), Ok(info)) = (phase.cast_exact::<PyString>(), info.cast_exact::<PyDict>()) {
+                        match phase.to_str() {
+                            Ok("start") => started(here, info),
+                            Ok("stop") => stopped(here, info),
+                            _ => {}
+                        }
+                    }
+                });
+            });
+        }
+    }
+    vectorcall::none()
+}
+
+/// A figure of a collection, if the interpreter gives it.
+fn figure(info: &Bound<'_, PyDict>, key: &str) -> Option<i64> {
+    info.get_item(key).ok()??.cast_exact::<PyInt>().ok()?.extract().ok()
+}
+
+fn pair(key: &str, value: i64) -> Term {
+    Term::Tuple(vec![Term::atom(key), Term::from(value)])
+}
+
+fn started(here: &mut Here, info: &Bound<'_, PyDict>) {
+    let generation = figure(info, "generation").unwrap_or(FULL);
+    here.collection = Some(Begun { ticks: here.host.node.clock.ticks(), pid: here.thread.current().pid });
+    if instruments::wanted(Flags::GARBAGE_COLLECTION) {
+        let kind = if generation < FULL { Kind::GcMinorStart } else { Kind::GcMajorStart };
+        tell(here, kind, vec![pair("generation", generation)]);
+    }
+}
+
+fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
+    // one whose beginning was not told is none of ours
+    let Some(begun) = here.collection.take() else { return };
+    let current = here.thread.current().clone();
+    if current.pid != begun.pid {
+        return;
+    }
+    let clock = &here.host.node.clock;
+    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(begun.ticks));
+    let generation = figure(info, "generation").unwrap_or(FULL);
+    let mut figures = vec![pair("generation", generation)];
+    for key in ["collected", "uncollectable", "candidates"] {
+        figures.extend(figure(info, key).map(|value| pair(key, value)));
+    }
+    figures.push(pair("duration", spent as i64));
+    let most = MAX_HEAP_SIZE.load(Ordering::Acquire);
+    let wanted = instruments::wanted(Flags::GARBAGE_COLLECTION);
+    let large = instruments::monitored(Event::LargeHeap);
+    let size = if large || wanted { resident_words() } else { None };
+    figures.extend(size.map(|size| pair("resident_size", size as i64)));
+    if wanted {
+        if size.is_some_and(|size| most != 0 && size >= most) {
+            tell(here, Kind::GcMaxHeapSize, figures.clone());
+        }
+        let kind = if generation < FULL { Kind::GcMinorEnd } else { Kind::GcMajorEnd };
+        tell(here, kind, figures.clone());
+    }
+    let node = &here.host.node;
+    if instruments::monitored(Event::LongGc) {
+        let spent = spent / 1_000_000;
+        node.alarm(&mut here.thread, current.pid, Event::LongGc, |_, limit| {
+            (spent >= limit).then(|| {
+                let timeout = pair("timeout", spent as i64);
+                Term::List([timeout].into_iter().chain(figures.iter().cloned()).collect())
+            })
+        });
+    }
+    if let Some(size) = size.filter(|_| large) {
+        node.alarm(&mut here.thread, current.pid, Event::LargeHeap, |_, limit| {
+            (size >= limit).then(|| Term::List(figures.clone()))
+        });
+    }
+}
+
+fn tell(here: &mut Here, kind: Kind, figures: Vec<Term>) {
+    if here.host.node.is_asked(&here.thread, About::Current, Flags::GARBAGE_COLLECTION) {
+        let payload = etf::encode(&Term::List(figures));
+        here.host.node.tell(&mut here.thread, About::Current, Flags::GARBAGE_COLLECTION, kind, 0, &payload);
+    }
+}
+
+/// Memory of the operating system's process that is in RAM.
+fn resident_words() -> Option<u64> {
+    extern "C" {
+        fn getpagesize() -> std::ffi::c_int;
+    }
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    // SAFETY: a plain query.
+    Some(pages * u64::try_from(unsafe { getpagesize() }).ok()? / WORD)
+}

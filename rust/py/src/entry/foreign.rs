@@ -1,0 +1,278 @@
+//! Functions written in C: found by name, seen where Python code calls them: by CALL, C_RETURN and C_RAISE, on 3.11 by a
+//! profile function.
+//!
+//! While a pattern names one, every call of C by Python costs an event (on 3.11 every call). Calls that C code makes of
+//! C code are not seen.
+
+use super::codes::{Found, Pattern};
+use crate::{
+    convert::view::PyView,
+    host::Host,
+    instrument::objects::Arguments,
+    thread::{
+        backtrace,
+        call::{write_name, PyCall},
+        here::Running,
+        late,
+    },
+};
+use inviso_core::{
+    event::Activation,
+    matching::Subject,
+    plan::Mfa,
+    session::{Capture, Session},
+    thread::Thread,
+    tracee::Tracee,
+};
+#[cfg(not(Py_3_12))]
+use inviso_cpython::frames::frame::Frame;
+use inviso_cpython::{capture, interpreter::calling, object::held::Held};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
+use pyo3::{ffi, prelude::*, types::PyString};
+use std::sync::Arc;
+
+/// The function written in C that a pattern names, if it names one: a module, a name, and `_` as the arity.
+///
+/// # Errors
+/// What looking at a module's or type's dictionary raises.
+pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
+    let (Some(module), Some(function), None) = (&pattern.module, &pattern.function, pattern.arity) else {
+        return Ok(None);
+    };
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(mut object) = modules.get_item(module) else { return Ok(None) };
+    for part in function.split('.') {
+        // SAFETY: attached; generic access to modules and types only, so that none of the program's code runs.
+        let next = unsafe {
+            let name = PyString::new(py, part);
+            if ffi::PyModule_Check(object.as_ptr()) != 0 {
+                // not by the attribute: a module that is loaded lazily would be loaded
+                let dict = Bound::from_borrowed_ptr(py, ffi::PyModule_GetDict(object.as_ptr()));
+                dict.get_item(name)
+            } else if ffi::PyType_Check(object.as_ptr()) != 0 {
+                // past a metaclass's own access; from 3.12 on a type of the interpreter's has no dict in its own words
+                let dict = ffi::PyObject_GenericGetAttr(object.as_ptr(), pyo3::intern!(py, "__dict__").as_ptr());
+                Bound::from_owned_ptr_or_err(py, dict).and_then(|dict| dict.get_item(name))
+            } else {
+                return Ok(None);
+            }
+        };
+        let next = match next {
+            Ok(next) => next,
+            Err(_) => return Ok(None),
+        };
+        object = next;
+    }
+    let Some(key) = key(object.as_ptr()) else { return Ok(None) };
+    let arity = object
+        .getattr("__text_signature__")
+        .ok()
+        .and_then(|s| s.extract::<String>().ok())
+        .map_or(0, |s| parameters(&s));
+    let name = Mfa { module: module.as_str().into(), function: function.as_str().into(), arity };
+    let exported = function.split('.').all(|p| !p.starts_with('_') || p.ends_with("__"));
+    Ok(Some(Found { key, code: object.unbind(), name: Arc::new(name), exported, foreign: true }))
+}
+
+/// The number of parameters that a text signature declares, without the bound ones (`$self`, `$module`).
+fn parameters(signature: &str) -> u32 {
+    let inner = signature.trim_start_matches('(').trim_end_matches(')');
+    let real = |p: &&str| !p.is_empty() && !p.starts_with('$') && *p != "/" && *p != "*";
+    inner.split(',').map(str::trim).filter(real).count() as u32
+}
+
+/// What tells one function written in C from another, however it is bound: the address of its definition.
+#[inline]
+pub fn key(callable: *mut ffi::PyObject) -> Option<usize> {
+    // SAFETY: type checks of a live object, then fields of those types.
+    unsafe {
+        let class = ffi::Py_TYPE(callable);
+        if ffi::PyCFunction_Check(callable) != 0 {
+            return Some((*callable.cast::<ffi::PyCFunctionObject>()).m_ml as usize);
+        }
+        if class == &raw mut ffi::PyMethodDescr_Type || class == &raw mut ffi::PyClassMethodDescr_Type {
+            return Some((*callable.cast::<ffi::PyMethodDescrObject>()).d_method as usize);
+        }
+        None
+    }
+}
+
+/// What the interpreter shows of a call's arguments.
+pub enum Shown {
+    /// That there are none.
+    None,
+    /// The first; there may be more.
+    First(*mut ffi::PyObject),
+    /// Nothing.
+    #[cfg(not(Py_3_12))]
+    Unknown,
+}
+
+/// A call of a function written in C, seen from its caller.
+pub struct ForeignCall<'a> {
+    /// The call that makes it.
+    pub caller: PyCall<'a>,
+    /// Its arguments, which live as long as the call.
+    pub shown: Shown,
+}
+
+impl<'a> ForeignCall<'a> {
+    /// The call in this callback of `sys.monitoring`; `first` is the first argument or the mark for none.
+    #[cfg(Py_3_12)]
+    pub fn new(host: &'static Host, running: &'a Running, first: *mut ffi::PyObject) -> Self {
+        let shown = if first == host.missing() { Shown::None } else { Shown::First(first) };
+        ForeignCall { caller: PyCall::new(host, running), shown }
+    }
+
+    /// The call of `callable` in this event of a profile function: only what a method is bound to is shown.
+    #[cfg(not(Py_3_12))]
+    pub fn new(host: &'static Host, running: &'a Running, frame: Frame, callable: *mut ffi::PyObject) -> Self {
+        // SAFETY: the type is checked before the fields are read.
+        let shown = unsafe {
+            if ffi::PyCFunction_Check(callable) == 0 {
+                Shown::Unknown
+            } else {
+                let function = callable.cast::<ffi::PyCFunctionObject>();
+                let (this, flags) = ((*function).m_self, (*(*function).m_ml).ml_flags);
+                let hidden = this.is_null()
+                    || flags & (ffi::METH_CLASS | ffi::METH_STATIC) != 0
+                    || ffi::PyModule_Check(this) != 0;
+                match hidden {
+                    false => Shown::First(this),
+                    true if flags & ffi::METH_NOARGS != 0 => Shown::None,
+                    true => Shown::Unknown,
+                }
+            }
+        };
+        ForeignCall { caller: PyCall::new(host, running, frame), shown }
+    }
+}
+
+impl Subject for ForeignCall<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    /// Those that are shown; there may be more.
+    fn count(&self) -> usize {
+        usize::from(matches!(self.shown, Shown::First(_)))
+    }
+
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        match self.shown {
+            // SAFETY: the argument lives as long as the call.
+            Shown::First(first) if n == 0 => unsafe { PyView::new(Held::borrowed(first), &self.caller.kept) },
+            _ => None,
+        }
+    }
+
+    /// The interpreter doesn't tell the names of its parameters.
+    fn named(&self, _name: &str) -> Option<PyView<'_>> {
+        None
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        self.caller.write(view, out, capture)
+    }
+
+    fn caller_term(&self, line: bool) -> Term {
+        backtrace::caller(Some(self.caller.frame()), line)
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(Some(self.caller.frame()), depth)
+    }
+
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, None, Some(self.caller.frame()))
+    }
+
+    fn node_name(&self) -> Term {
+        self.caller.node_name()
+    }
+}
+
+impl Activation for ForeignCall<'_> {
+    /// The interpreter shows neither the value nor the exception.
+    fn result(&self, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
+        out.cut("result")
+    }
+
+    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        calling::attached(|py| {
+            late::write_one(py, Arguments { values: Vec::new(), more: true }, out, session, scheduler);
+        });
+    }
+
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn address(&self) -> usize {
+        self.caller.frame().address() | 1
+    }
+    fn is_generator(&self) -> bool {
+        false
+    }
+    fn identify(&self, thread: &mut Thread) {
+        self.caller.identify(thread);
+    }
+    fn allocated(&self) -> u64 {
+        self.caller.allocated()
+    }
+    fn is_global(&self) -> bool {
+        true
+    }
+    /// The first argument at most; that there may be more is marked. Where nothing is shown nothing is written, and the
+    /// message has the arity.
+    fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        let first = match self.shown {
+            Shown::None => return out.nil(),
+            #[cfg(not(Py_3_12))]
+            Shown::Unknown => return Ok(()),
+            Shown::First(first) => first,
+        };
+        out.list(2)?;
+        // SAFETY: the argument lives as long as the call.
+        unsafe { capture::encode(first, out, &late::limits(capture))? };
+        out.cut("arguments")?;
+        out.nil()
+    }
+
+    #[cold]
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let first = match self.shown {
+            Shown::None => None,
+            #[cfg(not(Py_3_12))]
+            Shown::Unknown => return,
+            Shown::First(first) => Some(first),
+        };
+        calling::attached(|py| {
+            // SAFETY: as above; attached.
+            let values: Vec<_> = first.map(|first| unsafe { late::held(py, first) }).into_iter().collect();
+            let more = !values.is_empty();
+            late::write(py, Arguments { values, more }, out, session, scheduler);
+        });
+    }
+
+    fn name(&self, _out: &mut Encoder<'_>) -> bool {
+        false
+    }
+    fn caller_function(&self) -> (usize, usize) {
+        let caller = self.caller.frame();
+        // SAFETY: the caller's frame runs.
+        (caller.address(), unsafe { caller.code() } as usize)
+    }
+    fn caller(&self, out: &mut Encoder<'_>) -> usize {
+        let caller = self.caller.frame();
+        if write_name(caller, out).is_ok() {
+            caller.address()
+        } else {
+            0
+        }
+    }
+}

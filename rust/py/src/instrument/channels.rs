@@ -1,0 +1,56 @@
+//! What a queue, future, executor or event loop is, for logs: looked at when it is first met.
+
+use crate::processes::spawning::attribute;
+use inviso_cpython::capture;
+use inviso_log::about::Channel;
+use inviso_port::learned;
+use pyo3::{ffi, prelude::*, types::*};
+
+/// Where queues of the library have the number of items that they take.
+const LIMITS: [&str; 2] = ["maxsize", "_maxsize"];
+
+/// Where a program, or the library for an executor, puts a name.
+const NAMES: [&str; 2] = ["name", "_thread_name_prefix"];
+
+/// Logs know the queue of this number.
+///
+/// # Safety
+/// Attached; the object stands.
+#[cold]
+pub unsafe fn note(py: Python<'_>, pid: u64, object: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = capture::type_name(ffi::Py_TYPE(object), &mut [0; 256]).to_owned();
+        let own = |names: [&str; 2]| names.into_iter().find_map(|name| own_attribute(py, object, name));
+        let maxsize = own(LIMITS).and_then(|limit| limit.cast_exact::<PyInt>().ok()?.extract().ok());
+        let name = own(NAMES).and_then(|name| Some(name.cast_exact::<PyString>().ok()?.to_string_lossy().into_owned()));
+        learned::channel(pid, Channel { class, name: name.unwrap_or_default(), maxsize });
+    }
+}
+
+/// An attribute that an object has itself, and its class has nothing for: no code of the program's runs.
+///
+/// # Safety
+/// As [`note`].
+unsafe fn own_attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if (*class).tp_dictoffset == 0 && !has_managed_dict(class)
+            || !capture::attribute_of_class(class, name).is_null()
+        {
+            return None;
+        }
+        attribute(py, object, name)
+    }
+}
+
+/// Whether objects of a class have their own attributes where the interpreter manages them.
+///
+/// # Safety
+/// The class stands.
+unsafe fn has_managed_dict(class: *mut ffi::PyTypeObject) -> bool {
+    const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
+    // SAFETY: the caller's promise.
+    unsafe { ffi::PyType_HasFeature(class, MANAGED_DICT) != 0 }
+}

@@ -1,0 +1,132 @@
+//! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
+
+use super::senders::Length;
+use crate::{host::Host, library::queues, processes::process, thread::here::Here};
+use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
+use inviso_cpython::{capture, object::attribute::Attribute};
+use inviso_term::term::Term;
+use pyo3::ffi::{self, PyObject};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether somebody watches from now on.
+pub fn want(how: bool) {
+    ON.store(how, Ordering::Release);
+}
+
+/// Whether somebody watches.
+#[inline(always)]
+pub fn are_wanted() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// How many items a queue of the standard library holds, by its own list of them; `None` where that is of another kind.
+///
+/// # Safety
+/// The queue stands; attached.
+pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
+    // SAFETY: the caller's promise; the types are checked before what only they have is asked.
+    unsafe { of_items(queue, |items| (ffi::PyList_Check(items) != 0 || is_deque(items)).then(|| ffi::Py_SIZE(items))) }
+}
+
+/// The same of a class that may keep its items in a set or a dict.
+///
+/// # Safety
+/// As [`length`].
+pub unsafe fn size(queue: *mut PyObject) -> Option<u64> {
+    // SAFETY: as in `length`.
+    unsafe {
+        length(queue).or_else(|| {
+            of_items(queue, |items| match ffi::PyDict_Check(items) {
+                0 => (ffi::PyAnySet_Check(items) != 0).then(|| ffi::PySet_Size(items)),
+                _ => Some(ffi::PyDict_Size(items)),
+            })
+        })
+    }
+}
+
+/// What is asked of a queue's items, without any code of their class's own: of built-in types, or what derives from them.
+///
+/// # Safety
+/// As [`length`].
+unsafe fn of_items(queue: *mut PyObject, length: impl FnOnce(*mut PyObject) -> Option<ffi::Py_ssize_t>) -> Option<u64> {
+    static ITEMS: [(&str, Attribute); 2] = [("queue", Attribute::new(c"queue")), ("_queue", Attribute::new(c"_queue"))];
+    // SAFETY: the caller's promise; plain attributes, whose values are held.
+    unsafe {
+        let class = ffi::Py_TYPE(queue);
+        let own = !queues::is_of_library(class);
+        // a property of the program's is not asked
+        let plain = |name: &str| !own || capture::attribute_of_class(class, name).is_null();
+        let mut items = ITEMS.iter().filter(|(name, _)| plain(name)).map(|(_, named)| named.of(queue));
+        let items = items.find(|items| !items.is_null())?;
+        let length = length(items);
+        ffi::Py_DECREF(items);
+        u64::try_from(length?).ok()
+    }
+}
+
+/// # Safety
+/// The object stands; attached.
+unsafe fn is_deque(object: *mut PyObject) -> bool {
+    static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+    // SAFETY: the object stands, and the order of a ready type is a tuple of types. The class that is kept is the library's own, in a
+    // module that is never unloaded.
+    unsafe {
+        let (class, known) = (ffi::Py_TYPE(object), CLASS.load(Ordering::Relaxed));
+        if !known.is_null() {
+            return class == known || ffi::PyType_IsSubtype(class, known) != 0;
+        }
+        let order = (*class).tp_mro;
+        let mut buffer = [0; 256];
+        let found = (0..if order.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(order) })
+            .map(|n| ffi::PyTuple_GET_ITEM(order, n).cast::<ffi::PyTypeObject>())
+            .find(|class| {
+                capture::type_name(*class, &mut buffer) == "collections.deque"
+                    && ffi::PyType_GetFlags(*class) & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+            });
+        if let Some(class) = found {
+            ffi::Py_INCREF(class.cast());
+            CLASS.store(class, Ordering::Relaxed);
+        }
+        found.is_some()
+    }
+}
+
+/// A queue holds what `length` says, and `more` besides.
+///
+/// # Safety
+/// As [`length`].
+#[inline(always)]
+pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64, length: Length) {
+    if are_wanted() {
+        // SAFETY: the caller's promise.
+        if let Some(length) = unsafe { length(queue) } {
+            if let Some(tracee) = here.host.node.tracee(number) {
+                changed(here.host, &mut here.thread, &tracee, length + more);
+            }
+        }
+    }
+}
+
+/// A mailbox or queue has become longer or shorter.
+#[cold]
+#[inline(never)]
+pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
+    host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
+        // not longer: what is told may wait for room, and others come here meanwhile
+        let mut long = process::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
+        let known = long.iter().position(|id| *id == session.id);
+        match known {
+            None if length >= enable => {
+                long.push(session.id);
+                Some(Term::atom("true"))
+            }
+            Some(at) if length <= session.short_queue() => {
+                long.swap_remove(at);
+                Some(Term::atom("false"))
+            }
+            _ => None,
+        }
+    });
+}

@@ -1,0 +1,25 @@
+//! What instruments of the standard library are made of: functions that are watched, messages, tokens.
+//!
+//! | file | is |
+//! | --- | --- |
+//! | `channels` | what a queue, future, executor or event loop is, for logs: looked at when it is first met |
+//! | `lengths` | who put what into a queue, and how long it is |
+//! | `modules` | what instruments watch in modules, whenever those are imported |
+//! | `objects` | arguments that wait for a tracer as they are |
+//! | `originals` | the library's own functions, behind what the program has put around them |
+//! | `parcels` | calls and exceptions, as objects that are sent |
+//! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `senders` | who put what into a queue, and how long it is |
+//! | `tokens` | tokens of sequential tracing on their way |
+//! | `watch` | functions of the standard library that instruments look at |
+
+pub mod channels;
+pub mod lengths;
+pub mod modules;
+pub mod objects;
+pub mod originals;
+pub mod parcels;
+pub mod passing;
+pub mod senders;
+pub mod tokens;
+pub mod watch;

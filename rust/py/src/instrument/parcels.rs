@@ -1,0 +1,244 @@
+//! What is sent where the standard library hands over a call or an exception: `(module, function, [argument, ...])` and
+//! `(type, arguments)`, as objects, which live as long as the message is being written.
+
+use super::passing::{Message, Origin};
+use crate::{
+    convert::terms,
+    thread::{call, here::Here},
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    tracee::Tracee,
+};
+use inviso_cpython::{
+    capture,
+    frames::{code::CodeLayout, frame::Frame},
+    interpreter::{calling::attached, tls, Aside, Uncollected},
+    object::held::Held,
+    tasks::steps,
+};
+use inviso_term::{
+    etf::{self, Encoder},
+    record::numbered::MessageKind,
+    term::Term,
+};
+use pyo3::{ffi, prelude::*, types::*};
+
+/// Runs what makes objects, or reads those of the program by calls into the interpreter, in the midst of an event: an exception
+/// that is set stays so, nothing is collected, no event is taken, and what is allocated is not the program's.
+pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
+    let allocated = tls::bytes();
+    let done = attached(|py| {
+        // SAFETY: attached until the end of this closure.
+        let _kept = unsafe { (Uncollected::new(), Aside::new()) };
+        with(py, here)
+    });
+    tls::set_bytes(allocated);
+    done
+}
+
+/// Makes a message, see [`quietly`]; null where that fails.
+pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
+    Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
+}
+
+/// The running process sends a message, if it could be made; its number.
+///
+/// # Safety
+/// Callbacks run attached on this thread; the running process has been identified.
+pub unsafe fn send(here: &mut Here, to: u64, message: &Held, kind: MessageKind) -> u64 {
+    if message.is_null() {
+        return 0;
+    }
+    // SAFETY: held; attached.
+    let parcel = unsafe { Message::of_kind(message.as_ptr(), to, kind) };
+    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+}
+
+/// The running process receives one.
+///
+/// # Safety
+/// As [`send`].
+pub unsafe fn receive(here: &mut Here, origin: impl Into<Origin>, message: &Held) {
+    if !message.is_null() {
+        // SAFETY: held; attached.
+        let parcel = unsafe { Message::from(message.as_ptr(), origin) };
+        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+    }
+}
+
+/// Whether somebody wants to know what the running process sends, or takes.
+#[inline(always)]
+pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
+    here.host.node.is_asked(&here.thread, About::Current, wanted)
+}
+
+/// Whether somebody wants to know what comes to a process.
+pub fn is_asked_of(here: &mut Here, tracee: &Tracee) -> bool {
+    here.host.node.is_asked(&here.thread, About::Other(tracee), Flags::RECEIVE)
+}
+
+/// The two names that `write` writes as atoms.
+fn names<'py>(
+    py: Python<'py>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), etf::Full>,
+) -> PyResult<[Bound<'py, PyAny>; 2]> {
+    let mut bytes = [0; 4096];
+    let mut out = Encoder::new(&mut bytes);
+    let written = out.tuple(2).and_then(|()| write(&mut out));
+    let (mut module, mut function) = (Term::atom("undefined"), Term::atom("undefined"));
+    if let (Ok(()), Ok(Term::Tuple(names))) = (written, etf::decode(out.written())) {
+        if let Ok([first, second]) = <[Term; 2]>::try_from(names) {
+            (module, function) = (first, second);
+        }
+    }
+    let text = |name: &Term| match name {
+        Term::Atom(name) => terms::plain_atom(py, name),
+        _ => terms::plain_atom(py, "undefined"),
+    };
+    Ok([text(&module)?, text(&function)?])
+}
+
+/// A call that somebody is asked to make.
+///
+/// Partial functions, `contextvars.Context.run` and what else [`capture::wrapped`] knows are looked through; what a method is bound to
+/// is its first argument. Keyword arguments are a dict after the others, if there
+/// are any.
+///
+/// # Errors
+/// No memory.
+///
+/// # Safety
+/// All of them stand; `args` is a tuple, `keywords` a dict or null. The calling thread is attached and has no exception set.
+pub unsafe fn of_call<'py>(
+    py: Python<'py>, callable: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise; each type is checked before what only it has is read.
+    unsafe {
+        let mut callable = Bound::from_borrowed_ptr(py, callable);
+        let mut args = Bound::from_borrowed_ptr(py, args).cast_into::<PyTuple>()?;
+        let mut all = PyDict::new(py);
+        if !keywords.is_null() && ffi::PyDict_Check(keywords) != 0 {
+            all.update(Bound::from_borrowed_ptr(py, keywords).cast::<PyDict>()?.as_mapping())?;
+        }
+        for _ in 0..8 {
+            if let Some((inner, first, named)) = partial(&callable) {
+                args = first.add(&args)?.cast_into::<PyTuple>()?;
+                named.update(all.as_mapping())?;
+                (callable, all) = (inner, named);
+            } else if runs_in_context(&callable) && !args.is_empty() {
+                callable = args.get_item(0)?;
+                args = args.get_slice(1, args.len());
+            } else if let Some((inner, this)) = capture::wrapped(callable.as_ptr()) {
+                if let Some(this) = Bound::from_borrowed_ptr_or_opt(py, this.as_ptr()) {
+                    args = PyTuple::new(py, [this])?.add(&args)?.cast_into::<PyTuple>()?;
+                }
+                callable = Bound::from_borrowed_ptr(py, inner.as_ptr());
+            } else {
+                break;
+            }
+        }
+        let arguments = args.to_list();
+        if !all.is_empty() {
+            arguments.append(all)?;
+        }
+        let [module, function] = names(py, |out| capture::name_of_callable(callable.as_ptr(), out))?;
+        Ok((module, function, arguments).into_pyobject(py)?.into_any())
+    }
+}
+
+/// What a callable is called: `(module, function)`.
+///
+/// # Errors
+/// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
+pub unsafe fn name_of<'py>(py: Python<'py>, callable: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let [module, function] = names(py, |out| unsafe { capture::name_of_callable(callable, out) })?;
+    Ok((module, function).into_pyobject(py)?.into_any())
+}
+
+/// What a partial function calls: the function, and a copy of what it adds.
+fn partial<'py>(callable: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    // SAFETY: an object that is held; attached. An exact one, so that these are the fields of the type itself.
+    if !unsafe { capture::is_partial(callable.as_ptr()) } {
+        return None;
+    }
+    let inner = callable.getattr("func").ok()?;
+    let args = callable.getattr("args").ok()?.cast_into::<PyTuple>().ok()?;
+    let keywords = callable.getattr("keywords").ok()?.cast_into::<PyDict>().ok()?;
+    Some((inner, args, keywords.copy().ok()?))
+}
+
+/// Whether this is the method `run` of a context.
+fn runs_in_context(callable: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the type is checked before its layout is read; a method of a built-in type has a name that lives for ever.
+    unsafe {
+        if ffi::PyCFunction_CheckExact(callable.as_ptr()) == 0 {
+            return false;
+        }
+        let owner = ffi::PyCFunction_GetSelf(callable.as_ptr());
+        let mut name = [0; 256];
+        if owner.is_null() || !capture::type_name(ffi::Py_TYPE(owner), &mut name).ends_with("Context") {
+            ffi::PyErr_Clear();
+            return false;
+        }
+        let function: *mut ffi::PyCFunctionObject = callable.as_ptr().cast();
+        ffi::PyContext_CheckExact(owner) != 0 && std::ffi::CStr::from_ptr((*(*function).m_ml).ml_name) == c"run"
+    }
+}
+
+/// The call that a coroutine stands for, which has not begun; `None` if it is no coroutine of Python's own.
+///
+/// # Errors
+/// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
+pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // SAFETY: the caller's promise; the type is checked before the frame is read.
+    unsafe {
+        if !steps::is_coroutine(coroutine) {
+            return Ok(None);
+        }
+        let Some(frame) = Frame::of_generator(coroutine) else { return Ok(None) };
+        let arguments = PyList::empty(py);
+        let layout = CodeLayout::read(frame.code());
+        for n in 0..layout.arity() {
+            let value = frame.argument(&layout, n);
+            match Bound::from_borrowed_ptr_or_opt(py, value.as_ptr()) {
+                Some(value) => arguments.append(value)?,
+                None => arguments.append(py.None())?,
+            }
+        }
+        let [module, function] = names(py, |out| call::write_module_and_function(frame, out))?;
+        Ok(Some((module, function, arguments).into_pyobject(py)?.into_any()))
+    }
+}
+
+/// An exception: the name of its type, and its arguments. What is none stands for itself.
+///
+/// # Errors
+/// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
+pub unsafe fn of_exception<'py>(py: Python<'py>, error: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    let mut buffer = [0; 256];
+    // SAFETY: the types are checked before what only they have is read.
+    unsafe {
+        if ffi::PyExceptionClass_Check(error) != 0 {
+            let name = terms::plain_atom(py, capture::type_name(error.cast(), &mut buffer))?;
+            return Ok((name, PyTuple::empty(py)).into_pyobject(py)?.into_any());
+        }
+        if ffi::PyExceptionInstance_Check(error) == 0 {
+            return Ok(Bound::from_borrowed_ptr(py, error));
+        }
+        let name = terms::plain_atom(py, capture::type_name(ffi::Py_TYPE(error), &mut buffer))?;
+        let args: Held = capture::exception_arguments(error);
+        let args = Bound::from_borrowed_ptr_or_opt(py, args.as_ptr()).unwrap_or_else(|| PyTuple::empty(py).into_any());
+        Ok((name, args).into_pyobject(py)?.into_any())
+    }
+}

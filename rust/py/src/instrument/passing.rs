@@ -1,0 +1,441 @@
+//! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
+
+use super::{objects::Arguments, originals};
+use crate::{
+    convert::{
+        terms,
+        view::{Kept, PyView},
+    },
+    host::Host,
+    library::queues,
+    thread::{backtrace, here::Here, late, object_cache::Place},
+};
+use inviso_core::{
+    matching::Subject,
+    messages::{self, About, Parcel},
+    session::{Capture, Session},
+    thread::Thread,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, module_of, Frame},
+    interpreter::{calling, tls, Uncollected},
+    object::held::Held,
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    record::numbered::MessageKind,
+    term::Term,
+};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::cell::OnceCell;
+
+/// Who a message that has arrived is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// A process, queue or port of this node.
+    Process(u64),
+    /// Nobody knows.
+    Unknown,
+    /// The clock: a time-out.
+    Clock,
+    /// The node itself, which watches for system events.
+    System,
+    /// Nobody, and nowhere.
+    Nobody,
+}
+
+/// A message that has arrived: who it is from, and its number, which [`messages::on_send`] has answered; 0 where that is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Who it is from.
+    pub sender: Sender,
+    /// Its number.
+    pub number: u64,
+    /// The creation of the operating system process whose number it is; 0 if that is this one.
+    pub creation: u32,
+}
+
+impl Origin {
+    /// Of a message with a number of this operating system process.
+    #[inline(always)]
+    pub fn new(sender: Sender, number: u64) -> Origin {
+        Origin { sender, number, creation: 0 }
+    }
+}
+
+impl From<Sender> for Origin {
+    fn from(sender: Sender) -> Origin {
+        Origin::new(sender, 0)
+    }
+}
+
+/// A message on its way. Borrowed from whoever passes it on.
+pub struct Message<'a> {
+    message: *mut PyObject,
+    way: Way<'a>,
+    kept: Kept,
+    /// What match specs look at besides the message, made when one does.
+    made: OnceCell<Box<Made>>,
+}
+
+/// The receiver; or the node and the sender.
+type Made = [Option<Py<PyAny>>; 2];
+
+enum Way<'a> {
+    /// To a process, queue or port, with the number that was given to it before, or 0.
+    Out(u64, u64, MessageKind),
+    /// To whoever the sender called so.
+    Named(&'a Bound<'a, PyAny>),
+    /// From somebody.
+    In(Origin),
+}
+
+impl<'a> Message<'a> {
+    /// A message that is sent to a process, queue or port.
+    ///
+    /// # Safety
+    /// `message` stands as long as this, and the calling thread is attached all that time.
+    pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
+        Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// The same, of this kind.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn of_kind(message: *mut PyObject, to: u64, kind: MessageKind) -> Message<'static> {
+        Message { message, way: Way::Out(to, 0, kind), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// The same, with a number that was given to it before.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn numbered(message: *mut PyObject, to: u64, number: u64) -> Message<'static> {
+        Message { message, way: Way::Out(to, number, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// A message that is sent to whoever is called `name`, a str or a pair of them.
+    pub fn to_name(message: &'a Bound<'a, PyAny>, name: &'a Bound<'a, PyAny>) -> Message<'a> {
+        Message { message: message.as_ptr(), way: Way::Named(name), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// A message that has arrived.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn from(message: *mut PyObject, origin: impl Into<Origin>) -> Message<'static> {
+        Message { message, way: Way::In(origin.into()), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// One of the objects besides the message.
+    fn made(&self, n: usize) -> Option<PyView<'_>> {
+        let made = self.made.get_or_init(|| {
+            // what this allocates is not the program's, of whose code none may run here: the core is looking
+            let allocated = tls::bytes();
+            let made = calling::attached(|py| {
+                // SAFETY: attached until the end of this.
+                let _uncollected = unsafe { Uncollected::new() };
+                [0, 1].map(|n| self.make(py, n).ok())
+            });
+            tls::set_bytes(allocated);
+            Box::new(made)
+        });
+        let object = made.get(n)?.as_ref()?;
+        // SAFETY: kept by `made` as long as this; attached (the constructors' promise).
+        unsafe { PyView::new(Held::borrowed(object.as_ptr()), &self.kept) }
+    }
+
+    fn make(&self, py: Python<'_>, n: usize) -> PyResult<Py<PyAny>> {
+        let atom = |text: &str| terms::plain_atom(py, text).map(Bound::unbind);
+        let identity = |id: u64| terms::plain_identity(py, id);
+        match (&self.way, n) {
+            (Way::Named(name), _) => match name.extract::<String>() {
+                Ok(name) => atom(&name),
+                Err(_) => Ok((*name).clone().unbind()),
+            },
+            (Way::Out(id, ..), _) => identity(*id),
+            (Way::In(origin), 0) => match origin.sender {
+                Sender::Clock => atom("clock_service"),
+                Sender::System => atom("system"),
+                Sender::Nobody => Ok(py.None()),
+                Sender::Process(_) | Sender::Unknown => atom(&inviso_port::node::name()),
+            },
+            (Way::In(Origin { sender: Sender::Process(id), .. }), _) => identity(*id),
+            (Way::In(_), _) => Ok(py.None()),
+        }
+    }
+}
+
+impl Subject for Message<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    fn count(&self) -> usize {
+        match self.way {
+            Way::Out(..) | Way::Named(_) => 2,
+            Way::In(_) => 3,
+        }
+    }
+
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        if n + 1 == self.count() {
+            // SAFETY: the constructors' promise.
+            return unsafe { PyView::new(Held::borrowed(self.message), &self.kept) };
+        }
+        self.made(n)
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: what is looked at stands; attached.
+        unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(innermost(), depth)
+    }
+
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, None, innermost())
+    }
+
+    fn node_name(&self) -> Term {
+        Term::atom(&inviso_port::node::name())
+    }
+}
+
+/// The innermost frame that runs, for whom a match spec shows it: a queue's own methods left out, which may be done without one.
+fn innermost() -> Option<Frame> {
+    // SAFETY: events are told attached; whoever called a frame that runs does, too.
+    unsafe { queues::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
+}
+
+impl Parcel for Message<'_> {
+    #[inline(always)]
+    fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: the constructors' promise.
+        unsafe { capture::encode(self.message, out, &late::limits(capture)) }
+    }
+
+    fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        calling::attached(|py| {
+            // SAFETY: as above.
+            let values = vec![unsafe { late::held(py, self.message) }];
+            late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
+        });
+    }
+
+    #[inline(always)]
+    fn process(&self) -> u64 {
+        match self.way {
+            Way::Out(to, ..) => to,
+            Way::Named(_) | Way::In(_) => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        match self.way {
+            Way::In(Origin { number, .. }) | Way::Out(_, number, _) => number,
+            Way::Named(_) => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> MessageKind {
+        match self.way {
+            Way::Out(.., kind) => kind,
+            Way::Named(_) | Way::In(_) => MessageKind::Item,
+        }
+    }
+
+    #[inline(always)]
+    fn sender(&self) -> u32 {
+        match self.way {
+            Way::In(origin) => origin.creation,
+            Way::Out(..) | Way::Named(_) => 0,
+        }
+    }
+
+    #[cold]
+    fn name(&self) -> Term {
+        match &self.way {
+            Way::Named(name) => named(name),
+            Way::Out(..) | Way::In(_) => Term::atom("undefined"),
+        }
+    }
+}
+
+/// The term of a name that a message is sent to.
+#[cold]
+fn named(name: &Bound<'_, PyAny>) -> Term {
+    if let Ok(text) = name.extract::<String>() {
+        return Term::atom(&text);
+    }
+    match name.extract::<(String, String)>() {
+        Ok((name, node)) => Term::Tuple(vec![Term::atom(&name), Term::atom(&node)]),
+        Err(_) => Term::atom("undefined"),
+    }
+}
+
+/// The running process, which is known, sends a message to a process, queue or port; answers its number, as all that send do.
+///
+/// # Safety
+/// `message` stands; callbacks run attached on this thread.
+#[inline(always)]
+pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
+    // SAFETY: the caller's promise.
+    let parcel = unsafe { Message::to(message, to) };
+    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+}
+
+/// The running process takes a message.
+///
+/// # Safety
+/// As [`sent_by_current`].
+#[inline(always)]
+pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        received_by_current(here, origin, message);
+    }
+}
+
+/// The same where the running process is known.
+///
+/// # Safety
+/// As [`sent_by_current`].
+#[inline(always)]
+pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    let parcel = unsafe { Message::from(message, origin) };
+    messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+}
+
+/// A message has arrived at a process, whether or not that runs.
+///
+/// # Safety
+/// As [`sent_by_current`].
+pub unsafe fn arrived(
+    host: &Host, thread: &mut Thread, at: &Tracee, origin: impl Into<Origin>, message: *mut PyObject,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { messages::on_receive(&host.node, thread, About::Other(at), &Message::from(message, origin)) };
+}
+
+/// The running process has waited for a message in vain.
+pub fn timed_out(here: &mut Here) {
+    let allocated = tls::bytes();
+    calling::attached(|py| {
+        if let Ok(timeout) = terms::atom(py, "timeout") {
+            // SAFETY: held; attached.
+            unsafe { received(here, Sender::Clock, timeout.as_ptr()) };
+        }
+    });
+    tls::set_bytes(allocated);
+}
+
+/// The number of the queue at this address: an object that messages are put into and taken out of, while it isn't known by whom.
+/// Made at first sight.
+///
+/// # Safety
+/// The object stands; callbacks run attached on this thread.
+#[inline(always)]
+pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
+    let address = object as usize;
+    match here.places.find(address) {
+        Some(pid) => pid,
+        // SAFETY: the caller's promise.
+        None => unsafe { meet(here, Kind::Queue, object) },
+    }
+}
+
+/// # Safety
+/// As [`queue`].
+#[cold]
+#[inline(never)]
+unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
+    let allocated = tls::bytes();
+    let tracee = here.host.directory.object_process(here.host, kind, object as usize, None);
+    tls::set_bytes(allocated);
+    here.places.keep(Place::new(tracee.clone()));
+    tracee.pid
+}
+
+/// The frame that called the one of an event, which begins or ends.
+///
+/// # Safety
+/// It is the frame of the event that is being taken.
+pub unsafe fn caller(frame: Frame) -> Option<Frame> {
+    // SAFETY: attached. Before 3.12 the current frame is the caller's at a call's beginning and at its end.
+    unsafe {
+        if cfg!(not(Py_3_12)) {
+            let current = Frame::current_python(inviso_cpython::interpreter::tstate());
+            if current.is_some_and(|current| current != frame) {
+                return originals::past(frame.code(), current);
+            }
+        }
+        originals::caller(frame)
+    }
+}
+
+/// Functions of the standard library that do nothing with messages themselves, but call what the program gave them.
+const RUNNERS: [&str; 5] =
+    ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
+
+/// Other names under which the program calls a method of the library's; the generators of `Executor.map` among them.
+const FORWARDERS: [&str; 6] = [
+    "BaseEventLoop.run_until_complete",
+    "Queue.get_nowait",
+    "Queue.put_nowait",
+    "_result_or_cancel",
+    "Executor.map.<locals>.result_iterator",
+    "_chain_from_iterable_of_lists",
+];
+
+/// Whether code of the standard library's message passing runs in this frame, and not the program: what it sends and takes is
+/// part of a larger message. A callback of the program's that is called from there is the program's.
+///
+/// # Safety
+/// The frame runs, or is about to end, and is no shim; the calling thread is attached.
+pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
+    let mut frame = frame;
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        while let Some(here) = frame.filter(|frame| is_library(*frame)) {
+            let function = code_qualname(here.code());
+            if RUNNERS.iter().any(|runner| capture::is_text(function, runner)) {
+                return false;
+            }
+            if !FORWARDERS.iter().any(|forwarder| capture::is_text(function, forwarder)) {
+                return true;
+            }
+            frame = originals::caller(here);
+        }
+        false
+    }
+}
+
+/// Whether the frame's function is one of the library's that passes messages.
+///
+/// # Safety
+/// As [`is_inner`].
+pub unsafe fn is_library(frame: Frame) -> bool {
+    // SAFETY: the caller's promise; the name is held while it is looked at.
+    unsafe {
+        let name = module_of(frame.globals());
+        !name.is_null() && capture::text_is(name.as_ptr(), passes_messages)
+    }
+}
+
+/// Modules that pass messages, with what is in them.
+const PASSING: [&str; 5] = ["asyncio", "queue", "multiprocessing", "inviso", "concurrent.futures"];
+
+fn passes_messages(module: &str) -> bool {
+    PASSING.iter().any(|known| module.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}

@@ -1,0 +1,322 @@
+//! Who put what into a queue, its number, and the token that travels with it: kept while sessions trace what is sent and what arrives, a
+//! match spec of some session looks at the senders of messages that arrive, or a token of sequential tracing is in use.
+//!
+//! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two senders, in
+//! the order in which it will be taken.
+
+use super::{
+    passing::{Origin, Sender},
+    tokens,
+};
+use crate::{processes::process, thread::here::Here};
+use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_cpython::object::guarded::Guarded;
+use pyo3::{ffi::PyObject, Python};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{hash_map::Entry, VecDeque},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// Whether both what is sent and what arrives is traced, a match spec looks at senders, or a token is in use, or may come into use.
+static NUMBERS: AtomicBool = AtomicBool::new(false);
+static SENDERS: AtomicBool = AtomicBool::new(false);
+static TOKENS: AtomicBool = AtomicBool::new(false);
+
+/// How many addresses there are in all queues: a first look.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Who put an item in, and what it carries.
+pub struct Put {
+    /// A process.
+    pub sender: u64,
+    /// The message's number, or 0.
+    pub number: u64,
+    /// A token, perhaps; None where nobody looked, as no token was in use.
+    pub carried: Option<Carried>,
+}
+
+impl Put {
+    /// Where a message comes from that was taken out of a queue.
+    #[inline(always)]
+    pub fn origin(put: Option<&Put>) -> Origin {
+        match put {
+            Some(put) => Origin::new(Sender::Process(put.sender), put.number),
+            None => Sender::Unknown.into(),
+        }
+    }
+}
+
+/// Of one queue: items by address, and who put them in.
+#[derive(Default)]
+pub struct Senders {
+    items: Guarded<Items>,
+    /// How many addresses are there: a first look.
+    count: AtomicUsize,
+}
+
+/// Items by address.
+#[derive(Default)]
+struct Items {
+    /// In the order in which they were put in, as long as each is taken at one of the ends: nearly always.
+    line: VecDeque<(usize, Put)>,
+    /// By address, once one was taken from the midst.
+    others: FxHashMap<usize, Puts>,
+    is_mixed: bool,
+}
+
+/// Who put an item in, oldest first: one, nearly always.
+struct Puts {
+    oldest: Put,
+    more: VecDeque<Put>,
+}
+
+impl Items {
+    fn len(&self) -> usize {
+        self.line.len() + self.others.len()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, item: usize, put: Put) {
+        if self.is_mixed {
+            self.add_to_others(item, put);
+        } else {
+            self.line.push_back((item, put));
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_others(&mut self, item: usize, put: Put) {
+        match self.others.entry(item) {
+            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
+            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
+        }
+    }
+
+    /// The oldest at this address; the newest if `last`.
+    #[inline(always)]
+    fn take(&mut self, item: usize, last: bool) -> Option<Put> {
+        let end = if last { self.line.back() } else { self.line.front() };
+        if end.is_some_and(|(known, _)| *known == item) {
+            let taken = if last { self.line.pop_back() } else { self.line.pop_front() };
+            return taken.map(|(_, put)| put);
+        }
+        self.take_of_others(item, last)
+    }
+
+    #[inline(never)]
+    fn take_of_others(&mut self, item: usize, last: bool) -> Option<Put> {
+        if !self.is_mixed {
+            if self.line.is_empty() {
+                return None;
+            }
+            self.is_mixed = true;
+            for (item, put) in std::mem::take(&mut self.line) {
+                self.add_to_others(item, put);
+            }
+        }
+        let Entry::Occupied(mut puts) = self.others.entry(item) else { return None };
+        let Puts { oldest, more } = puts.get_mut();
+        let next = if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
+        let taken = next.or_else(|| Some(puts.remove().oldest));
+        self.is_mixed = !self.others.is_empty();
+        taken
+    }
+
+    /// Keeps those addresses of whose puts it is so of one.
+    fn retain(&mut self, mut keep: impl FnMut(&mut Put) -> bool) {
+        self.line.retain_mut(|(_, put)| keep(put));
+        self.line.shrink_to_fit();
+        self.others.retain(|_, puts| {
+            let mut kept = false;
+            for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
+                kept |= keep(put); // each is asked
+            }
+            kept
+        });
+        self.others.shrink_to_fit();
+        self.is_mixed = !self.others.is_empty();
+    }
+}
+
+impl Senders {
+    /// Looks at the items, or changes them; nothing of the program's is run meanwhile.
+    #[inline(always)]
+    fn with<R>(&self, py: Python<'_>, with: impl FnOnce(&mut Items) -> R) -> R {
+        let mut items = self.items.lock(py);
+        let done = with(&mut items);
+        let (was, is) = (self.count.load(Ordering::Relaxed), items.len());
+        if was != is {
+            self.count.store(is, Ordering::Release);
+            now_under_way(was, is);
+        }
+        done
+    }
+
+    fn add(&self, py: Python<'_>, item: *mut PyObject, put: Put) {
+        self.with(py, |items| items.add(item as usize, put));
+    }
+
+    fn take(&self, py: Python<'_>, item: *mut PyObject, last: bool) -> Option<Put> {
+        self.with(py, |items| items.take(item as usize, last))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(*self.count.get_mut(), Ordering::AcqRel);
+    }
+}
+
+/// Some addresses are there, or are there no more. With the GIL only a drop may come between, and be lost: then there seem to be
+/// more than there are, and a first look says too little.
+#[inline(always)]
+fn now_under_way(was: usize, is: usize) {
+    let more = is.wrapping_sub(was); // wraps where it is less
+    if cfg!(Py_GIL_DISABLED) {
+        UNDER_WAY.fetch_add(more, Ordering::AcqRel);
+    } else {
+        UNDER_WAY.store(UNDER_WAY.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
+    }
+}
+
+/// Whether a token is in use, or may come into use.
+pub fn with_tokens() -> bool {
+    TOKENS.load(Ordering::Acquire)
+}
+
+/// For what senders are wanted from now on.
+pub fn want(numbers: bool, senders: bool, tokens: bool) {
+    NUMBERS.store(numbers, Ordering::Release);
+    SENDERS.store(senders, Ordering::Release);
+    TOKENS.store(tokens, Ordering::Release);
+}
+
+/// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, the running process, which is known, has a
+/// token, or something is known of an item.
+///
+/// # Safety
+/// The queue stands; attached.
+#[inline(always)]
+pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
+    if SENDERS.load(Ordering::Relaxed) {
+        return true;
+    }
+    TOKENS.load(Ordering::Relaxed) && here.host.node.seq_may_have(here.thread.current())
+        || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue)
+}
+
+/// Does something with the record of a queue that has been met before, and nothing that may run other code.
+#[inline(always)]
+fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -> R) -> Option<R> {
+    let address = queue as usize;
+    match here.places.tracee(address) {
+        Some(queue) => Some(with(queue)),
+        None => here.host.directory.known(address).map(|queue| with(&queue)),
+    }
+}
+
+/// Whether it is known who put some item into a queue.
+fn has_some(here: &Here, queue: *mut PyObject) -> bool {
+    with_known(here, queue, |queue| !process::process(queue).senders.is_empty()) == Some(true)
+}
+
+/// The queue is gone: nobody takes what was in it.
+pub fn gone(py: Python<'_>, senders: &Senders) {
+    drop(senders.with(py, std::mem::take));
+}
+
+/// Tokens were reset: lets go of those of before, and of what is of no use without them.
+pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
+    let wanted = SENDERS.load(Ordering::Acquire);
+    senders.with(py, |items| {
+        items.retain(|put| {
+            put.carried.iter_mut().for_each(|carried| node.seq_empty(carried));
+            wanted || put.number != 0 || matches!(put.carried, Some(Carried::Token(..)))
+        });
+    });
+}
+
+/// How a queue's length is found.
+pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
+
+/// The running process puts an item into a queue. `length` is for one that items may leave in ways that nobody is told of.
+///
+/// # Safety
+/// Both stand; attached.
+#[inline(always)]
+pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
+            keep(here, object, item, number, length);
+        }
+    }
+}
+
+/// # Safety
+/// As [`put`].
+#[inline(never)]
+unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
+    let sender = here.thread.current().pid;
+    // SAFETY: the caller's promise.
+    let carried = unsafe { carried(here, object, item) };
+    // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
+    let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
+    with_known(here, object, |queue| {
+        let senders = &process::process(queue).senders;
+        // SAFETY: the caller's promise.
+        let py = unsafe { Python::assume_attached() };
+        if is_left {
+            gone(py, senders);
+        }
+        senders.add(py, item, Put { sender, number, carried });
+    });
+}
+
+/// The token that goes with an item, where one may be in use.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -> Option<Carried> {
+    if !TOKENS.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let of = |queue: &Tracee| (queue.pid, unsafe { tokens::carries(queue, object) });
+    Some(match with_known(here, object, of) {
+        // SAFETY: the caller's promise.
+        Some((to, true)) => unsafe { tokens::sent_to_queue(here, to, item) },
+        _ => Carried::Nothing,
+    })
+}
+
+/// An item is put into a queue of a pool of threads.
+pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
+    process::process(buffer).senders.add(py, item, put);
+}
+
+/// It is taken out of there: the oldest of the items at that address.
+pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+    process::process(buffer).senders.take(py, item, false)
+}
+
+/// Who put an item in that is taken out now; `last` says that the newest comes first.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, last: bool) -> Option<Put> {
+    // SAFETY: the caller's promise.
+    if unsafe { !matter(here, object) } {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    with_known(here, object, |queue| process::process(queue).senders.take(py, item, last))?
+}

@@ -1,0 +1,321 @@
+//! Functions of the standard library (and coroutines of tasks) that instruments look at, whatever sessions trace: which code
+//! object is of interest to which of them.
+//!
+//! Looked at at each event of armed code, so the table is read without a lock; it grows by being replaced, and what it was is
+//! left to whoever still reads it (each is twice as large as the last).
+
+use super::originals;
+use crate::{
+    host::{instruments::HANDLERS, Host},
+    thread::here::Here,
+};
+use inviso_core::plan::events;
+use inviso_cpython::{capture::Raised, frames::frame::Frame};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::sync::{
+    atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
+    Mutex, MutexGuard,
+};
+
+/// How a watched call ends.
+#[derive(Clone, Copy)]
+pub enum Ended {
+    /// It returns this value, borrowed.
+    Returned(*mut PyObject),
+    /// This exception leaves it.
+    Raised(Raised),
+}
+
+impl Ended {
+    /// The exception, if one leaves it.
+    pub fn error(self) -> Option<Raised> {
+        match self {
+            Ended::Returned(_) => None,
+            Ended::Raised(error) => Some(error),
+        }
+    }
+}
+
+/// Something happens to a watched call, in this frame: the event's, which stands.
+pub type Event = fn(&mut Here, Frame);
+
+/// A watched call ends.
+pub type End = fn(&mut Here, Frame, Ended);
+
+/// What an instrument wants to do at the events of a function.
+pub struct Handler {
+    /// It begins.
+    pub begin: Option<Event>,
+    /// It goes on after a suspension.
+    pub resume: Option<Event>,
+    /// It is suspended.
+    pub pause: Option<Event>,
+    /// It returns, or an exception leaves it.
+    pub end: Option<End>,
+    /// Of ends, only those by an exception are of interest.
+    pub raises_only: bool,
+}
+
+impl Handler {
+    /// Nothing.
+    pub const NONE: Handler = Handler { begin: None, resume: None, pause: None, end: None, raises_only: false };
+
+    fn needs(&self) -> u8 {
+        let mut needs = 0;
+        if self.begin.is_some() {
+            needs |= events::CALL;
+        }
+        if self.end.is_some() {
+            needs |= if self.raises_only { events::RAISE } else { events::END };
+        }
+        if self.pause.is_some() || self.resume.is_some() {
+            needs |= events::PAUSE;
+        }
+        needs
+    }
+}
+
+/// The handlers of a code object.
+#[derive(Clone, Copy)]
+pub struct Handlers(&'static Set);
+
+/// Handlers that some code object has or had together. There are few such sets; each is made once and never freed.
+struct Set(Box<[&'static Handler]>);
+
+struct Slot {
+    code: AtomicUsize,
+    /// Null for no handler.
+    handlers: AtomicPtr<Set>,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn handlers(&self) -> Option<Handlers> {
+        // SAFETY: null or made by `Box::leak`; sets are never freed.
+        unsafe { self.handlers.load(Acquire).as_ref() }.map(Handlers)
+    }
+
+    /// Gives the code object other handlers: those that it has, as `change` leaves them. Answers whether that made a difference.
+    fn change(&self, used: &mut Used, change: impl FnOnce(&mut Vec<&'static Handler>)) -> bool {
+        let mut handlers = self.handlers().map_or_else(Vec::new, |known| known.0 .0.to_vec());
+        let before = handlers.len();
+        change(&mut handlers);
+        if handlers.len() == before {
+            return false;
+        }
+        self.handlers.store(used.set(handlers), Release);
+        true
+    }
+}
+
+struct Table {
+    slots: Box<[Slot]>,
+}
+
+static ON: AtomicBool = AtomicBool::new(false);
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+/// Held by whoever changes the table.
+static USED: Mutex<Used> = Mutex::new(Used { places: 0, sets: Vec::new() });
+
+/// What a change of the table needs to know.
+struct Used {
+    /// Places of the table that are taken.
+    places: usize,
+    /// The sets that there are.
+    sets: Vec<&'static Set>,
+}
+
+impl Used {
+    /// The set of these handlers; null for none.
+    fn set(&mut self, handlers: Vec<&'static Handler>) -> *mut Set {
+        if handlers.is_empty() {
+            return std::ptr::null_mut();
+        }
+        let same = |set: &&&'static Set| {
+            set.0.len() == handlers.len() && set.0.iter().zip(&handlers).all(|(one, other)| std::ptr::eq(*one, *other))
+        };
+        let found = self.sets.iter().find(same).copied();
+        let set = found.unwrap_or_else(|| {
+            let made: &'static Set = Box::leak(Box::new(Set(handlers.into())));
+            self.sets.push(made);
+            made
+        });
+        std::ptr::from_ref(set).cast_mut()
+    }
+}
+
+fn lock() -> MutexGuard<'static, Used> {
+    USED.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn table() -> Option<&'static Table> {
+    // SAFETY: null or made by `Box::leak`; tables are never freed.
+    unsafe { TABLE.load(Acquire).as_ref() }
+}
+
+impl Table {
+    fn start(&self, code: usize) -> usize {
+        ((code as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (self.slots.len() - 1)
+    }
+
+    /// The place of a code object, or the free one where it would go.
+    #[inline(always)]
+    fn place(&self, code: usize) -> &Slot {
+        let mut at = self.start(code);
+        loop {
+            let slot = &self.slots[at];
+            let there = slot.code.load(Acquire);
+            if there == code || there == 0 {
+                return slot;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+}
+
+/// The handlers of a code object; `None` if nobody watches it.
+#[inline(always)]
+pub fn find(code: *mut PyObject) -> Option<Handlers> {
+    if !ON.load(Relaxed) {
+        return None;
+    }
+    table()?.place(code as usize).handlers()
+}
+
+impl Handlers {
+    /// Whether a handler is one of them.
+    pub fn has(self, handler: &'static Handler) -> bool {
+        self.0 .0.iter().any(|known| std::ptr::eq(*known, handler))
+    }
+
+    #[inline(always)]
+    fn each(self, with: impl FnMut(&&'static Handler)) {
+        self.0 .0.iter().for_each(with);
+    }
+
+    /// The call begins.
+    #[inline(always)]
+    pub fn begin(self, here: &mut Here, frame: Frame) {
+        self.each(|handler| handler.begin.into_iter().for_each(|begin| begin(here, frame)));
+    }
+
+    /// The call goes on.
+    #[inline(always)]
+    pub fn resume(self, here: &mut Here, frame: Frame) {
+        self.each(|handler| handler.resume.into_iter().for_each(|resume| resume(here, frame)));
+    }
+
+    /// The call is suspended.
+    #[inline(always)]
+    pub fn pause(self, here: &mut Here, frame: Frame) {
+        self.each(|handler| handler.pause.into_iter().for_each(|pause| pause(here, frame)));
+    }
+
+    /// The call ends.
+    #[inline(always)]
+    pub fn end(self, here: &mut Here, frame: Frame, how: Ended) {
+        self.each(|handler| {
+            if !handler.raises_only || matches!(how, Ended::Raised(_)) {
+                handler.end.into_iter().for_each(|end| end(here, frame, how));
+            }
+        });
+    }
+}
+
+/// The events that a code object is watched for now, see [`events`].
+pub fn needs_of(code: usize) -> u8 {
+    let mut needs = 0;
+    if let Some(handlers) = table().and_then(|table| table.place(code).handlers()) {
+        handlers.each(|handler| needs |= handler.needs());
+    }
+    needs
+}
+
+/// A handler looks at these code objects from now on.
+///
+/// # Errors
+/// What `sys.monitoring` raises.
+pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    let mut changed = Vec::new();
+    {
+        let mut used = lock();
+        for code in codes {
+            let slot = put(&mut used, code.as_ptr() as usize);
+            let add = |handlers: &mut Vec<&'static Handler>| {
+                if !handlers.iter().any(|known| std::ptr::eq(*known, handler)) {
+                    handlers.push(handler);
+                    handlers.sort_by_key(|known| HANDLERS.iter().position(|listed| std::ptr::eq(*listed, *known)));
+                }
+            };
+            if slot.change(&mut used, add) {
+                changed.push(code.clone());
+            }
+        }
+        ON.store(true, Release);
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    host.watch(py, &changed)
+}
+
+/// These handlers look at nothing any more.
+///
+/// # Errors
+/// What `sys.monitoring` raises.
+pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyResult<()> {
+    let mut changed = Vec::new();
+    let any = {
+        let mut used = lock();
+        let mut any = false;
+        let stays = |known: &&'static Handler| !handlers.iter().any(|handler| std::ptr::eq(*handler, *known));
+        for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
+            if slot.change(&mut used, |known| known.retain(stays)) {
+                changed.push(slot.code.load(Relaxed));
+            }
+            any |= slot.handlers().is_some();
+        }
+        ON.store(any, Release);
+        any
+    };
+    if !any {
+        originals::release();
+    }
+    host.unwatch(py, &changed)
+}
+
+/// The place of a code object in the table, which grows for it.
+fn put(used: &mut Used, code: usize) -> &'static Slot {
+    let room = table().map_or(0, |table| table.slots.len());
+    if (used.places + 1) * 2 > room {
+        let slots = (0..(room * 2).max(64)).map(|_| Slot { code: AtomicUsize::new(0), handlers: AtomicPtr::default() });
+        let next = Table { slots: slots.collect() };
+        used.places = 0;
+        for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
+            let handlers = slot.handlers.load(Relaxed);
+            if !handlers.is_null() {
+                let code = slot.code.load(Relaxed);
+                let place = next.place(code);
+                place.handlers.store(handlers, Relaxed);
+                place.code.store(code, Relaxed);
+                used.places += 1;
+            }
+        }
+        TABLE.store(Box::leak(Box::new(next)), Release);
+    }
+    let slot = table().unwrap_or_else(|| unreachable!("made a line above")).place(code);
+    if slot.code.load(Relaxed) == 0 {
+        slot.code.store(code, Release);
+        used.places += 1;
+    }
+    slot
+}
+
+/// In a forked child: nothing is watched.
+pub fn forget() {
+    ON.store(false, Release);
+    // the lock may be held by a thread that is no more; nobody else is here
+    for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
+        slot.handlers.store(std::ptr::null_mut(), Release);
+    }
+}

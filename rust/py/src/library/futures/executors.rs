@@ -1,0 +1,213 @@
+//! Executors: a call that is submitted is a message to the executor, which the worker that begins with it receives; its result is
+//! a message from the worker to whoever submitted it. What executors use inside is silent.
+
+use super::{outcome, record};
+use crate::{
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        parcels,
+        passing::{self, Origin, Sender},
+        tokens,
+        watch::{self, Ended, Handler},
+    },
+    processes::spawning::attribute,
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, messages::About};
+use inviso_cpython::{
+    capture::is_text,
+    frames::frame::{code_qualname, Frame},
+    object::held::Held,
+};
+use inviso_term::record::numbered::MessageKind;
+use pyo3::{ffi, prelude::*};
+
+/// Pools of threads and of operating system processes.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&ITEM, &PROCESS_ITEM, &RUNNING])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
+);
+
+/// The initialiser of a thread pool's work items: a call has been submitted, and nobody can have taken it yet.
+pub static ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, false)), ..Handler::NONE };
+
+/// The same of a pool of operating system processes.
+pub static PROCESS_ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, true)), ..Handler::NONE };
+
+/// `Future.set_running_or_notify_cancel`: a worker begins with an item, unless that was cancelled.
+pub static RUNNING: Handler = Handler { end: Some(on_running), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 3] = [
+    Module::new("concurrent.futures.thread", adopt_threads),
+    Module::new("concurrent.futures.process", adopt_processes),
+    Module::new("concurrent.futures._base", adopt_base),
+];
+
+/// Work items are made of a future, and of the call: as three parts before 3.14, as one since.
+const SPREAD: &[&str] = &["self", "future", "fn", "args", "kwargs"];
+const TASK: &[&str] = &["self", "future", "task"];
+
+fn adopt_threads(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("_WorkItem.__init__", SPREAD, &ITEM)])
+        .or_else(|_| modules::watch_all(py, host, module, &[("_WorkItem.__init__", TASK, &ITEM)]))
+}
+
+fn adopt_processes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("_WorkItem.__init__", SPREAD, &PROCESS_ITEM)])
+}
+
+fn adopt_base(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("Future.set_running_or_notify_cancel", &["self"], &RUNNING)])
+}
+
+/// The function, the arguments and the keyword arguments of a work item, from where `part` finds its parts. Borrowed.
+///
+/// # Safety
+/// What `part` answers is null or stands while the answer is used; attached.
+unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Option<[*mut ffi::PyObject; 3]> {
+    if spread {
+        return Some([part(0), part(1), part(2)]).filter(|parts| !parts.contains(&std::ptr::null_mut()));
+    }
+    let task = part(0);
+    // SAFETY: the type is checked; the tuple keeps its items, and is kept by whoever shows it.
+    unsafe {
+        if task.is_null() || ffi::PyTuple_Check(task) == 0 || ffi::PyTuple_GET_SIZE(task) != 3 {
+            return None;
+        }
+        Some([0, 1, 2].map(|i| ffi::PyTuple_GET_ITEM(task, i)))
+    }
+}
+
+/// The message that a work item's parts are.
+///
+/// # Safety
+/// All three stand; the calling thread is attached and has no exception set.
+unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObject; 3]) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the callers': they stand, the thread is attached, and nothing is set.
+    unsafe {
+        if ffi::PyTuple_Check(args) == 0 {
+            return None;
+        }
+        parcels::of_call(py, function, args, keywords).ok()
+    }
+}
+
+/// A call is submitted.
+fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
+    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its caller runs.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let future = frame.local(1);
+        if future.is_null() {
+            return;
+        }
+        let own = here.thread.current().pid;
+        let future = record(here, future);
+        if is_of_library(frame) {
+            outcome(&future).is_inner = true;
+            return;
+        }
+        {
+            let mut outcome = outcome(&future);
+            outcome.reply_to = own;
+            outcome.comes_from_afar = comes_from_afar;
+        }
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if !asked && !tokens::has(here) {
+            return tokens::send_by(here, About::Current, &future, future.pid, std::ptr::null_mut());
+        }
+        let arity = inviso_cpython::frames::frame::arity(frame.code());
+        let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
+        // whoever submits by the executor's own method has the executor as its first variable
+        let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));
+        let to = match executor.filter(|executor| !executor.is_null()) {
+            Some(executor) => passing::queue(here, executor),
+            None => future.pid,
+        };
+        let message = parcels::made(here, |py| message(py, parts));
+        if asked {
+            let number = parcels::send(here, to, &message, MessageKind::Call);
+            outcome(&future).number = number;
+        }
+        tokens::send_by(here, About::Current, &future, to, message.as_ptr());
+    }
+}
+
+/// Whether an event loop submits a call for itself, to look up a name or to read a file: seen from the frame of the item's initialiser.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
+unsafe fn is_of_library(frame: Frame) -> bool {
+    // SAFETY: the caller's promise: its callers run.
+    unsafe {
+        let is = |frame: &Frame, name| is_text(code_qualname(frame.code()), name);
+        let hands_in = passing::caller(frame).and_then(|submit| submit.caller());
+        let hands_in = hands_in.filter(|frame| is(frame, "BaseEventLoop.run_in_executor"));
+        hands_in
+            .and_then(|frame| frame.caller())
+            .is_some_and(|caller| passing::is_library(caller) && !is(&caller, "to_thread"))
+    }
+}
+
+/// A worker has taken an item that was not cancelled.
+fn on_running(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(goes_on) = how else { return };
+    // SAFETY: `True` lives for ever; both frames run; callbacks run attached.
+    unsafe {
+        if goes_on != ffi::Py_True() {
+            return;
+        }
+        let Some(worker) = passing::caller(frame) else { return };
+        let is_worker = is_text(code_qualname(worker.code()), "_WorkItem.run");
+        let (future, item) = (frame.local(0), worker.local(0));
+        if !is_worker || future.is_null() || item.is_null() || !passing::is_library(worker) {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let record = here.host.directory.known(future as usize);
+        let inner = record.as_ref().is_some_and(|record| outcome(record).is_inner);
+        if !inner && parcels::is_asked(here, Flags::RECEIVE) {
+            let (by, number) = record.as_ref().map_or((0, 0), |future| {
+                let asked = outcome(future);
+                (asked.reply_to, asked.number)
+            });
+            let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
+            let message = taken_call(here, item);
+            parcels::receive(here, Origin::new(sender, number), &message);
+        }
+        let told = record
+            .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));
+        if !told && tokens::has(here) {
+            // handed in before tokens were in use, or by the library: the worker is not to go on with that of the call before
+            here.host.node.seq_clear(here.thread.current());
+        }
+    }
+}
+
+/// The message that a work item is.
+///
+/// # Safety
+/// It stands; callbacks run attached on this thread.
+unsafe fn taken_call(here: &mut Here, item: *mut ffi::PyObject) -> Held {
+    // SAFETY: the caller's promise; nothing is set while it is made.
+    unsafe {
+        parcels::made(here, |py| {
+            let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
+            let task = attribute(py, item, "task");
+            let borrowed =
+                |field: &Option<Bound<'_, PyAny>>| field.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
+            let parts = match &task {
+                Some(_) => parts(|_| borrowed(&task), false),
+                None => parts(|n| borrowed(&fields[n]), true),
+            };
+            parts.and_then(|parts| message(py, parts))
+        })
+    }
+}

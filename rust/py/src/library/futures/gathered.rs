@@ -1,0 +1,251 @@
+//! Futures that the library sets with what others hold: those of `asyncio.gather` and `asyncio.shield`, and those that follow one of
+//! `concurrent.futures`. A result that was sent to the one inside reaches who waits for the one outside.
+
+use super::{asyncio_futures as futures, closed_over, is_in_state, outcome, record};
+use crate::{
+    entry::door,
+    host::Host,
+    instrument::{parcels::quietly, passing, tokens},
+    processes::spawning::attribute,
+    thread::here::Here,
+};
+use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    hooks::awaited::Awaited,
+    interpreter::calling,
+};
+use pyo3::{ffi, prelude::*, types::*};
+
+/// The class of the futures that `gather` answers, at what `await` does with them.
+static GATHERING: Awaited = Awaited::new();
+
+/// How many of such futures one may lie in.
+pub const DEPTH: u32 = 8;
+
+/// The library's functions that set one future with another's: the first parameter of each is that one.
+const COPIES: [&str; 2] = ["_copy_future_state", "shield.<locals>._inner_done_callback"];
+const GATHERS: &str = "gather.<locals>._done_callback";
+
+/// `asyncio.tasks` is there.
+///
+/// # Errors
+/// What the interpreter raises.
+pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let class = module.getattr("_GatheringFuture")?.cast_into::<PyType>()?;
+    // SAFETY: one more reference keeps the class for ever; the wrapper calls the original on.
+    unsafe { GATHERING.take(class.into_ptr().cast(), awaiting) };
+    Ok(())
+}
+
+/// Takes all of it away.
+pub fn give_back() {
+    GATHERING.give_back(awaiting);
+}
+
+/// Whether a future is one that `gather` has answered.
+#[inline]
+pub fn is(future: *mut ffi::PyObject) -> bool {
+    // SAFETY: the callers' future stands.
+    unsafe { GATHERING.is_class_of(future) }
+}
+
+/// Whether the library looks into the futures that it gathers, in this frame, to set the one outside: nobody takes anything.
+///
+/// # Safety
+/// The frame runs; attached.
+pub unsafe fn looks(frame: Option<Frame>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        frame.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), GATHERS) && passing::is_library(frame))
+    }
+}
+
+/// `await` of such a future: if it is done, the running process takes what it holds.
+///
+/// # Safety
+/// To be called by the interpreter only.
+unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: called attached, with a future that stands.
+    unsafe {
+        door::enter(|here| {
+            if is(future) {
+                take(here, About::Current, future);
+            }
+        });
+        GATHERING.original()(future)
+    }
+}
+
+/// The running process takes what the futures hold that are gathered in this one, or a task does that is woken by it. Nothing if it
+/// is not done; of one that has failed, only what has made it fail.
+///
+/// # Safety
+/// Attached, with no exception set; the future stands.
+pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if quietly(here, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
+            if matches!(at, About::Current) {
+                here.running.identify(here.host, &mut here.thread);
+            }
+            each(here, gathering, None, DEPTH, &mut |here, future, known| futures::take_known(here, at, known, future));
+        }
+    }
+}
+
+/// A result is set by the library, with one that another future holds or several do: that goes on by this one.
+///
+/// # Safety
+/// The future stands, as the value does; attached, with no exception set.
+pub unsafe fn passed_on(
+    here: &mut Here, frame: Frame, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
+) {
+    // SAFETY: the caller's promise; the functions' first parameters stand while they run.
+    unsafe {
+        let function = code_qualname(frame.code());
+        if COPIES.iter().any(|known| capture::is_text(function, known)) {
+            let source = frame.local(0);
+            if source.is_null() || source == future {
+                return;
+            }
+            if is(source) {
+                return told_all(here, source, future, None);
+            }
+            if let Some(source) = here.host.directory.known(source as usize) {
+                copied(here, &source, future, value, is_error);
+            }
+        } else if capture::is_text(function, GATHERS) && is(future) {
+            told_all(here, future, future, is_error.then_some(value));
+        }
+    }
+}
+
+/// What one future holds goes on by another.
+///
+/// # Safety
+/// As [`passed_on`].
+unsafe fn copied(
+    here: &mut Here, source: &Tracee, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
+) {
+    let (was, carries) = (*outcome(source), tokens::waits(here, source));
+    if !carries && (was.is_taken || !was.is_set) {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let waiter = if was.is_taken { None } else { futures::waiter(here, future) };
+        let target = record(here, future);
+        tokens::forward(source, &target);
+        if let Some(waiter) = &waiter {
+            futures::reach(here, waiter, source, value, is_error);
+        }
+        let is_taken = std::mem::replace(&mut outcome(source).is_taken, true);
+        let mut outcome = outcome(&target);
+        (outcome.is_set, outcome.by, outcome.is_taken) = (true, was.by, is_taken);
+    }
+}
+
+/// The futures that are gathered in one have come to the task that waits for another, if one does.
+///
+/// # Safety
+/// As [`passed_on`].
+unsafe fn told_all(
+    here: &mut Here, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(waiter) = futures::waiter(here, future) else { return };
+        each(here, gathering, failed, DEPTH, &mut |here, inner, known| {
+            if gathering != future {
+                // it is woken by a future that knows nothing of these
+                futures::take_known(here, About::Other(&waiter), known, inner);
+            }
+            if let Some((value, is_error)) = futures::held(here, inner) {
+                futures::reach(here, &waiter, known, value.as_ptr(), is_error);
+            }
+        });
+    }
+}
+
+/// Goes through the futures that are gathered in one and hold a message; of one that has failed, or does now by `failed`, through
+/// those that failed so.
+///
+/// # Safety
+/// As [`take`].
+unsafe fn each(
+    here: &mut Here, gathering: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>, depth: u32,
+    with: &mut dyn FnMut(&mut Here, *mut ffi::PyObject, &Tracee),
+) {
+    // SAFETY: the caller's promise; the list holds what is looked at, and is held.
+    unsafe {
+        let Some((children, error)) = quietly(here, |py, _| {
+            let children = attribute(py, gathering, "_children")?.cast_into::<PyList>().ok()?;
+            let error = match failed {
+                Some(error) => Bound::from_borrowed_ptr(py, error),
+                None => futures::error(py, gathering)?,
+            };
+            Some((children.unbind(), error.unbind()))
+        }) else {
+            return;
+        };
+        calling::attach(|py| {
+            for child in children.bind(py).iter() {
+                let failed_otherwise = || {
+                    let fails = |error: &Py<PyAny>| futures::error(py, child.as_ptr()).is_some_and(|e| e.is(error));
+                    !error.is_none(py) && !fails(&error)
+                };
+                if is(child.as_ptr()) {
+                    if depth > 0 {
+                        each(here, child.as_ptr(), None, depth - 1, with);
+                    }
+                } else if futures::is(child.as_ptr()) {
+                    let known = here.host.directory.known(child.as_ptr() as usize);
+                    if let Some(known) = known.filter(|known| outcome(known).is_set && !failed_otherwise()) {
+                        with(here, child.as_ptr(), &known);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The future outside of one, if this is the callback by which the library will set it; a new reference.
+///
+/// # Safety
+/// The callback stands; attached, with no exception set.
+pub unsafe fn outside(py: Python<'_>, callback: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the caller's promise; the type is checked.
+    unsafe {
+        if ffi::PyFunction_Check(callback) == 0 {
+            return None;
+        }
+        let function = code_qualname(ffi::PyFunction_GetCode(callback));
+        let (destination, outer) = ("_chain_future.<locals>._call_set_state", [COPIES[1], GATHERS]);
+        let named = if capture::is_text(function, destination) {
+            "destination"
+        } else if outer.iter().any(|known| capture::is_text(function, known)) {
+            "outer"
+        } else {
+            return None;
+        };
+        let future = closed_over(py, callback, named)?;
+        futures::is(future.as_ptr()).then(|| Bound::from_borrowed_ptr(py, future.as_ptr()))
+    }
+}
+
+/// What goes with the result that the library passes on to an asyncio future by this frame, where it does.
+///
+/// # Safety
+/// The frame runs; attached.
+pub unsafe fn carried(here: &mut Here, frame: Frame) -> Option<Carried> {
+    // SAFETY: the caller's promise; the function's second parameter.
+    unsafe {
+        if !capture::is_text(code_qualname(frame.code()), COPIES[0]) {
+            return None;
+        }
+        let target = here.host.directory.known(frame.local(1) as usize)?;
+        tokens::shown_by(&target)
+    }
+}

@@ -1,0 +1,448 @@
+//! Futures as messages: whoever sets a result sends it, and the process that waits for it, or takes it, receives it.
+//!
+//! A future whose result somebody is known to wait for delivers to that process, at once, as a mailbox does. Any other is a queue
+//! with one message, which is received by the first process that takes it.
+
+pub mod asyncio_futures;
+pub mod executors;
+pub mod gathered;
+#[cfg(not(Py_3_12))]
+pub mod wait_for;
+
+use super::multiprocess::pickles;
+use crate::{
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        originals,
+        parcels::{self, quietly},
+        passing::{self, Message, Origin, Sender},
+        tokens,
+        watch::{self, Ended, Handler},
+    },
+    processes::{process, spawning::attribute},
+    thread::here::Here,
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    object::held::Held,
+};
+use inviso_term::record::numbered::MessageKind;
+use pyo3::{ffi, prelude::*, types::*};
+use std::{
+    cell::RefCell,
+    sync::{Arc, MutexGuard},
+};
+
+/// Futures of both kinds.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES),
+    end,
+    |_| {
+        modules::forget(&MODULES);
+        asyncio_futures::give_back();
+    },
+);
+
+/// `set_result` of a future that is written in Python.
+pub static SET_RESULT: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, false)), ..Handler::NONE };
+
+/// `set_exception`, likewise.
+pub static SET_EXCEPTION: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, true)), ..Handler::NONE };
+
+/// `result` of `concurrent.futures.Future`, and what takes it for that, also where it waits already.
+pub static RESULT: Handler =
+    Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, false)), ..Handler::NONE };
+
+/// `exception`, likewise.
+pub static EXCEPTION: Handler =
+    Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, true)), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 3] = [
+    Module::new("concurrent.futures._base", adopt_concurrent),
+    Module::new("_asyncio", asyncio_futures::adopt),
+    Module::new("asyncio.tasks", gathered::adopt),
+];
+
+/// What becomes of a future's result, as far as that is known.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Who gets the result by whatever is set: the process that asked for it. 0: nobody asked.
+    pub reply_to: u64,
+    /// Whether it comes from another operating system process, by a thread that has nothing to do with it.
+    pub comes_from_afar: bool,
+    /// Whether the library asked for it for itself: no message.
+    pub is_inner: bool,
+    /// Whether it has been set.
+    pub is_set: bool,
+    /// By whom, 0 where that is not known.
+    pub by: u64,
+    /// The number of the message by which the call was asked for, and then of its result; or 0.
+    pub number: u64,
+    /// Whether it has been received.
+    pub is_taken: bool,
+    /// The process that waits for it, and how many do.
+    waiter: u64,
+    waiters: u32,
+}
+
+impl Outcome {
+    /// Where the result comes from.
+    pub fn origin(&self) -> Origin {
+        let sender = if self.by == 0 { Sender::Unknown } else { Sender::Process(self.by) };
+        Origin::new(sender, self.number)
+    }
+}
+
+/// What is known of a future.
+pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
+    process::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The record of an object that a message goes through; made at first sight.
+///
+/// # Safety
+/// The object stands; callbacks run attached on this thread.
+pub unsafe fn record(here: &mut Here, object: *mut ffi::PyObject) -> Arc<Tracee> {
+    here.host.directory.object_process(here.host, Kind::Queue, object as usize, None)
+}
+
+fn adopt_concurrent(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Future.set_result", &["self", "result"], &SET_RESULT),
+            ("Future.set_exception", &["self", "exception"], &SET_EXCEPTION),
+            ("Future.result", &["self", "timeout"], &RESULT),
+            ("Future.exception", &["self", "timeout"], &EXCEPTION),
+            ("Future._Future__get_result", &["self"], &RESULT),
+        ],
+    )
+}
+
+fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    asyncio_futures::give_back();
+    watch::remove(py, host, &[&SET_RESULT, &SET_EXCEPTION, &RESULT, &EXCEPTION])?;
+    modules::leave(py, host, &MODULES)
+}
+
+/// The plain attribute of an object, if it is a str among these.
+///
+/// # Safety
+/// As [`attribute`].
+pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[&str]) -> bool {
+    // SAFETY: the caller's promise; held while it is looked at.
+    unsafe {
+        attribute(py, object, "_state").is_some_and(|now| states.iter().any(|s| capture::is_text(now.as_ptr(), s)))
+    }
+}
+
+/// A result is about to be set.
+fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
+    // SAFETY: the first two parameters, at the beginning; the caller's frame runs.
+    let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
+    let known = here.host.directory.known(object as usize);
+    let now = known.as_ref().map_or_else(Outcome::default, |known| *outcome(known));
+    let reply = now.reply_to != 0;
+    if known.is_none() && inner || now.is_inner || object.is_null() || value.is_null() {
+        return;
+    }
+    // SAFETY: callbacks run attached on this thread; both objects stand.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if !quietly(here, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
+            return; // the call is going to raise
+        }
+        let future = known.unwrap_or_else(|| record(here, object));
+        match (reply, inner) {
+            (true, _) => {
+                let setter = finished_task(here, frame);
+                reply_with(here, &future, setter.as_deref(), value, is_error);
+            }
+            (false, false) => {
+                let now = *outcome(&future);
+                let waiter = match now.waiters {
+                    0 => quietly(here, |py, here| {
+                        let task = asyncio_futures::chained_task(py, object)?;
+                        Some(here.host.directory.task(here.host, task.as_ptr() as usize, None))
+                    }),
+                    1 => here.host.node.tracee(now.waiter),
+                    _ => None,
+                };
+                send(here, &future, None, waiter.as_deref(), value, is_error);
+            }
+            (false, true) => outcome(&future).is_set = true,
+        }
+    }
+}
+
+/// The task whose result is being set by the event loop, for whoever handed its coroutine to the loop; seen from the setting
+/// method's frame.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
+unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+    // SAFETY: the callers': the event's frame begins, its caller runs; that one's second parameter stands.
+    unsafe {
+        let caller = passing::caller(frame).filter(|_| here.host.node.seq_in_use())?;
+        if !capture::is_text(code_qualname(caller.code()), "_set_concurrent_future_state") {
+            return None;
+        }
+        here.host.directory.known(caller.local(1) as usize).filter(|known| known.kind == Kind::Task)
+    }
+}
+
+/// Who asked, unless it has ended: a task may have done so unseen.
+pub fn living(here: &mut Here, asker: u64) -> Option<Arc<Tracee>> {
+    quietly(here, |py, here| here.host.directory.living(py, here.host, asker))
+}
+
+/// The result of a call that somebody asked for goes back to them: from the running process, though its token may be that of
+/// `setter`.
+///
+/// # Safety
+/// The value stands; callbacks run attached on this thread.
+pub unsafe fn reply_with(
+    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool,
+) {
+    let now = *outcome(future);
+    let asker = living(here, now.reply_to);
+    // SAFETY: the caller's: callbacks run attached on this thread, and the value stands.
+    unsafe {
+        if !now.comes_from_afar {
+            return send(here, future, setter, asker.as_deref(), value, is_error);
+        }
+        if let Some(carried) = pickles::waiting() {
+            tokens::keep(future, carried);
+        }
+        if let Some(asker) = &asker {
+            tell(here, value, is_error, |here, message| {
+                passing::arrived(here.host, &mut here.thread, asker, Sender::Unknown, message);
+            });
+        }
+    }
+    let mut outcome = outcome(future);
+    (outcome.is_set, outcome.is_taken) = (true, asker.is_some());
+}
+
+/// The running process sends a result: to the process that waits for it, or to the future.
+///
+/// # Safety
+/// The value stands; callbacks run attached on this thread.
+pub unsafe fn send(
+    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, waiter: Option<&Tracee>, value: *mut ffi::PyObject,
+    is_error: bool,
+) {
+    let from = setter.map_or(About::Current, About::Other);
+    let own = here.thread.current().pid;
+    {
+        let mut outcome = outcome(future);
+        (outcome.is_set, outcome.by, outcome.is_taken, outcome.number) = (true, own, waiter.is_some(), 0);
+    }
+    let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
+    let to = waiter.map_or(future.pid, |waiter| waiter.pid);
+    if !asked && !setter.map_or_else(|| tokens::has(here), |setter| here.host.node.seq_may_have(setter)) {
+        // SAFETY: attached.
+        return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        tell(here, value, is_error, |here, message| {
+            let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
+            let parcel = Message::of_kind(message, to, kind);
+            let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            match waiter {
+                Some(waiter) => {
+                    let origin = Origin::new(Sender::Process(own), number);
+                    passing::arrived(here.host, &mut here.thread, waiter, origin, message);
+                }
+                None => outcome(future).number = number,
+            }
+            tokens::send_by(here, from, future, to, message);
+        });
+    }
+}
+
+/// Calls `with` with the message that a value or an exception is.
+///
+/// # Safety
+/// The value stands; callbacks run attached on this thread.
+pub unsafe fn tell(
+    here: &mut Here, value: *mut ffi::PyObject, is_error: bool, with: impl FnOnce(&mut Here, *mut ffi::PyObject),
+) {
+    if !is_error {
+        return with(here, value);
+    }
+    // SAFETY: the caller's promise; nothing is set while it is made.
+    let message = parcels::made(here, |py| unsafe { parcels::of_exception(py, value).ok() });
+    if !message.is_null() {
+        with(here, message.as_ptr());
+    }
+}
+
+/// The message that a value or an exception is, held.
+///
+/// # Safety
+/// As [`tell`].
+pub unsafe fn as_message(here: &mut Here, value: *mut ffi::PyObject, is_error: bool) -> Held {
+    let mut message = Held::borrowed(std::ptr::null_mut());
+    // SAFETY: the caller's promise; a reference more, which `Held` gives back.
+    unsafe {
+        tell(here, value, is_error, |_, object| {
+            ffi::Py_INCREF(object);
+            message = Held::owned(object);
+        });
+    }
+    message
+}
+
+thread_local! {
+    /// Calls of this thread that take a result: the frame, and the future, whose variable is gone when they end.
+    static TAKING: RefCell<Vec<(usize, Arc<Tracee>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The program asks for a result; or that is there which it has asked for, perhaps before anybody watched.
+fn on_take(here: &mut Here, frame: Frame) {
+    // SAFETY: an event's frame, which begins; its callers run.
+    unsafe {
+        let asked = passing::caller(frame);
+        if !capture::is_text(code_qualname(frame.code()), "Future.__get_result") {
+            return taking(here, frame, asked);
+        }
+        let Some(asked) = asked else { return };
+        let seen = TAKING.with_borrow(|taking| taking.iter().any(|(address, _)| *address == asked.address()));
+        if !seen && capture::is_text(code_qualname(asked.code()), "Future.result") {
+            taking(here, frame, originals::caller(asked));
+        }
+    }
+}
+
+/// A method begins that answers the result of its future, for who has called `caller`.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; the caller's runs.
+unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
+    // SAFETY: the caller's promise; callbacks run attached on this thread; the first parameter.
+    unsafe {
+        let object = frame.local(0);
+        if object.is_null() || passing::is_inner(caller) {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let future = record(here, object);
+        let own = here.thread.current().pid;
+        let is_set = quietly(here, |py, _| is_in_state(py, object, &["FINISHED"]));
+        {
+            let mut outcome = outcome(&future);
+            outcome.is_set |= is_set;
+            outcome.waiters += 1;
+            outcome.waiter = own;
+        }
+        TAKING.with_borrow_mut(|taking| {
+            // a call that was not seen to end
+            taking.retain(|(address, _)| *address != frame.address());
+            taking.push((frame.address(), future));
+        });
+    }
+}
+
+/// It gets one, or none.
+fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
+    let taken = || {
+        TAKING.with_borrow_mut(|taking| {
+            let at = taking.iter().rposition(|(address, _)| *address == frame.address())?;
+            Some(taking.swap_remove(at).1)
+        })
+    };
+    let future = taken().or_else(|| {
+        // it may have begun before anybody watched; `result` has no first variable any more, see `on_take`
+        if shows_error {
+            // SAFETY: the event's frame; its caller runs.
+            unsafe { taking(here, frame, passing::caller(frame)) };
+        }
+        taken()
+    });
+    let Some(future) = future else { return };
+    let now = {
+        let mut outcome = outcome(&future);
+        outcome.waiters = outcome.waiters.saturating_sub(1);
+        *outcome
+    };
+    // SAFETY: what ends the call is held by the interpreter; attached.
+    let (value, is_error) = unsafe {
+        match how {
+            Ended::Returned(value) => (value, shows_error),
+            Ended::Raised(error) => (error.object(), true),
+        }
+    };
+    // SAFETY: as above; the classes live for ever.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if let (Ended::Raised(error), false) = (how, now.is_set) {
+            if error.is_a(ffi::PyExc_TimeoutError) {
+                passing::timed_out(here);
+            }
+            return;
+        }
+        // no exception: the result is still to be taken
+        if shows_error && value == ffi::Py_None() {
+            return;
+        }
+        if shows_error && matches!(how, Ended::Raised(_)) {
+            return;
+        }
+        receive(here, &future, value, is_error);
+    }
+}
+
+/// The running process takes a result, if nobody has before.
+///
+/// # Safety
+/// The value stands; callbacks run attached on this thread.
+pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
+    // SAFETY: the callers' promise.
+    unsafe { tokens::receive_by(here, About::Current, future, |here| as_message(here, value, is_error)) };
+    let was = {
+        let mut outcome = outcome(future);
+        let was = *outcome;
+        outcome.is_taken = true;
+        was
+    };
+    if was.is_taken || !parcels::is_asked(here, Flags::RECEIVE) {
+        return;
+    }
+    // SAFETY: the caller's: the value stands, and callbacks run attached on this thread.
+    unsafe {
+        tell(here, value, is_error, |here, message| {
+            let parcel = Message::from(message, was.origin());
+            messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+        });
+    }
+}
+
+/// What a function that is written inside another has of that one's variables; null if nothing.
+///
+/// # Safety
+/// A Python function, which stands; the calling thread is attached and has no exception set.
+pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &str) -> Option<Held> {
+    // SAFETY: the caller's promise; the types are checked.
+    unsafe {
+        let cells = Bound::from_borrowed_ptr_or_opt(py, ffi::PyFunction_GetClosure(function))?;
+        let cells = cells.cast_into::<PyTuple>().ok()?;
+        let code = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(function));
+        let names = code.getattr("co_freevars").ok()?.cast_into::<PyTuple>().ok()?;
+        let at = names.iter().position(|known| capture::is_text(known.as_ptr(), name))?;
+        let value = Held::owned(ffi::PyCell_Get(cells.get_item(at).ok()?.as_ptr()));
+        (!value.is_null()).then_some(value)
+    }
+}

@@ -1,0 +1,144 @@
+//! What an event loop runs besides the steps of tasks: callbacks, of timers, sockets and whoever called `call_soon`.
+//!
+//! They belong to the loop's thread. With the flag `running_procs` it is told to be `in` and `out` around each of them; while
+//! somebody watches for `long_schedule` they are timed, and those of a transport are its port's. Seen on asyncio's own event loops, whose handles are written in Python; on uvloop see
+//! [`uv_loops`](super::uv_loops).
+
+use super::loop_lag;
+use crate::{
+    host::{
+        instruments::{self, Instrument},
+        Host,
+    },
+    instrument::{
+        modules::{self, Module},
+        originals,
+        parcels::quietly,
+        watch::{self, Ended, Handler},
+    },
+    library::ports::transport::{self, Served},
+    processes::{
+        scheduling::{alarm, between, pair},
+        spawning::attribute,
+    },
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
+use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
+use inviso_term::term::Term;
+use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
+
+/// What an event loop runs besides tasks.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&RUN])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
+);
+
+/// Where handles are defined.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
+
+/// `asyncio.Handle._run`.
+pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
+
+/// A callback that runs on a thread.
+pub struct Running {
+    /// What tells it from others that run: see [`enter`].
+    key: usize,
+    /// What it is, as `(module, function, arity)`, a term.
+    place: Box<[u8]>,
+    /// The port for which it runs, if somebody wants to know.
+    serves: Option<Served>,
+    /// When what it interrupts began: a loop may be run inside another's callback.
+    since: u64,
+}
+
+/// Callbacks inside each other on one thread.
+const DEPTH: usize = 64;
+
+fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "asyncio.events")?) {
+        return Ok(());
+    }
+    // what has been imported is found by name, and a handle that overrides the method has one of its own
+    for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
+        let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };
+        if class.getattr("__dict__")?.contains("_run")? {
+            watch::add(py, host, &RUN, &originals::codes(&class, &["_run"])?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A handle is about to call.
+fn on_run(here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame is about to run.
+    if let Some((place, serves)) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
+        enter(here, frame.address(), place, serves);
+    }
+}
+
+/// It has.
+fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
+    leave(here, frame.address());
+}
+
+/// A callback begins, which is of this place, and maybe a port's. `key` is that of no other which runs on this thread: of a handle's frame, say.
+pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>, serves: Option<Served>) {
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
+    // a frame that ended unseen has left its own
+    here.turn.callbacks.retain(|running| running.key != key);
+    if here.turn.callbacks.len() < DEPTH {
+        let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
+        here.turn.callbacks.push(Running { key, place, serves, since });
+    }
+}
+
+/// The callback of this key has run.
+pub fn leave(here: &mut Here, key: usize) {
+    let found = here.turn.callbacks.iter().rposition(|running| running.key == key);
+    let Some(running) = found.and_then(|at| here.turn.callbacks.drain(at..).next()) else { return };
+    let own = here.thread.own().clone();
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
+    if instruments::monitored(Event::LongSchedule) {
+        match &running.serves {
+            Some((port, what)) => alarm(here, port.pid, || vec![pair("port_op", Term::atom(what))]),
+            None => alarm(here, own.pid, || between(&running.place, &running.place)),
+        }
+    }
+    here.turn.since = running.since;
+}
+
+/// What a handle calls, as a term, and the port that it is called for; `None` if that is a task's step.
+///
+/// # Safety
+/// The frame of a handle's method, which is about to run; nobody listens, whatever the handle's class makes of its fields.
+unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box<[u8]>, Option<Served>)> {
+    // SAFETY: the caller's promise; what is read is held.
+    unsafe {
+        let handle = frame.local(0);
+        let callback = attribute(py, handle, "_callback")?;
+        if callback.is_none() || steps::is_step(callback.as_ptr()) || loop_lag::is_probe(py, callback.as_ptr()) {
+            return None;
+        }
+        let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
+        let place = place_of(here, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
+        let timed = instruments::monitored(Event::LongSchedule);
+        Some((place, if timed { transport::served(here, &callback, arguments.as_ref()) } else { None }))
+    }
+}
+
+/// What is called with so many arguments, as a term.
+///
+/// # Safety
+/// It stands; attached, and nobody listens.
+pub unsafe fn place_of(here: &mut Here, callback: *mut PyObject, number: usize) -> Box<[u8]> {
+    // SAFETY: the caller's promise.
+    here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, false, out) }).into()
+}

@@ -1,0 +1,431 @@
+//! What other threads hand to an event loop: a callback, or a coroutine, is a message to the loop's thread, which receives it when
+//! it begins.
+
+pub mod loop_callbacks;
+pub mod loop_lag;
+pub mod loop_tokens;
+pub mod uv_loops;
+
+use super::{
+    futures::{asyncio_futures, closed_over, gathered, outcome, record},
+    loops::loop_tokens::Way,
+};
+use crate::{
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        originals,
+        parcels::{self, quietly},
+        passing::{self, Origin, Sender},
+        tokens,
+        watch::{self, Ended, Handler},
+    },
+    processes::spawning::attribute,
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, messages::About, seq::Carried};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    interpreter::calling::attached,
+    object::held::Held,
+    tasks::steps,
+};
+use inviso_term::record::numbered::MessageKind;
+use pyo3::{ffi, prelude::*, types::*};
+use rustc_hash::FxHashMap;
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+        Mutex, MutexGuard,
+    },
+};
+
+/// Event loops.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&HANDLE, &RUN, &SUBMIT, &BEGUN])?;
+        for of in [&HANDLES, &COROUTINES] {
+            drop(std::mem::take(&mut *senders(of)));
+        }
+        modules::leave(py, host, &MODULES)
+    },
+    |_| {
+        forget_all();
+        modules::forget(&MODULES);
+    },
+);
+
+/// `Handle.__init__`: a callback is scheduled, and can't have run yet.
+pub static HANDLE: Handler = Handler { begin: Some(on_handle), ..Handler::NONE };
+
+/// `Handle._run`: it runs.
+pub static RUN: Handler = Handler { begin: Some(on_run), ..Handler::NONE };
+
+/// `run_coroutine_threadsafe`.
+pub static SUBMIT: Handler =
+    Handler { begin: Some(on_submit), end: Some(on_submitted), raises_only: true, ..Handler::NONE };
+
+/// The function inside of that, which the loop runs.
+pub static BEGUN: Handler = Handler { begin: Some(on_begun), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 3] = [
+    Module::new("asyncio.events", adopt_events),
+    Module::new("asyncio.tasks", adopt_tasks),
+    Module::new("asyncio.base_events", adopt_loops),
+];
+
+/// The code of `BaseEventLoop.call_soon_threadsafe`.
+static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
+
+/// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
+/// another one takes its address: each that is looked up here was announced before.
+type Senders = Mutex<FxHashMap<usize, Sent>>;
+
+/// What is on its way to an event loop.
+struct Sent {
+    by: u64,
+    /// The message's number, or 0.
+    number: u64,
+    /// With which token.
+    carried: Carried,
+}
+
+impl Sent {
+    /// By the library, for itself: it sets a future.
+    const INNER: Sent = Sent { by: u64::MAX, number: 0, carried: Carried::Nothing };
+    /// Who schedules a callback in the loop's own thread sends no message.
+    const SCHEDULED: u64 = 0;
+
+    fn is_inner(&self) -> bool {
+        self.by == u64::MAX
+    }
+}
+
+/// Handles of callbacks that are on their way, and coroutines. Replaced after a fork: a thread that is no more may hold the lock.
+static HANDLES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
+static COROUTINES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
+
+fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usize, Sent>> {
+    let mut there = of.load(Ordering::Acquire);
+    if there.is_null() {
+        let fresh = Box::into_raw(Box::default());
+        there = match of.compare_exchange(there, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(other) => other,
+        };
+    }
+    // SAFETY: made by `Box::into_raw` and never freed.
+    unsafe { &*there }.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn forget_all() {
+    // a thread that is no more may hold the lock
+    HANDLES.store(std::ptr::null_mut(), Ordering::Release);
+    COROUTINES.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+fn adopt_events(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Handle.__init__", &["self", "callback", "args", "loop", "context"], &HANDLE),
+            ("Handle._run", &["self"], &RUN),
+        ],
+    )
+}
+
+fn adopt_loops(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let threadsafe = modules::code(module, "BaseEventLoop.call_soon_threadsafe", &["self", "callback"])?;
+    // kept for ever, so that no other code gets its address
+    THREADSAFE.store(threadsafe.into_ptr() as usize, Ordering::Release);
+    Ok(())
+}
+
+fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let submit = modules::code(module, "run_coroutine_threadsafe", &["coro", "loop"])?;
+    watch::add(py, host, &SUBMIT, std::slice::from_ref(&submit))?;
+    for constant in submit.getattr("co_consts")?.try_iter()? {
+        let constant = constant?;
+        // SAFETY: a type check.
+        if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+            watch::add(py, host, &BEGUN, &[constant])?;
+        }
+    }
+    Ok(())
+}
+
+/// The process that runs an event loop, or the loop as a queue while none does.
+///
+/// # Safety
+/// The event loop stands; callbacks run attached on this thread.
+unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
+    let running = quietly(here, |py, here| {
+        // SAFETY: the callers': the object stands; nothing is set inside `quietly`.
+        let ident = unsafe { attribute(py, event_loop, "_thread_id") }.filter(|ident| !ident.is_none())?;
+        here.host.directory.of_ident(py, here.host, &ident).map(|thread| thread.pid)
+    });
+    // SAFETY: as above; callbacks run attached on this thread.
+    running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
+}
+
+thread_local! {
+    /// The handle that this thread runs, if it is such a one.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this frame, the innermost one, runs a callback that the library has scheduled for itself.
+///
+/// # Safety
+/// The frame runs.
+pub unsafe fn runs_inner(frame: Frame) -> bool {
+    let handle = RUNNING.get();
+    // SAFETY: the caller's promise; the first variable of `Handle._run` is the handle.
+    handle != 0
+        && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
+}
+
+/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser; and whether that method
+/// schedules a callback once.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
+unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
+    // SAFETY: the callers': the event's frame begins; its callers run.
+    unsafe {
+        let mut caller = passing::caller(frame);
+        let mut once = false;
+        while let Some(within) = caller {
+            let name = code_qualname(within.code());
+            let is_loop = capture::text_is(name, |name| {
+                name.starts_with("BaseEventLoop.call_")
+                    || matches!(
+                        name,
+                        "BaseEventLoop._call_soon" | "TimerHandle.__init__" | "_ThreadSafeHandle.__init__"
+                    )
+            });
+            if !is_loop {
+                break;
+            }
+            once |= capture::text_is(name, |name| name.starts_with("BaseEventLoop.call_"));
+            caller = originals::caller(within);
+        }
+        (caller, once)
+    }
+}
+
+/// A callback is scheduled: by the program and from another thread, or not.
+fn on_handle(here: &mut Here, frame: Frame) {
+    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its callers run.
+    unsafe {
+        let handle = frame.local(0) as usize;
+        senders(&HANDLES).remove(&handle);
+        if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
+            senders(&HANDLES).insert(handle, Sent::INNER);
+            return;
+        }
+        // one function lies between, which differs by version
+        let between = passing::caller(frame);
+        let threadsafe = between
+            .and_then(|f| originals::caller(f))
+            .filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
+        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(originals::caller(*frame))) else {
+            return schedule(here, frame);
+        };
+        if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let by = here.thread.current().pid;
+        let (callback, args) = (frame.local(1), frame.local(2));
+        let (number, carried) = if callback.is_null() || args.is_null() {
+            (0, Carried::Empty)
+        } else {
+            send(here, threadsafe.local(0), |py| call(py, callback, args))
+        };
+        senders(&HANDLES).insert(handle, Sent { by, number, carried });
+    }
+}
+
+/// The running process hands something to an event loop: the message's number, and with which token.
+///
+/// # Safety
+/// The event loop stands; callbacks run attached on this thread.
+pub unsafe fn send(
+    here: &mut Here, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
+) -> (u64, Carried) {
+    let asked = parcels::is_asked(here, Flags::SEND);
+    if !asked && !tokens::has(here) {
+        return (0, Carried::Empty);
+    }
+    // SAFETY: the caller's promise; the message is held.
+    unsafe {
+        let to = process_of(here, event_loop);
+        let message = parcels::made(here, make);
+        let number = if asked { parcels::send(here, to, &message, MessageKind::Call) } else { 0 };
+        let write = tokens::writing(message.as_ptr());
+        (number, here.host.node.seq_send(&mut here.thread, About::Current, to, write))
+    }
+}
+
+/// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
+/// program did it, that of the result where the library passes one on, else none. What is called more than once, as a reader is, has
+/// none.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
+unsafe fn schedule(here: &mut Here, frame: Frame) {
+    // SAFETY: the callers': the event's frame begins; its callers run; attached.
+    unsafe {
+        if !here.host.node.seq_in_use() || steps::is_step(frame.local(1)) {
+            return;
+        }
+        let (caller, once) = scheduler(frame);
+        if !once {
+            return;
+        }
+        let carried = match caller.filter(|caller| passing::is_inner(Some(*caller))) {
+            None => {
+                here.running.identify(here.host, &mut here.thread);
+                Some(here.host.node.seq_copy(here.thread.current()))
+            }
+            Some(library) => gathered::carried(here, library),
+        };
+        if let Some(carried) = carried {
+            senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, number: 0, carried });
+        }
+    }
+}
+
+/// # Safety
+/// Both stand; the calling thread is attached and has no exception set.
+pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the callers': both stand, the thread is attached, and nothing is set.
+    unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
+}
+
+/// A callback is about to run.
+fn on_run(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let handle = frame.local(0);
+        let sent = senders(&HANDLES).remove(&(handle as usize));
+        let inner = sent.as_ref().is_some_and(Sent::is_inner);
+        RUNNING.set(if inner { handle as usize } else { 0 });
+        let way = match sent.filter(|_| !inner) {
+            None => Way::None,
+            Some(Sent { by: Sent::SCHEDULED, carried, .. }) => Way::Unseen(carried),
+            Some(Sent { by, number, carried }) => {
+                here.running.identify(here.host, &mut here.thread);
+                if parcels::is_asked(here, Flags::RECEIVE) {
+                    let message = message_of(here, handle);
+                    parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
+                }
+                Way::Message(carried)
+            }
+        };
+        loop_tokens::begin(here, frame.address(), way, |here| message_of(here, handle));
+    }
+}
+
+/// The message that a handle stands for.
+///
+/// # Safety
+/// The handle stands; callbacks run attached on this thread.
+unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
+    parcels::made(here, |py| {
+        // SAFETY: the callers': the handle stands; nothing is set while the message is made.
+        unsafe {
+            let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
+            call(py, callback.as_ptr(), args.as_ptr())
+        }
+    })
+}
+
+/// A variable that an inner function uses, too: what its cell holds; null if nothing.
+///
+/// # Safety
+/// `variable` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
+    // SAFETY: the callers': attached, and the variable's cell or value stands; the type is checked.
+    unsafe {
+        if variable.is_null() || ffi::Py_TYPE(variable) != &raw mut ffi::PyCell_Type {
+            return Held::borrowed(variable);
+        }
+        Held::owned(ffi::PyCell_Get(variable))
+    }
+}
+
+/// A coroutine is handed to a loop.
+fn on_submit(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
+        if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
+            return;
+        }
+        let closed = quietly(here, |py, _| {
+            attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
+        });
+        if closed {
+            return; // the call is going to raise
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let by = here.thread.current().pid;
+        let (number, carried) =
+            send(here, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
+        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, number, carried });
+    }
+}
+
+/// It could not be.
+fn on_submitted(_here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the event's frame still stands.
+    let coroutine = unsafe { shared(frame.local(0)) };
+    senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
+}
+
+/// The loop is about to make a task of a coroutine that another thread has handed to it.
+fn on_begun(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
+        let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
+        let Some(Sent { by, number, carried }) = sender else { return };
+        here.running.identify(here.host, &mut here.thread);
+        let record = record(here, future.as_ptr());
+        outcome(&record).reply_to = by;
+        let make = |here: &mut Here| parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+        if parcels::is_asked(here, Flags::RECEIVE) {
+            let message = make(here);
+            parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
+        }
+        if here.host.node.seq_in_use() {
+            let message = tokens::message_for(here, &carried, make);
+            let write = tokens::writing(message.as_ptr());
+            here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+        }
+    }
+}
+
+/// The coroutine and the future of a running `callback`, by its function's closure: before its first instruction its own variables
+/// are not there yet.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached, with no exception set.
+unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
+    // SAFETY: the callers': the frame begins, attached, nothing set; a function is checked to be one.
+    unsafe {
+        let function = frame.function();
+        if function.is_null() || ffi::PyFunction_Check(function) == 0 {
+            return None;
+        }
+        Some([closed_over(py, function, "coro")?, closed_over(py, function, "future")?])
+    }
+}

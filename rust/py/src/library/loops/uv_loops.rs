@@ -1,0 +1,481 @@
+//! uvloop's event loops, which are written in Cython: nothing of a handle can be seen there. Their methods that schedule a callback are
+//! taken at the words by which they are called; while somebody wants to know of it, what is scheduled is a callable of ours, which
+//! stands before the program's.
+//!
+//! What `loops`, `loop_tokens` and `loop_callbacks` see on asyncio's own loops is told here of what goes by `call_soon`,
+//! `call_soon_threadsafe`, `call_later` and `call_at`, and of readers, writers and handlers of signals. What makes protocols is
+//! taken, too: what uvloop calls of those, for a connection, is watched for the sake of the loop's token.
+
+use super::{
+    loop_callbacks, loop_lag,
+    loop_tokens::{self, Way},
+};
+use crate::{
+    entry::door,
+    host::{
+        instruments::{self, Instrument},
+        Host,
+    },
+    instrument::{
+        modules::{self, Module},
+        parcels::{self, quietly},
+        passing::{self, Origin, Sender},
+        watch::{self, Handler},
+    },
+    library::{
+        futures::{asyncio_futures, gathered},
+        loops,
+    },
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, monitor::Event, seq::Carried, tracee::Kind::Thread};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    hooks::{
+        vectorcall::{nargs, Function},
+        word::Word,
+    },
+    interpreter::{
+        calling::{self, attached},
+        tstate,
+    },
+    object::held::Held,
+    tasks::{running as tasks, steps},
+};
+use pyo3::{
+    ffi::{self, PyObject},
+    gc::{PyTraverseError, PyVisit},
+    prelude::*,
+    types::{PyString, PyTuple},
+};
+use std::sync::Mutex;
+
+/// Callbacks on uvloop.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages() || wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        give_back();
+        watch::remove(py, host, &[&PROTOCOL])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| {
+        give_back();
+        modules::forget(&MODULES);
+    },
+);
+
+/// A protocol's method.
+pub static PROTOCOL: Handler = Handler {
+    begin: Some(on_protocol),
+    end: Some(|here, frame, _| loop_tokens::end(here, frame.address())),
+    ..Handler::NONE
+};
+
+/// The methods of protocols.
+const CALLED: [&str; 13] = [
+    "connection_made",
+    "connection_lost",
+    "pause_writing",
+    "resume_writing",
+    "data_received",
+    "eof_received",
+    "get_buffer",
+    "buffer_updated",
+    "datagram_received",
+    "error_received",
+    "pipe_data_received",
+    "pipe_connection_lost",
+    "process_exited",
+];
+
+/// Where its loops are.
+pub static MODULES: [Module; 1] = [Module::new("uvloop.loop", adopt)];
+
+/// A method that schedules a callback.
+struct Method {
+    name: &'static str,
+    word: Word,
+    ours: Function,
+    /// Which argument the callback is, behind the loop.
+    callback: usize,
+    kind: Kind,
+}
+
+/// Who may call a method, and how often what it is given is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The loop's thread; once.
+    Once,
+    /// Any thread; once.
+    Threadsafe,
+    /// The loop's thread; whenever something has happened.
+    Often,
+    /// The same, but no coroutine function is taken.
+    Signal,
+    /// What makes protocols, for connections.
+    Protocols,
+}
+
+const fn method(name: &'static str, ours: Function, callback: usize, kind: Kind) -> Method {
+    Method { name, word: Word::new(), ours, callback, kind }
+}
+
+static METHODS: [Method; 17] = [
+    method("call_soon", call_soon, 1, Kind::Once),
+    method("call_soon_threadsafe", call_threadsafe, 1, Kind::Threadsafe),
+    method("call_later", call_later, 2, Kind::Once),
+    method("call_at", call_at, 2, Kind::Once),
+    method("add_reader", add_reader, 2, Kind::Often),
+    method("add_writer", add_writer, 2, Kind::Often),
+    method("add_signal_handler", add_signal_handler, 2, Kind::Signal),
+    method("create_server", create_server, 1, Kind::Protocols),
+    method("create_connection", create_connection, 1, Kind::Protocols),
+    method("create_unix_server", create_unix_server, 1, Kind::Protocols),
+    method("create_unix_connection", create_unix_connection, 1, Kind::Protocols),
+    method("create_datagram_endpoint", create_datagram_endpoint, 1, Kind::Protocols),
+    method("connect_accepted_socket", connect_accepted_socket, 1, Kind::Protocols),
+    method("connect_read_pipe", connect_read_pipe, 1, Kind::Protocols),
+    method("connect_write_pipe", connect_write_pipe, 1, Kind::Protocols),
+    method("subprocess_exec", subprocess_exec, 1, Kind::Protocols),
+    method("subprocess_shell", subprocess_shell, 1, Kind::Protocols),
+];
+
+fn adopt(py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    steps::learn(py)?;
+    let class = module.getattr("Loop")?.getattr("__dict__")?;
+    for method in &METHODS {
+        method.word.found_in(&class.get_item(method.name)?)?;
+    }
+    METHODS.iter().for_each(|method| method.word.put(method.ours as *mut ()));
+    Ok(())
+}
+
+fn give_back() {
+    METHODS.iter().for_each(|method| method.word.give_back(method.ours as *mut ()));
+}
+
+macro_rules! taken {
+    ($name:ident, $number:literal) => {
+        /// # Safety
+        /// To be called by the interpreter only.
+        unsafe extern "C" fn $name(
+            function: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+        ) -> *mut PyObject {
+            // SAFETY: the method's own arguments.
+            unsafe { schedule(&METHODS[$number], function, args, nargsf, names) }
+        }
+    };
+}
+taken!(call_soon, 0);
+taken!(call_threadsafe, 1);
+taken!(call_later, 2);
+taken!(call_at, 3);
+taken!(add_reader, 4);
+taken!(add_writer, 5);
+taken!(add_signal_handler, 6);
+taken!(create_server, 7);
+taken!(create_connection, 8);
+taken!(create_unix_server, 9);
+taken!(create_unix_connection, 10);
+taken!(create_datagram_endpoint, 11);
+taken!(connect_accepted_socket, 12);
+taken!(connect_read_pipe, 13);
+taken!(connect_write_pipe, 14);
+taken!(subprocess_exec, 15);
+taken!(subprocess_shell, 16);
+
+/// A callback is scheduled.
+///
+/// # Safety
+/// With what the interpreter calls the method's function with.
+unsafe fn schedule(
+    method: &'static Method, function: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: the caller's promise: as many arguments, then one for each name; the method's own function is called on.
+    unsafe {
+        let original = method.word.original_call();
+        let count = nargs(nargsf);
+        if count <= method.callback {
+            return original(function, args, nargsf, names); // it is named, or missing
+        }
+        let Some(ours) = stand_in(method, std::slice::from_raw_parts(args, count)) else {
+            return original(function, args, nargsf, names);
+        };
+        let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) as usize };
+        let mut all = std::slice::from_raw_parts(args, count + named).to_vec();
+        all[method.callback] = ours.as_ptr();
+        original(function, all.as_ptr(), count, names)
+    }
+}
+
+/// What is scheduled in the callback's place, if anybody wants to know of it.
+///
+/// # Safety
+/// The arguments of the method stand, the callback among them; attached.
+unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
+    // SAFETY: methods are called attached; the state is not used beyond this function; the caller's frame runs.
+    unsafe { door::enter(|here| stand_in_of(here, method, arguments)).flatten() }
+}
+
+/// # Safety
+/// As [`stand_in`].
+unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
+    let (event_loop, callback) = (arguments[0], arguments[method.callback]);
+    // SAFETY: the caller's promise.
+    unsafe {
+        // `call_at` calls `call_later`, and that may call `call_soon`
+        if steps::is_step(callback)
+            || attached(|py| {
+                Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>() || loop_lag::is_probe(py, callback)
+            })
+            || method.kind == Kind::Signal && is_coroutine_function(here, callback)
+        {
+            return None;
+        }
+        let caller = Frame::current_python(tstate());
+        let by_library = passing::is_inner(caller);
+        // uvloop's own functions have no frames: a thread that runs one of them seems to do so from its `run`
+        let sets_future = asyncio_futures::is_method(callback)
+            && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
+        let mut by = 0;
+        let came = match method.kind {
+            Kind::Protocols => Came::Makes,
+            Kind::Often | Kind::Signal => Came::Inner,
+            // a task that is done schedules what waits for that, below the frame that runs the loop
+            Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => match ends_task(here) {
+                true => Came::Scheduled(here.host.node.seq_copy(here.thread.current())),
+                false => caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled),
+            },
+            Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
+            Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
+            Kind::Threadsafe => {
+                here.running.identify(here.host, &mut here.thread);
+                by = here.thread.current().pid;
+                let rest = &arguments[method.callback + 1..];
+                let (number, carried) =
+                    loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr()));
+                Came::Sent(number, carried)
+            }
+            Kind::Once if here.host.node.seq_in_use() => {
+                here.running.identify(here.host, &mut here.thread);
+                Came::Scheduled(here.host.node.seq_copy(here.thread.current()))
+            }
+            Kind::Once => Came::Inner,
+        };
+        // what is called often may be while a token is in use that is not yet
+        let tokens = !sets_future && (here.host.node.seq_in_use() || matches!(method.kind, Kind::Often | Kind::Signal));
+        if matches!(came, Came::Inner) && !tokens && !shows_turns() {
+            return None;
+        }
+        let made = quietly(here, |py, _| {
+            let callback = Bound::from_borrowed_ptr(py, callback).unbind();
+            Py::new(py, Scheduled { callback, makes: matches!(came, Came::Makes), by, came: Mutex::new(Some(came)) })
+        });
+        Some(Held::owned(made.ok()?.into_ptr()))
+    }
+}
+
+/// Whether the running process, which is known then, is a task that is done.
+///
+/// # Safety
+/// Attached.
+unsafe fn ends_task(here: &mut Here) -> bool {
+    // SAFETY: the caller's promise; the task that runs stands.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let task = here.running.task.get() as *mut PyObject;
+        !task.is_null() && quietly(here, |py, _| steps::is_done_task(py, task))
+    }
+}
+
+/// Whether the call is going to raise for that.
+///
+/// # Safety
+/// It stands; attached.
+unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
+    quietly(here, |py, _| {
+        // SAFETY: the caller's promise.
+        let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
+        answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
+    })
+}
+
+/// Whether the call is going to raise for that.
+///
+/// # Safety
+/// It stands; attached.
+unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> bool {
+    quietly(here, |py, _| {
+        // SAFETY: the caller's promise.
+        let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
+        let answer = inviso_cpython::interpreter::standard::module(py, "inspect")
+            .and_then(|m| calling::method(&m, "iscoroutinefunction", (callback,)));
+        answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
+    })
+}
+
+/// # Safety
+/// They stand.
+unsafe fn tuple<'py>(py: Python<'py>, objects: &[*mut PyObject]) -> Option<Bound<'py, PyTuple>> {
+    // SAFETY: the caller's promise.
+    PyTuple::new(py, objects.iter().map(|object| unsafe { Bound::from_borrowed_ptr(py, *object) })).ok()
+}
+
+/// Whether somebody wants to know when callbacks run.
+fn shows_turns() -> bool {
+    instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(Event::LongSchedule)
+}
+
+/// How a callback came to the loop.
+enum Came {
+    /// From another thread: the message's number, and with a token or none.
+    Sent(u64, Carried),
+    /// Scheduled by the program in the loop's own thread.
+    Scheduled(Carried),
+    /// Nobody is told.
+    Inner,
+    /// Not as a callback: it makes protocols.
+    Makes,
+}
+
+/// Whether this is a code object that is not watched.
+fn is_new(code: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a type check.
+    let is_code = unsafe { ffi::PyCode_Check(code.as_ptr()) != 0 };
+    is_code && watch::find(code.as_ptr()).is_none_or(|handlers| !handlers.has(&PROTOCOL))
+}
+
+/// A callback on its way; otherwise as the program's own.
+#[pyclass(frozen, weakref, module = "inviso._native")]
+pub struct Scheduled {
+    callback: Py<PyAny>,
+    /// Whether it makes protocols.
+    makes: bool,
+    by: u64,
+    /// Until it runs.
+    came: Mutex<Option<Came>>,
+}
+
+#[pymethods]
+impl Scheduled {
+    /// As loops call: with positional arguments.
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let (this, key) = (slf.get(), slf.as_ptr() as usize | loop_tokens::SURE);
+        let callback = this.callback.bind(slf.py());
+        if this.makes {
+            return this.make(key, args);
+        }
+        let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
+        // SAFETY: attached; all of them are held.
+        unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
+        let done = calling::call(callback, args.clone());
+        // SAFETY: as above.
+        unsafe {
+            door::enter(|here| {
+                loop_callbacks::leave(here, key);
+                loop_tokens::end(here, key);
+            });
+        }
+        done
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        calling::attribute(self.callback.bind(py), name.cast::<PyString>()?.to_str()?)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let builtins = py.import("builtins")?;
+        calling::call(&builtins.getattr("repr")?, (&self.callback,))?.extract()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.callback)
+    }
+}
+
+/// A protocol's method is called, by uvloop or by whoever.
+fn on_protocol(here: &mut Here, frame: Frame) {
+    set_apart(here, frame.address());
+}
+
+/// What runs now on a loop's thread is neither a task nor a callback that is seen elsewhere: the thread has its own token again when
+/// this ends, see [`loop_tokens::end`].
+fn set_apart(here: &mut Here, key: usize) {
+    if !here.host.node.seq_in_use() {
+        return;
+    }
+    loop_tokens::end(here, key); // one that ended unseen
+                                 // SAFETY: the callers': attached.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);
+        if own && tasks::runs_here(std::ptr::null_mut()) {
+            loop_tokens::begin(here, key, Way::None, |_| Held::borrowed(std::ptr::null_mut()));
+        }
+    }
+}
+
+impl Scheduled {
+    /// It makes a protocol, whose methods are watched from now on.
+    fn make<'py>(&self, key: usize, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        // SAFETY: attached.
+        unsafe { door::enter(|here| set_apart(here, key)) };
+        let made = calling::call(self.callback.bind(py), args.clone());
+        let ends = |here: &mut Here| {
+            loop_tokens::end(here, key);
+            if let (Ok(protocol), true) = (&made, here.host.node.seq_in_use()) {
+                let class = protocol.get_type();
+                quietly(here, |py, here| {
+                    let code = |name: &&str| {
+                        calling::attribute(calling::attribute(&class, name).ok()?.as_any(), "__code__").ok()
+                    };
+                    let codes: Vec<_> = CALLED.iter().filter_map(code).filter(is_new).collect();
+                    // what can't be watched is not
+                    let _ = watch::add(py, here.host, &PROTOCOL, &codes);
+                });
+            }
+        };
+        // SAFETY: as above.
+        unsafe { door::enter(ends) };
+        made
+    }
+
+    /// It is about to run.
+    ///
+    /// # Safety
+    /// Attached, with nothing set.
+    unsafe fn begins(
+        &self, here: &mut Here, key: usize, came: Option<Came>, callback: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>,
+    ) {
+        let make = |here: &mut Here| {
+            // SAFETY: both are held; nothing is set while the message is made.
+            parcels::made(here, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
+        };
+        let way = match came {
+            Some(Came::Scheduled(carried)) => Way::Unseen(carried),
+            Some(Came::Sent(number, carried)) => {
+                // SAFETY: attached.
+                unsafe { here.running.identify(here.host, &mut here.thread) };
+                if parcels::is_asked(here, Flags::RECEIVE) {
+                    let message = make(here);
+                    // SAFETY: held; attached.
+                    unsafe { parcels::receive(here, Origin::new(Sender::Process(self.by), number), &message) };
+                }
+                Way::Message(carried)
+            }
+            _ => Way::None,
+        };
+        // SAFETY: attached.
+        unsafe { loop_tokens::begin(here, key, way, make) };
+        if shows_turns() {
+            // SAFETY: held; attached, and nobody listens.
+            let place =
+                quietly(here, |_, here| unsafe { loop_callbacks::place_of(here, callback.as_ptr(), args.len()) });
+            loop_callbacks::enter(here, key, place, None);
+        }
+    }
+}

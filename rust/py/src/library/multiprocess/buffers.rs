@@ -1,0 +1,159 @@
+//! The buffer of a `multiprocessing.Queue`: the number and the token of each object in it, until the feeder thread has pickled the object.
+//!
+//! An entry is found by the object's address, the oldest first. So each `put` leaves an entry, also an untraced one. If two threads put the
+//! same object at the same time, their order in the buffer is unknown, and neither message has a number.
+
+use super::numbers::Frames;
+use crate::{
+    instrument::parcels::quietly,
+    library::futures,
+    processes::{process, spawning::attribute},
+    thread::here::Here,
+};
+use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_cpython::frames::frame::Frame;
+use pyo3::{ffi::PyObject, prelude::*};
+use std::{
+    collections::VecDeque,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        Arc, MutexGuard,
+    },
+};
+
+/// How often the wrappers of the pickler were installed. Entries from before may belong to objects that were pickled unseen.
+static TIMES: AtomicU32 = AtomicU32::new(0);
+
+/// What is known of the objects in a buffer, in the order in which their `put` began.
+#[derive(Default)]
+pub struct Buffer {
+    times: u32,
+    line: VecDeque<Entry>,
+    /// How many of them have a `put` under way.
+    open: usize,
+}
+
+struct Entry {
+    object: usize,
+    /// The frame of the `put`, while it is under way; else 0.
+    frame: usize,
+    /// The message's number, or 0.
+    number: u64,
+    carried: Carried,
+}
+
+/// A `put` that is under way.
+struct Put {
+    number: u64,
+    buffer: Arc<Tracee>,
+}
+
+thread_local! {
+    static PUTS: Frames<Put> = const { Frames::new() };
+}
+
+fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
+    process::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The wrappers of the pickler are installed from now on.
+pub fn begin() {
+    TIMES.fetch_add(1, Ordering::AcqRel);
+}
+
+/// The record of a queue's buffer.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, of a method of a queue; attached.
+unsafe fn record(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise: the first parameter. The queue holds its buffer.
+    unsafe {
+        let buffer = quietly(here, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
+        Some(futures::record(here, buffer))
+    }
+}
+
+/// An object is about to be put, by the `put` that begins in this frame, with its number (or 0) and what it carries.
+///
+/// # Safety
+/// As [`record`].
+pub unsafe fn leave(here: &mut Here, frame: Frame, number: u64, carried: Carried) {
+    // SAFETY: the caller's promise: the second parameter.
+    let (object, record) = unsafe { (frame.local(1) as usize, record(here, frame)) };
+    let Some(record) = record else { return };
+    let times = TIMES.load(Ordering::Acquire);
+    let is_first = of(&record).times != times;
+    // SAFETY: the caller's promise.
+    let before = if is_first { unsafe { objects(here, frame) } } else { Vec::new() };
+    let mut buffer = of(&record);
+    if buffer.times != times {
+        let unknown = |object| Entry { object, frame: 0, number: 0, carried: Carried::Nothing };
+        *buffer = Buffer { times, line: before.into_iter().map(unknown).collect(), open: 0 };
+    }
+    let mut entry = Entry { object, frame: frame.address(), number, carried };
+    let open = buffer.open;
+    for other in buffer.line.iter_mut().rev().filter(|other| other.frame != 0).take(open) {
+        if other.object == object {
+            (other.number, entry.number) = (0, 0);
+        }
+    }
+    buffer.line.push_back(entry);
+    buffer.open += 1;
+    drop(buffer);
+    // SAFETY: the caller's promise.
+    PUTS.with(|puts| unsafe { puts.put(frame, Put { number, buffer: record }) });
+}
+
+/// The addresses of what is in the buffer already.
+///
+/// # Safety
+/// As [`record`].
+unsafe fn objects(here: &mut Here, frame: Frame) -> Vec<usize> {
+    quietly(here, |py, _| {
+        // SAFETY: the caller's promise: the first parameter. A deque's copy as a list runs no code of the program's.
+        let all = unsafe { attribute(py, frame.local(0), "_buffer") }.and_then(|buffer| buffer.try_iter().ok());
+        all.into_iter().flatten().filter_map(Result::ok).map(|object| object.as_ptr() as usize).collect()
+    })
+}
+
+/// The `put` in this frame has ended; `is_there` says whether the object is in the buffer. Answers the number that `put` began with, or 0.
+///
+/// # Safety
+/// As [`record`].
+pub unsafe fn end(frame: Frame, is_there: bool) -> u64 {
+    // SAFETY: the caller's promise.
+    let Some(put) = PUTS.with(|puts| unsafe { puts.take(frame) }) else { return 0 };
+    let mut buffer = of(&put.buffer);
+    // it isn't there if the feeder was quick
+    if let Some(at) = buffer.line.iter().rposition(|entry| entry.frame == frame.address()) {
+        buffer.open -= 1;
+        match buffer.line.get_mut(at) {
+            Some(entry) if is_there => entry.frame = 0,
+            _ => drop(buffer.line.remove(at)),
+        }
+    }
+    put.number
+}
+
+/// The feeder has taken an object out of the buffer to pickle it: its number, or 0, and what it carries.
+pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
+    let mut buffer = of(buffer);
+    let at = buffer.line.iter().position(|entry| entry.object == object as usize)?;
+    let entry = buffer.line.remove(at)?;
+    buffer.open -= usize::from(entry.frame != 0);
+    Some((entry.number, entry.carried))
+}
+
+/// The buffer is gone.
+pub fn gone(buffer: &Tracee) {
+    if let Ok(mut buffer) = process::process(buffer).buffer.try_lock() {
+        *buffer = Buffer::default();
+    }
+}
+
+/// Tokens were reset: drops the tokens of all entries.
+pub fn empty(node: &Node, buffer: &Tracee) {
+    for entry in &mut of(buffer).line {
+        node.seq_empty(&mut entry.carried);
+    }
+}

@@ -1,0 +1,540 @@
+//! `multiprocessing`: what goes through its queues and connections to and from other operating system processes, and calls that
+//! its pools are asked to make.
+//!
+//! The message is the object at the outer call. Feeder threads, pickling, and the connections inside queues and pools are silent.
+
+pub mod buffers;
+pub mod numbers;
+pub mod pickles;
+pub mod pools;
+
+use super::{
+    futures::{self, outcome, record},
+    ports::bytes_of,
+};
+use crate::{
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        parcels::{self, quietly},
+        passing::{self, Message, Origin, Sender},
+        tokens,
+        watch::{self, Ended, Handler},
+    },
+    processes::spawning::attribute,
+    thread::here::Here,
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    monitor::Event,
+    tracee::Tracee,
+};
+use inviso_cpython::{capture, frames::frame::Frame};
+use inviso_term::{
+    record::numbered::MessageKind,
+    term::{Identifier, Term},
+};
+use pyo3::{ffi, prelude::*, types::*};
+use std::{
+    cell::{Cell, RefCell},
+    sync::{
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+        Arc,
+    },
+    time::{Duration, Instant},
+};
+
+/// Queues, connections and pools.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES[..3]),
+    |py, host| {
+        let pools = [&APPLY, &APPLIED, &AWAIT, &pools::ASK, &pools::CHUNK, &pools::ITEM, &pools::NEXT];
+        watch::remove(py, host, &[&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO])?;
+        watch::remove(py, host, &pools)?;
+        pools::forget();
+        modules::leave(py, host, &MODULES[..3])
+    },
+    |_| {
+        pools::forget();
+        modules::forget(&MODULES[..3]);
+    },
+);
+
+/// Connections that are slow to take what is sent.
+pub static BUSY_SENDS: Instrument = Instrument::new(
+    |wants| wants.watches(Event::BusyDistPort),
+    |py, host| modules::want(py, host, &MODULES[3..]),
+    |py, host| {
+        watch::remove(py, host, &[&BUSY])?;
+        modules::leave(py, host, &MODULES[3..])
+    },
+    |_| modules::forget(&MODULES[3..]),
+);
+
+/// `put` of `Queue` and `JoinableQueue`.
+pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
+
+/// `SimpleQueue.put`.
+pub static PUT_SIMPLE: Handler = Handler { begin: Some(on_put_simple), end: Some(on_put_simple_done), ..Handler::NONE };
+
+/// `get` of any of them.
+pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };
+
+/// `Connection._send_bytes`: what `send` and `send_bytes` were given is about to be written.
+pub static SEND: Handler = Handler { begin: Some(on_send), ..Handler::NONE };
+
+/// `recv` and `recv_bytes` of a connection.
+pub static RECEIVE: Handler = Handler { end: Some(on_received), ..Handler::NONE };
+
+/// `recv_bytes_into`.
+pub static RECEIVE_INTO: Handler = Handler { end: Some(on_received_into), ..Handler::NONE };
+
+/// `Connection._send_bytes`, timed.
+pub static BUSY: Handler = Handler { begin: Some(on_write), end: Some(on_written), ..Handler::NONE };
+
+/// `ApplyResult.__init__`: a pool is asked for a call.
+pub static APPLY: Handler = Handler { begin: Some(on_apply), ..Handler::NONE };
+
+/// `ApplyResult._set`: the call's result has come.
+pub static APPLIED: Handler = Handler { begin: Some(on_applied), ..Handler::NONE };
+
+/// `ApplyResult.get` raises.
+pub static AWAIT: Handler = Handler { end: Some(on_await_failed), raises_only: true, ..Handler::NONE };
+
+/// Where they are defined; the last one for [`BUSY_SENDS`].
+pub static MODULES: [Module; 4] = [
+    Module::new("multiprocessing.queues", adopt_queues),
+    Module::new("multiprocessing.connection", adopt_connections),
+    Module::new("multiprocessing.pool", adopt_pools),
+    Module::new("multiprocessing.connection", adopt_writes),
+];
+
+/// A send that lasts so long has waited for the other side to read.
+const BUSY_AFTER: Duration = Duration::from_millis(5);
+
+/// Codes that others are called by.
+static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
+static SEND_BYTES_CODE: AtomicUsize = AtomicUsize::new(0);
+static APPLY_CODE: AtomicUsize = AtomicUsize::new(0);
+/// `queue.Empty`.
+static EMPTY: AtomicUsize = AtomicUsize::new(0);
+/// The length of a queue that has no limit.
+static NO_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
+
+fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::keep(&EMPTY, module.getattr("Empty")?);
+    // small, written in C, and needed by every queue
+    let limit = py.import("_multiprocessing")?.getattr("SemLock")?.getattr("SEM_VALUE_MAX")?;
+    NO_LIMIT.store(limit.extract()?, Ordering::Release);
+    let put = &["self", "obj", "block", "timeout"];
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Queue.put", put, &PUT),
+            ("JoinableQueue.put", put, &PUT),
+            ("SimpleQueue.put", &["self", "obj"], &PUT_SIMPLE),
+            ("Queue.get", &["self", "block", "timeout"], &GET),
+            ("SimpleQueue.get", &["self"], &GET),
+        ],
+    )
+}
+
+fn adopt_connections(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::keep(&SEND_CODE, modules::code(module, "_ConnectionBase.send", &["self", "obj"])?);
+    modules::keep(&SEND_BYTES_CODE, modules::code(module, "_ConnectionBase.send_bytes", &["self", "buf"])?);
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Connection._send_bytes", &["self", "buf"], &SEND),
+            ("_ConnectionBase.recv", &["self"], &RECEIVE),
+            ("_ConnectionBase.recv_bytes", &["self"], &RECEIVE),
+            ("_ConnectionBase.recv_bytes_into", &["self", "buf", "offset"], &RECEIVE_INTO),
+        ],
+    )
+}
+
+fn adopt_pools(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::keep(&APPLY_CODE, modules::code(module, "Pool.apply_async", &["self", "func", "args", "kwds"])?);
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("ApplyResult.__init__", &["self", "pool"], &APPLY),
+            ("ApplyResult._set", &["self", "i", "obj"], &APPLIED),
+            ("ApplyResult.get", &["self", "timeout"], &AWAIT),
+        ],
+    )?;
+    pools::adopt(py, host, module)
+}
+
+fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("Connection._send_bytes", &["self", "buf"], &BUSY)])
+}
+
+/// The running process puts an object into a queue or connection, with the number that was given to it before, or 0. Answers its number.
+///
+/// # Safety
+/// Each is null or stands; callbacks run attached on this thread.
+unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject, number: u64) -> u64 {
+    if into.is_null() || object.is_null() {
+        return 0;
+    }
+    // SAFETY: the callers': both stand; callbacks run attached on this thread.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if !parcels::is_asked(here, Flags::SEND) {
+            return 0;
+        }
+        let to = passing::queue(here, into);
+        let parcel = Message::numbered(object, to, number);
+        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+    }
+}
+
+/// It takes one out, by the method in this frame.
+///
+/// # Safety
+/// As [`send`].
+unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+    // SAFETY: the callers': the event's frame.
+    let (number, creation) = unsafe { numbers::came(frame) }.map_or((0, 0), |number| (number.number, number.sender));
+    if from.is_null() || object.is_null() {
+        return;
+    }
+    // SAFETY: as in `send`.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if parcels::is_asked(here, Flags::RECEIVE) {
+            let sender = Sender::Process(passing::queue(here, from));
+            passing::received(here, Origin { sender, number, creation }, object);
+        }
+    }
+}
+
+/// Whether this `put`, of whose event this is the frame, is sure to go well if it ever ends: then the message is sent before
+/// anybody can get it.
+pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
+    // SAFETY: the parameters of `put`, at its beginning or end: none of them is assigned to. `True` and `None` live for ever.
+    unsafe {
+        if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
+            return true;
+        }
+        let limit = quietly(here, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
+        limit == Some(NO_LIMIT.load(Ordering::Acquire))
+    }
+}
+
+/// Whether the queue of this `put` is closed, so that it raises.
+pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
+    // SAFETY: the event's frame; `True` lives for ever.
+    quietly(here, |py, _| unsafe {
+        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
+    })
+}
+
+/// An object is about to be put: it is sent, unless that is not sure.
+fn on_put(here: &mut Here, frame: Frame) {
+    if is_closed(here, frame) {
+        return;
+    }
+    // SAFETY: the event's frame begins, with its first two parameters; its caller runs; attached.
+    unsafe {
+        let library = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller)));
+        here.running.identify(here.host, &mut here.thread);
+        let number = match library {
+            Some(_) => 0,
+            None if is_sure(here, frame) => send(here, frame.local(0), frame.local(1), 0),
+            // the feeder may have it before it is known whether it is sent
+            None => numbers::reserve(here),
+        };
+        let carried = pickles::put(here, frame, library);
+        buffers::leave(here, frame, number, carried);
+    }
+}
+
+/// It has been put, or was not.
+fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
+    let is_there = matches!(how, Ended::Returned(_));
+    // SAFETY: the event's frame ends; its parameters stand.
+    unsafe {
+        let number = buffers::end(frame, is_there);
+        if is_there && !is_sure(here, frame) && !passing::is_inner(passing::caller(frame)) {
+            send(here, frame.local(0), frame.local(1), number);
+            pickles::put_done(here, frame);
+        }
+    }
+}
+
+thread_local! {
+    /// Calls of `SimpleQueue.put` that have not written yet, by their frames, and what they put: the method binds its argument anew.
+    static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An object is to be pickled, and then written to a queue's connection: see [`on_send`].
+fn on_put_simple(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame; its second parameter, which stands.
+    unsafe {
+        if frame.local(1).is_null() || passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let object = quietly(here, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
+        // one whose end was not seen may have left its own
+        let left = putting(frame);
+        PUTTING.with_borrow_mut(|all| all.push((frame.address(), object)));
+        quietly(here, |_, _| drop(left));
+    }
+}
+
+/// It has been put, or could not be.
+fn on_put_simple_done(here: &mut Here, frame: Frame, _how: Ended) {
+    let left = putting(frame);
+    quietly(here, |_, _| drop(left));
+}
+
+/// What a call of `SimpleQueue.put` is about to put.
+fn putting(frame: Frame) -> Option<Py<PyAny>> {
+    PUTTING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
+        Some(all.swap_remove(at).1)
+    })
+}
+
+/// An object has been taken out of a queue, or none was there in time.
+fn on_got(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the event's frame ends; what ends it is held; `queue.Empty` is kept for ever.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        match how {
+            Ended::Returned(object) => receive(here, frame, frame.local(0), object),
+            Ended::Raised(error) => {
+                let empty = EMPTY.load(Ordering::Acquire) as *mut ffi::PyObject;
+                if !empty.is_null() && error.is_a(empty) {
+                    passing::timed_out(here);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes are about to be written to a connection.
+fn on_send(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins; its caller runs.
+    unsafe {
+        let Some(caller) = passing::caller(frame) else { return };
+        let code = caller.code() as usize;
+        let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
+        if let Some((put, object)) = caller.caller().filter(|_| bytes).and_then(|put| Some((put, putting(put)?))) {
+            send(here, put.local(0), object.as_ptr(), numbers::given(put));
+            return quietly(here, |_, _| drop(object));
+        }
+        if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
+            return;
+        }
+        let (connection, whole) = (caller.local(0), caller.local(1));
+        if !bytes {
+            send(here, connection, whole, numbers::given(caller));
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        if parcels::is_asked(here, Flags::SEND) {
+            let message = parcels::made(here, |py| sent_bytes(py, whole, frame.local(1)));
+            send(here, connection, message.as_ptr(), 0);
+        }
+    }
+}
+
+/// What is written of `whole`, of which `part` is a view: itself, if it is bytes and all of it.
+///
+/// # Safety
+/// Each is null or stands; attached, and nobody listens on this thread.
+unsafe fn sent_bytes<'py>(
+    py: Python<'py>, whole: *mut ffi::PyObject, part: *mut ffi::PyObject,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise; the types are checked.
+    unsafe {
+        if part.is_null() {
+            return None;
+        }
+        let is_all = !whole.is_null()
+            && ffi::PyBytes_CheckExact(whole) != 0
+            && ffi::PyMemoryView_Check(part) != 0
+            && Bound::from_borrowed_ptr(py, part).len().is_ok_and(|length| length as isize == ffi::Py_SIZE(whole));
+        Some(if is_all { Bound::from_borrowed_ptr(py, whole) } else { bytes_of(py, part, None) })
+    }
+}
+
+/// An object, or bytes, have come out of a connection.
+fn on_received(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(object) = how else { return };
+    // SAFETY: the event's frame ends; the result is held.
+    unsafe {
+        if !passing::is_inner(passing::caller(frame)) {
+            receive(here, frame, frame.local(0), object);
+        }
+    }
+}
+
+/// Bytes have been written into a buffer of the program's; the message is a copy of them where that is a bytearray or a memoryview,
+/// else the buffer.
+fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(size) = how else { return };
+    // SAFETY: the event's frame ends; the type is checked, and the range, before bytes are read.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let (connection, buffer) = (frame.local(0), frame.local(1));
+        if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 && ffi::PyMemoryView_Check(buffer) == 0 {
+            return receive(here, frame, connection, buffer);
+        }
+        let offset = frame.local(2);
+        let copy = parcels::made(here, |py| {
+            let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
+            let (offset, size) = (number(offset)?, number(size)?);
+            let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
+            Some(PyBytes::new(py, all.as_bytes().get(offset..offset.checked_add(size)?)?).into_any())
+        });
+        receive(here, frame, connection, copy.as_ptr());
+    }
+}
+
+thread_local! {
+    /// The write that this thread is in: its frame, and since when.
+    static WRITING: Cell<Option<(usize, Instant)>> = const { Cell::new(None) };
+}
+
+fn on_write(_here: &mut Here, frame: Frame) {
+    WRITING.set(Some((frame.address(), Instant::now())));
+}
+
+/// Bytes have been written, or could not be.
+fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
+    let began = WRITING.take().filter(|(address, _)| *address == frame.address());
+    if began.is_none_or(|(_, began)| began.elapsed() < BUSY_AFTER) {
+        return;
+    }
+    // SAFETY: the event's frame ends; callbacks run attached.
+    unsafe {
+        let connection = frame.local(0);
+        if connection.is_null() {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let (own, connection) = (here.thread.current().pid, passing::queue(here, connection));
+        let host = here.host;
+        host.node
+            .alarm(&mut here.thread, own, Event::BusyDistPort, |_, _| Some(Term::Pid(Identifier::own(connection))));
+    }
+}
+
+/// A pool is asked for a call.
+fn on_apply(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins; its caller runs, and has its parameters still.
+    unsafe {
+        let caller = passing::caller(frame);
+        let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
+        let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
+        if ![pool, function, args, keywords].contains(&std::ptr::null_mut()) {
+            ask(here, pool, frame.local(0), |py| call(py, function, args, keywords));
+        }
+    }
+}
+
+/// The running process asks a pool for what `result` stands for; `make` makes the message where somebody is told of it. Answers
+/// what is known of the result; `None` if there is none.
+///
+/// # Safety
+/// The pool stands, and the result unless it is null; callbacks run attached on this thread.
+pub unsafe fn ask(
+    here: &mut Here, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
+    make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
+) -> Option<Arc<Tracee>> {
+    if result.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().pid;
+        let result = record(here, result);
+        {
+            let mut outcome = outcome(&result);
+            (outcome.reply_to, outcome.comes_from_afar) = (own, true);
+        }
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if asked || tokens::has(here) {
+            let to = passing::queue(here, pool);
+            let message = parcels::made(here, make);
+            if asked {
+                parcels::send(here, to, &message, MessageKind::Call);
+            }
+            pools::asked(here, pool);
+            tokens::send_by(here, About::Current, &result, to, message.as_ptr());
+        }
+        Some(result)
+    }
+}
+
+/// The message that such a call is. Its arguments are any iterable, which is not gone through unless it is a tuple or a list.
+///
+/// # Safety
+/// `function`, `args` and `keywords` live throughout, and the calling thread is attached to the interpreter.
+pub unsafe fn call<'py>(
+    py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the callers': they stand, the thread is attached, and nothing is set; types are checked.
+    unsafe {
+        let args = Bound::from_borrowed_ptr(py, args);
+        let args = match (args.cast_exact::<PyTuple>(), args.cast_exact::<PyList>()) {
+            (Ok(args), _) => args.clone(),
+            (_, Ok(args)) => args.to_tuple(),
+            _ => PyTuple::new(py, [&args]).ok()?,
+        };
+        let keywords = if ffi::PyDict_CheckExact(keywords) != 0 { keywords } else { std::ptr::null_mut() };
+        parcels::of_call(py, function, args.as_ptr(), keywords).ok()
+    }
+}
+
+/// The result of such a call comes: whether it went well, and the value or exception.
+fn on_applied(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins, and holds its parameters; the type is checked before items are read.
+    unsafe {
+        let (result, pair) = (frame.local(0), frame.local(2));
+        let Some(record) = here.host.directory.known(result as usize) else { return };
+        if outcome(&record).reply_to == 0 || pair.is_null() || ffi::PyTuple_Check(pair) == 0 {
+            return;
+        }
+        if ffi::PyTuple_GET_SIZE(pair) == 2 {
+            here.running.identify(here.host, &mut here.thread);
+            let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
+            futures::reply_with(here, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
+        }
+    }
+}
+
+/// Waiting for such a result has failed.
+fn on_await_failed(here: &mut Here, frame: Frame, how: Ended) {
+    let Some(error) = how.error() else { return };
+    // SAFETY: the event's frame ends; the exception is held.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let known = here.host.directory.known(frame.local(0) as usize);
+        let waits = known.is_some_and(|record| !outcome(&record).is_set);
+        let mut name = [0; 256];
+        let class = ffi::Py_TYPE(error.object());
+        if waits && capture::type_name(class, &mut name) == "multiprocessing.context.TimeoutError" {
+            passing::timed_out(here);
+        }
+    }
+}

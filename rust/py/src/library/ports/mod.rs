@@ -1,0 +1,590 @@
+//! Ports: sockets, subprocesses and asyncio's pipes as links to the outside world.
+//!
+//! A port is known by the address of its object, as a task is. What happens to it is seen at the C methods of sockets
+//! (`socket`) and of pipes' files (`pipe`), and at functions of the standard library (`subprocess`, `transport`). In place while some session asks for ports
+//! or watches for busy ones, or a port has a name or a link that somebody made.
+//!
+//! Rules: trace.md, `port/4`. Data that arrive are a message of the port to its reader, `(port, ("data", bytes))`; what is
+//! written is a message of the writer to the port, `(pid, ("command", bytes))`.
+
+pub mod pipe;
+pub mod socket;
+pub mod subprocess;
+pub mod transport;
+
+use crate::{
+    convert::terms,
+    host::{
+        instruments::{wanted, Instrument, Wants},
+        Host,
+    },
+    instrument::{
+        modules::{self, Module},
+        parcels::quietly,
+        passing::{self, Message, Origin, Sender},
+        watch::{self, Ended},
+    },
+    processes::{process, relations},
+    thread::{here::Here, object_cache::Place},
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    monitor::Event,
+    thread::Thread,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::interpreter::calling::attached;
+use inviso_term::{
+    etf, record,
+    term::{Identifier, Term},
+};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock};
+use std::sync::{
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard, OnceLock,
+};
+
+/// Ports.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.ports != Flags::NONE || wants.watches(Event::BusyPort) || wants.related_ports,
+    begin,
+    end,
+    forget,
+);
+
+/// Where ports come from.
+pub static MODULES: [Module; 3] = [
+    Module::new("socket", |py, host, _| match modules::is_there(py, "_socket")? {
+        true => modules::is_there(py, "socket").and_then(|_| socket::begin(py, host)),
+        false => Ok(()),
+    }),
+    Module::new("subprocess", |py, host, _| match modules::is_there(py, "_posixsubprocess")? {
+        true => modules::is_there(py, "subprocess").and_then(|_| subprocess::begin(py, host)),
+        false => Ok(()),
+    }),
+    Module::new("asyncio", |py, host, _| match modules::is_there(py, "asyncio.base_subprocess")? {
+        true => modules::is_there(py, "asyncio").and_then(|_| transport::begin(py, host)),
+        false => Ok(()),
+    }),
+];
+
+/// Flags that some port has, or will have.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether somebody watches for busy ports.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Links to ports that somebody made by `inviso.link`.
+static LINKED: AtomicUsize = AtomicUsize::new(0);
+
+/// What is known of a port besides its record.
+#[derive(Default)]
+pub struct Own {
+    /// What it is.
+    driver: OnceLock<&'static str>,
+    /// Its `inviso.Port`, for messages.
+    identity: OnceLock<Py<PyAny>>,
+    /// A transport writes to it, and tells so itself.
+    by_transport: AtomicBool,
+    /// What goes over its socket is encrypted by asyncio: what is in it is told there.
+    is_encrypted: AtomicBool,
+    /// Its transport has stopped whoever writes.
+    is_full: AtomicBool,
+    /// What goes through its pipes is told at the end of a call.
+    communicates: AtomicBool,
+    /// How much of what that has gathered, of one pipe and of the other, was there when it began.
+    gathered: [AtomicUsize; 2],
+    /// What is written to its pipes there has not been told.
+    has_input: AtomicBool,
+    /// Who linked itself to it by `inviso.link`.
+    linked: Mutex<Vec<u64>>,
+}
+
+/// Objects that are being made ports, by address, each by a call that has seen it begin: it will tell.
+static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn own(port: &Tracee) -> &Own {
+    &process::process(port).port
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Notes what sessions ask for, all of them together.
+pub fn note(wants: &Wants) {
+    WANTED.store(wants.ports.0, Ordering::Relaxed);
+    BUSY.store(wants.watches(Event::BusyPort), Ordering::Relaxed);
+}
+
+/// Whether some port has, or will have, one of these flags.
+#[inline(always)]
+fn asked(flags: Flags) -> bool {
+    WANTED.load(Ordering::Relaxed) & flags.0 != 0
+}
+
+/// Whether a port has a name, or a link that somebody made.
+pub fn are_related(host: &Host) -> bool {
+    LINKED.load(Ordering::Relaxed) != 0 || host.node.is_port_named()
+}
+
+/// The words of messages.
+struct Words {
+    command: Py<PyAny>,
+    data: Py<PyAny>,
+}
+
+fn words(py: Python<'_>) -> PyResult<&'static Words> {
+    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+    WORDS.get_or_try_init(py, || Ok(Words { command: terms::atom(py, "command")?, data: terms::atom(py, "data")? }))
+}
+
+fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    words(py)?;
+    pipe::begin(py)?;
+    modules::want(py, host, &MODULES)?;
+    leave_closed(py, host)?;
+    refresh(py, host)
+}
+
+fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    socket::end();
+    pipe::end();
+    lock(&OPENING).clear();
+    watch::remove(py, host, &socket::HANDLERS)?;
+    watch::remove(py, host, &subprocess::HANDLERS)?;
+    watch::remove(py, host, &transport::HANDLERS)?;
+    modules::leave(py, host, &MODULES)?;
+    // the ends of ports are not seen any more: their links would stand for ever
+    for port in host.node.ports() {
+        for other in host.node.links(port.pid) {
+            host.node.part(port.pid, other);
+        }
+    }
+    Ok(())
+}
+
+/// In a forked child: nothing is in place.
+fn forget(_py: Python<'_>) {
+    modules::forget(&MODULES);
+    WANTED.store(0, Ordering::Relaxed);
+    BUSY.store(false, Ordering::Relaxed);
+    LINKED.store(0, Ordering::Relaxed);
+    socket::end();
+    pipe::end();
+    transport::forget();
+    // somebody may hold it who is no more
+    if let Ok(mut opening) = OPENING.try_lock() {
+        opening.clear();
+    }
+}
+
+/// What a port is, and whether it is open.
+pub struct Seen {
+    /// What it is.
+    pub driver: &'static str,
+    /// Whether it is open.
+    pub is_open: bool,
+}
+
+/// Looks at an object that may be a port; `None` if it is none. Runs none of the program's code.
+fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    socket::look(object).or_else(|| subprocess::look(object)).or_else(|| transport::look(object))
+}
+
+/// Takes in every port that exists and has not been seen yet. One that is being opened is none before that is told.
+///
+/// # Errors
+/// What listing them raises.
+pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !INSTRUMENT.on.load(Ordering::Acquire) {
+        leave_closed(py, host)?;
+    }
+    for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<pyo3::types::PyList>()?.iter() {
+        let open = look(&object).filter(|seen| seen.is_open);
+        // asked behind the look: one that is open and not being opened has been told
+        if let Some(seen) = open.filter(|_| !lock(&OPENING).contains(&(object.as_ptr() as usize))) {
+            let port = host.directory.object_process(host, Kind::Port, object.as_ptr() as usize, None);
+            own(&port).driver.get_or_init(|| seen.driver);
+            subprocess::adopt(&object, &port);
+        } else {
+            transport::adopt(host, &object);
+        }
+    }
+    Ok(())
+}
+
+/// Lets go of the ports that were closed while nobody looked. While somebody does, a port that is found closed is about to be told so
+/// by the call that closes it, or when its object is gone.
+fn leave_closed(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    for port in host.node.ports() {
+        if !is_open(py, host, &port)? {
+            leave(host, &port);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a port was closed while nobody looked: then it has ended from now on.
+pub fn was_closed(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) -> bool {
+    if INSTRUMENT.on.load(Ordering::Acquire) || is_open(py, host, port).unwrap_or(true) {
+        return false;
+    }
+    leave(host, port);
+    true
+}
+
+/// Whether the object of a port is there, and open.
+fn is_open(py: Python<'_>, host: &Host, port: &Arc<Tracee>) -> PyResult<bool> {
+    let object = host.directory.object(py, port)?;
+    Ok(object.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open)))
+}
+
+/// The open port that an object is; made at first sight, if it is open.
+///
+/// # Safety
+/// The object stands; attached.
+#[inline]
+unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    if let Some(port) = here.places.tracee(object as usize) {
+        return Some(port.clone());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { meet(here, object) }
+}
+
+/// As [`port`] of an object that is about to be closed: nobody has been told of one that has not been met before, or it was told
+/// that it is collected, and only then does a finaliser close it.
+///
+/// # Safety
+/// As [`port`].
+unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    here.host.directory.known(object as usize)?;
+    // SAFETY: the caller's promise.
+    unsafe { port(here, object) }
+}
+
+/// As [`port`], where the thread has not met the object lately.
+///
+/// # Safety
+/// As [`port`].
+#[cold]
+#[inline(never)]
+unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let known = here.host.directory.known(object as usize);
+    let port = match known {
+        Some(known) => known,
+        // SAFETY: the caller's promise.
+        None => quietly(here, |py, here| unsafe {
+            let seen = look(&Bound::from_borrowed_ptr(py, object)).filter(|seen| seen.is_open)?;
+            let port = here.host.directory.object_process(here.host, Kind::Port, object as usize, None);
+            own(&port).driver.get_or_init(|| seen.driver);
+            Some(port)
+        })?,
+    };
+    if port.kind != Kind::Port || !port.is_alive() {
+        return None;
+    }
+    here.places.keep(Place::new(port.clone()));
+    Some(port)
+}
+
+/// An object is no port to anybody.
+///
+/// # Safety
+/// The object stands, and weak references can be made to it; attached, and nobody listens on this thread.
+unsafe fn silence(host: &Host, object: *mut ffi::PyObject) {
+    let port = host.directory.object_process(host, Kind::Port, object as usize, None);
+    // it may have been one, to whoever saw it opened before it was known whose it is
+    leave(host, &port);
+}
+
+/// A call begins that makes an object a port.
+fn opens(object: *mut ffi::PyObject) {
+    lock(&OPENING).push(object as usize);
+}
+
+/// That call is over. If the object is a port, the running process has opened it, and is linked to it.
+///
+/// # Safety
+/// The object stands; attached.
+unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
+    if let Ended::Returned(_) = how {
+        // SAFETY: the caller's promise.
+        unsafe { tell_opened(here, object) };
+    }
+    let mut opening = lock(&OPENING);
+    if let Some(at) = opening.iter().position(|known| *known == object as usize) {
+        opening.swap_remove(at);
+    }
+}
+
+/// The running process has opened a port.
+///
+/// # Safety
+/// The object stands; attached.
+unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
+    if transport::is_loops_own() {
+        // SAFETY: the caller's promise.
+        return quietly(here, |_, here| unsafe { silence(here.host, object) });
+    }
+    // SAFETY: the caller's promise.
+    let port = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        match here.host.directory.known(object as usize) {
+            Some(_) => return,
+            None => meet(here, object),
+        }
+    };
+    let Some(port) = port.filter(|_| asked(Flags(!0))) else { return };
+    let opener = here.thread.current().clone();
+    let (node, thread) = (&here.host.node, &mut here.thread);
+    if node.is_asked(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
+        runs(here.host, thread, &port, record::Kind::In, Some("open"));
+        let driver = etf::encode(&Term::atom(own(&port).driver.get().unwrap_or(&"port")));
+        node.tell(thread, About::Other(&port), Flags::PORTS, record::Kind::Open, opener.pid, &driver);
+        node.link(thread, &opener, &port);
+        runs(here.host, thread, &port, record::Kind::Out, Some("open"));
+    } else {
+        node.link(thread, &opener, &port);
+    }
+}
+
+/// A port begins to run a command, or has run one; `None` for what has no name.
+fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
+    if asked(Flags::RUNNING_PORTS) && host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
+        let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
+        host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
+    }
+}
+
+/// A port serves a call that has been made, or is about to be: what `tell` tells stands between `in` and `out`.
+fn serves(here: &mut Here, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut Here)) {
+    runs(here.host, &mut here.thread, port, record::Kind::In, command);
+    tell(here);
+    runs(here.host, &mut here.thread, port, record::Kind::Out, command);
+}
+
+/// A port is closed for `reason`, a term. Only the first time counts.
+fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: &[u8]) {
+    if !host.node.end_process(port) {
+        return;
+    }
+    host.node.tell(thread, About::Other(port), Flags::PORTS, record::Kind::Closed, 0, reason);
+    let linked = forget_port(port);
+    attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
+}
+
+/// Nothing more comes of a port; answers who linked itself to it.
+fn forget_port(port: &Tracee) -> Vec<u64> {
+    transport::forget_tls(port);
+    pipe::forget(port);
+    let linked = std::mem::take(&mut *lock(&own(port).linked));
+    LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
+    linked
+}
+
+/// A port was closed, and nobody is told.
+fn leave(host: &Host, port: &Tracee) {
+    if host.node.end_process(port) {
+        forget_port(port);
+        host.node.unrelate(None, port);
+    }
+}
+
+/// The object of a port is about to be freed.
+pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
+    if !port.is_alive() {
+        return;
+    }
+    let close = |here: &mut Here| {
+        quietly(here, |_, here| {
+            // SAFETY: attached.
+            unsafe { here.running.identify(here.host, &mut here.thread) };
+            closed(host, &mut here.thread, port, &crate::processes::exit_reason::normal());
+        });
+    };
+    // SAFETY: attached.
+    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { crate::entry::door::enter(close) }.is_some();
+    if !told {
+        leave(host, port);
+    }
+}
+
+/// The first bytes of what a program has handed over: `length` of them, or all. The object itself where looking into it could
+/// run the program's code.
+///
+/// # Safety
+/// The object stands, and nobody listens on this thread.
+pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
+    // SAFETY: the caller's promise. A buffer of these two types is taken and given back by C code alone.
+    unsafe {
+        let whole = Bound::from_borrowed_ptr(py, object);
+        let all =
+            length.is_none_or(|length| ffi::PyBytes_Check(object) != 0 && length >= ffi::Py_SIZE(object) as usize);
+        if ffi::PyBytes_CheckExact(object) != 0 && all {
+            return whole;
+        }
+        let viewed = ffi::PyByteArray_CheckExact(object) != 0
+            || ffi::PyMemoryView_Check(object) != 0
+            || ffi::PyBytes_CheckExact(object) != 0;
+        let mut view = std::mem::zeroed::<ffi::Py_buffer>();
+        if !viewed || ffi::PyObject_GetBuffer(object, &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
+            ffi::PyErr_Clear();
+            return whole;
+        }
+        let taken = (view.len as usize).min(length.unwrap_or(usize::MAX));
+        let bytes = ffi::PyBytes_FromStringAndSize(view.buf.cast(), taken as ffi::Py_ssize_t);
+        ffi::PyBuffer_Release(&raw mut view);
+        Bound::from_owned_ptr_or_opt(py, bytes).unwrap_or(whole)
+    }
+}
+
+/// Whether anybody wants to hear of messages of the running process, or of the port, by these flags.
+#[inline]
+fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
+    let (port_asked, process_asked) = (asked(of_port), asked(Flags(!0)) && wanted(of_process));
+    if !port_asked && !process_asked {
+        return false;
+    }
+    // SAFETY: handlers and wrappers run attached on this thread.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    let (node, thread) = (&here.host.node, &here.thread);
+    port_asked && node.is_asked(thread, About::Other(port), of_port)
+        || process_asked && node.is_asked(thread, About::Current, of_process)
+}
+
+/// The running process writes to a port what `data` makes.
+fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if !passes(here, port, Flags::SEND, Flags::RECEIVE) {
+        return;
+    }
+    let writer = here.thread.current().pid;
+    quietly(here, |_, here| {
+        // SAFETY: `quietly` is attached; what is made here is let go of here.
+        let py: Python<'py> = unsafe { Python::assume_attached() };
+        let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
+            let Some(data) = data(py) else { return Ok(None) };
+            let pid = terms::identity(py, writer)?;
+            Ok(Some((pid, (&words(py)?.command, data)).into_pyobject(py)?.into_any()))
+        };
+        let Ok(Some(message)) = made() else { return };
+        let (node, thread) = (&here.host.node, &mut here.thread);
+        // SAFETY: held; attached.
+        unsafe {
+            let parcel = Message::to(message.as_ptr(), port.pid);
+            let number = messages::on_send(node, thread, About::Current, true, &parcel);
+            let origin = Origin::new(Sender::Process(writer), number);
+            passing::arrived(here.host, thread, port, origin, message.as_ptr());
+        }
+    });
+}
+
+/// The running process reads from a port what `data` makes.
+fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if !passes(here, port, Flags::RECEIVE, Flags::SEND) {
+        return;
+    }
+    let reader = here.thread.current().pid;
+    quietly(here, |_, here| {
+        // SAFETY: as in `written`.
+        let py: Python<'py> = unsafe { Python::assume_attached() };
+        let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
+            let Some(data) = data(py) else { return Ok(None) };
+            let identity = match own(port).identity.get() {
+                Some(known) => known,
+                None => {
+                    let made = terms::identity(py, port.pid)?;
+                    own(port).identity.get_or_init(|| made)
+                }
+            };
+            Ok(Some((identity, (&words(py)?.data, data)).into_pyobject(py)?.into_any()))
+        };
+        let Ok(Some(message)) = made() else { return };
+        let (node, thread) = (&here.host.node, &mut here.thread);
+        // SAFETY: held; attached.
+        unsafe {
+            let parcel = Message::to(message.as_ptr(), reader);
+            let number = messages::on_send(node, thread, About::Other(port), true, &parcel);
+            let origin = Origin::new(Sender::Process(port.pid), number);
+            let parcel = Message::from(message.as_ptr(), origin);
+            messages::on_receive(node, thread, About::Current, &parcel);
+        }
+    });
+}
+
+/// The running process waits because a port does not take what it writes.
+fn busy(here: &mut Here, port: &Tracee) {
+    // SAFETY: handlers and wrappers run attached on this thread.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    let waiting = here.thread.current().pid;
+    here.host
+        .node
+        .alarm(&mut here.thread, waiting, Event::BusyPort, |_, _| Some(Term::Port(Identifier::own(port.pid >> 2))));
+}
+
+/// The port of an object: its number, or None if it is none, or closed.
+#[pyfunction]
+pub fn port_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    let host = crate::host::host(py)?;
+    let Some(seen) = look(object).filter(|seen| seen.is_open) else { return Ok(None) };
+    let port = host.directory.object_process(host, Kind::Port, object.as_ptr() as usize, None);
+    own(&port).driver.get_or_init(|| seen.driver);
+    if !port.is_alive() {
+        return Ok(None);
+    }
+    terms::identity(py, port.pid).map(Some)
+}
+
+/// All open ports.
+#[pyfunction]
+pub fn ports(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+    let host = crate::host::host(py)?;
+    refresh(py, host)?;
+    let mut all = Vec::new();
+    for port in host.node.ports() {
+        if is_open(py, host, &port)? {
+            all.push(terms::identity(py, port.pid)?);
+        }
+    }
+    Ok(all)
+}
+
+/// What the port of a number is; None if it is closed.
+#[pyfunction]
+pub fn port_name(py: Python<'_>, number: u64) -> PyResult<Option<&'static str>> {
+    let host = crate::host::host(py)?;
+    let Some(port) = host.node.tracee(number << 2 | Kind::Port as u64) else { return Ok(None) };
+    let Some(object) = host.directory.object(py, &port)? else { return Ok(None) };
+    let open = look(&object).is_some_and(|seen| seen.is_open);
+    Ok(open.then(|| own(&port).driver.get().copied().unwrap_or("port")))
+}
+
+/// The object of the port of a number; None if it is gone.
+#[pyfunction]
+pub fn port_object(py: Python<'_>, number: u64) -> PyResult<Option<Py<PyAny>>> {
+    let host = crate::host::host(py)?;
+    let Some(port) = host.node.tracee(number << 2 | Kind::Port as u64) else { return Ok(None) };
+    Ok(host.directory.object(py, &port)?.map(Bound::unbind))
+}
+
+/// A number that no port has.
+#[pyfunction]
+pub fn new_port(py: Python<'_>) -> PyResult<u64> {
+    Ok(crate::host::host(py)?.node.unused_number())
+}
+
+/// Somebody links itself to a port, or removes the link, by a call of this package.
+pub fn linked(port: &Tracee, by: u64, on: bool) {
+    let mut linked = lock(&own(port).linked);
+    if on {
+        if !linked.contains(&by) {
+            linked.push(by);
+            LINKED.fetch_add(1, Ordering::Relaxed);
+        }
+    } else if let Some(at) = linked.iter().position(|pid| *pid == by) {
+        linked.remove(at);
+        LINKED.fetch_sub(1, Ordering::Relaxed);
+    }
+}

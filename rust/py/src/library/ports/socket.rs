@@ -1,0 +1,575 @@
+//! Sockets: the C methods that every socket's work goes through, and the initialiser of `socket.socket`.
+//!
+//! A socket of asyncio's is read here; what is written to it its transport tells (see `transport`). What goes through an
+//! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
+
+use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
+use crate::{
+    entry::door,
+    host::Host,
+    instrument::{
+        originals,
+        watch::{self, Ended, Handler},
+    },
+    processes::{exit_reason, spawning},
+    thread::here::Here,
+};
+use inviso_core::tracee::Tracee;
+use inviso_cpython::{
+    capture,
+    frames::{
+        code::is_parameter,
+        frame::{code_qualname, module_of, Frame},
+    },
+    hooks::method::{Keywords, Method, Plain, Wrapper},
+    interpreter::{calling, tls, tstate},
+};
+use inviso_term::record;
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyList, PyTuple},
+};
+use std::{
+    sync::{atomic::Ordering, Arc},
+    time::{Duration, Instant},
+};
+
+/// `socket.socket.__init__`.
+pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), ..Handler::NONE };
+
+/// All of them.
+pub static HANDLERS: [&Handler; 1] = [&INIT];
+
+/// Where a call finds, or leaves, the data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// None pass.
+    None,
+    /// Written: the first argument, as many bytes as the result says.
+    Sent,
+    /// Written: all of the first argument, known before the call.
+    SentAll,
+    /// Written: buffers, the first argument.
+    SentBuffers,
+    /// Read: the result. Which argument has the flags.
+    Got(usize),
+    /// Read: the first item of the result. Which argument has the flags.
+    GotFrom(usize),
+    /// Read: into the first argument, as many bytes as the result says. Which argument has the flags.
+    GotInto(usize),
+    /// Read: into the first argument, as many bytes as the result's first item says. Which argument has the flags.
+    GotFromInto(usize),
+    /// Read: into buffers, the first argument, as many bytes as the result's first item says.
+    GotIntoBuffers(usize),
+    /// The socket is closed, or given away.
+    Closed,
+    /// Written, by the C half of a TLS connection: the argument, as many bytes as the result says.
+    Encrypted,
+    /// Read, by the same: the result, or into the second argument.
+    Decrypted,
+}
+
+/// A method of sockets.
+struct Hook {
+    name: &'static str,
+    method: Method,
+    /// What a port calls it; `None` for what it has no word for.
+    command: Option<&'static str>,
+    data: Data,
+}
+
+const fn hook(name: &'static str, command: Option<&'static str>, data: Data) -> Hook {
+    Hook { name, method: Method::new(), command, data }
+}
+
+const COMMAND: Option<&str> = Some("command");
+const CONTROL: Option<&str> = Some("control");
+
+/// All of them; a wrapper's number is its place.
+static HOOKS: [Hook; 23] = [
+    hook("send", COMMAND, Data::Sent),
+    hook("sendall", COMMAND, Data::SentAll),
+    hook("sendto", COMMAND, Data::Sent),
+    hook("sendmsg", COMMAND, Data::SentBuffers),
+    hook("recv", None, Data::Got(1)),
+    hook("recvfrom", None, Data::GotFrom(1)),
+    hook("recvmsg", None, Data::GotFrom(2)),
+    hook("recv_into", None, Data::GotInto(2)),
+    hook("recvfrom_into", None, Data::GotFromInto(2)),
+    hook("recvmsg_into", None, Data::GotIntoBuffers(2)),
+    hook("close", Some("close"), Data::Closed),
+    hook("detach", Some("close"), Data::Closed),
+    hook("connect", Some("connect"), Data::None),
+    hook("connect_ex", Some("connect"), Data::None),
+    hook("bind", CONTROL, Data::None),
+    hook("listen", CONTROL, Data::None),
+    hook("shutdown", CONTROL, Data::None),
+    hook("setsockopt", CONTROL, Data::None),
+    hook("_accept", None, Data::None),
+    hook("getsockopt", Some("info"), Data::None),
+    hook("getsockname", Some("info"), Data::None),
+    // of `_ssl._SSLSocket`
+    hook("write", COMMAND, Data::Encrypted),
+    hook("read", None, Data::Decrypted),
+];
+
+/// The first one of `_ssl._SSLSocket`.
+const OF_TLS: usize = 21;
+
+macro_rules! wrappers {
+    ($($number:literal)*) => {
+        [$([
+            Wrapper::Plain(plain::<$number>),
+            Wrapper::Positional(positional::<$number>),
+            Wrapper::Keywords(keywords::<$number>),
+        ]),*]
+    };
+}
+
+static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
+
+/// The classes and methods that sockets are looked at with.
+struct Classes {
+    /// `_socket.socket`.
+    class: Py<PyAny>,
+    fileno: Py<PyAny>,
+    timeout: Py<PyAny>,
+    kind: Py<PyAny>,
+}
+
+static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+
+/// How long a call that writes takes before it counts as waiting.
+const LONG: Duration = Duration::from_millis(1);
+
+fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
+    CLASSES.get_or_try_init(py, || {
+        let class = py.import("_socket")?.getattr("socket")?;
+        let of = |name: &str| class.getattr(name).map(Bound::unbind);
+        Ok(Classes { fileno: of("fileno")?, timeout: of("gettimeout")?, kind: of("type")?, class: class.unbind() })
+    })
+}
+
+/// Watches from now on.
+///
+/// # Errors
+/// What importing the socket module raises; RuntimeError where it is not CPython's.
+pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
+    let class = classes(py)?.class.bind(py);
+    let init = originals::codes(py.import("socket")?.as_any(), &["socket.__init__"])?;
+    watch::add(py, host, &INIT, &init)?;
+    let ssl = py.import("_ssl").and_then(|module| module.getattr("_SSLSocket")).ok();
+    for (at, (hook, wrappers)) in HOOKS.iter().zip(&WRAPPERS).enumerate() {
+        let class = if at < OF_TLS { Some(class) } else { ssl.as_ref() };
+        if let Some(class) = class {
+            // SAFETY: the wrappers call the original on, whatever else they do.
+            unsafe { hook.method.take(class, hook.name, wrappers)? };
+        }
+    }
+    Ok(())
+}
+
+/// Nobody asks any more.
+pub fn end() {
+    for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
+        hook.method.give_back(wrappers);
+    }
+}
+
+/// Looks at a socket; `None` for any other object, and for sockets without the class that Python programs use.
+pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    let py = object.py();
+    // SAFETY: the types of two objects that are held; a look at a type's words.
+    unsafe {
+        let class = CLASSES.get(py).map(|classes| classes.class.as_ptr().cast::<ffi::PyTypeObject>());
+        let class = match class {
+            Some(class) => class,
+            None => {
+                // nobody has a socket before the module is there
+                py.import("sys").ok()?.getattr("modules").ok()?.get_item("_socket").ok()?;
+                classes(py).ok()?.class.as_ptr().cast()
+            }
+        };
+        let own = ffi::Py_TYPE(object.as_ptr());
+        if own == class || ffi::PyType_IsSubtype(own, class) == 0 || (*own).tp_weaklistoffset == 0 {
+            return None;
+        }
+    }
+    let classes = classes(py).ok()?;
+    let is_open = classes.fileno.bind(py).call1((object,)).ok()?.extract::<i64>().ok()? >= 0;
+    let kind = classes.kind.bind(py).call_method1("__get__", (object,)).and_then(|kind| kind.extract::<i64>());
+    // without the marks that Linux puts into it
+    let driver = match kind.map(|kind| kind & 15) {
+        Ok(1) => "tcp_inet",
+        Ok(2) => "udp_inet",
+        Ok(5) => "sctp_inet",
+        _ => "inet",
+    };
+    Some(Seen { driver, is_open })
+}
+
+/// A socket is about to be made.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A socket has been made, or not.
+fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe { opened(here, frame.local(0), how) };
+}
+
+type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+type KeywordsCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+type PositionalCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
+const _: Plain = plain::<0>;
+const _: Keywords = keywords::<0>;
+
+/// A method whose arguments come as one object, or null.
+///
+/// # Safety
+/// To be called by the interpreter only, for the method that it was put into.
+unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let hook = &HOOKS[N];
+    // SAFETY: the wrapper of this method, which is called so; the interpreter's arguments are handed on.
+    unsafe {
+        let original = hook.method.original::<PlainCall>();
+        around(hook, this, args, || original(this, args))
+    }
+}
+
+/// As [`plain`], where the arguments come without a tuple (3.15): what looks at them gets one.
+///
+/// # Safety
+/// As [`plain`].
+unsafe extern "C" fn positional<const N: usize>(
+    this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    let hook = &HOOKS[N];
+    // SAFETY: as in `plain`; the tuple holds the arguments, which are as many as it says, and is let go of attached.
+    unsafe {
+        let original = hook.method.original::<PositionalCall>();
+        // what this allocates is not the program's
+        let allocated = tls::bytes();
+        let tuple = ffi::PyTuple_New(count);
+        tls::set_bytes(allocated);
+        if tuple.is_null() {
+            ffi::PyErr_Clear();
+            return calling::on_guard(|| original(this, args, count));
+        }
+        for n in 0..count {
+            let argument = *args.offset(n);
+            ffi::Py_INCREF(argument);
+            ffi::PyTuple_SET_ITEM(tuple, n, argument);
+        }
+        let result = around(hook, this, tuple, || original(this, args, count));
+        ffi::Py_DECREF(tuple);
+        result
+    }
+}
+
+/// As [`plain`], with arguments by name besides.
+///
+/// # Safety
+/// As [`plain`].
+unsafe extern "C" fn keywords<const N: usize>(
+    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let hook = &HOOKS[N];
+    // SAFETY: as in `plain`.
+    unsafe {
+        let original = hook.method.original::<KeywordsCall>();
+        around(hook, this, args, || original(this, args, keywords))
+    }
+}
+
+/// A call of a method: before it, itself, after it.
+///
+/// # Safety
+/// `this` and `args` live throughout, and the calling thread is attached to the interpreter.
+#[inline(always)]
+unsafe fn around(
+    hook: &'static Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: attached.
+    let before = unsafe { door::enter(|here| before(here, hook, this, args)) };
+    let Some(before) = before.flatten() else { return calling::on_guard(call) };
+    let result = calling::on_guard(call);
+    // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
+    unsafe {
+        door::enter(|here| after(here, hook, &before, args, result));
+    }
+    result
+}
+
+/// What is known of a call from before it.
+struct Before {
+    port: Arc<Tracee>,
+    /// Whether what it writes has been told already.
+    is_told: bool,
+    /// When it began, if somebody watches for busy ports and it may wait.
+    began: Option<Instant>,
+}
+
+/// A method is about to be called; `None` if it is no port's.
+///
+/// # Safety
+/// `this` stands, as does `args` unless it is null; attached.
+unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Before> {
+    // SAFETY: the caller's promise.
+    let port = unsafe {
+        match hook.data {
+            Data::Encrypted | Data::Decrypted => tls_port(here, this)?,
+            Data::Closed => known(here, this)?,
+            _ => port(here, this)?,
+        }
+    };
+    runs(here.host, &mut here.thread, &port, record::Kind::In, hook.command);
+    let mut is_told = hook.data == Data::SentAll;
+    // all of it is written or the connection is lost: told before anybody can have read it
+    // SAFETY: as above; nothing of the result is looked at. The argument of the C half's method stands.
+    unsafe {
+        if is_told {
+            pass(here, hook.data, &port, args, std::ptr::null_mut());
+        } else if hook.data == Data::Encrypted {
+            let written_before = of_sendall();
+            is_told = written_before.is_some();
+            if written_before == Some(0) {
+                written(here, &port, |py| Some(bytes_of(py, args, None)));
+            }
+        }
+    }
+    let mut began = None;
+    if hook.command == COMMAND && hook.data != Data::Encrypted && BUSY.load(Ordering::Relaxed) {
+        // SAFETY: as above.
+        match unsafe { waits(here, this) } {
+            Waits::Now => busy(here, &port),
+            Waits::Perhaps => began = Some(Instant::now()),
+            Waits::Never => {}
+        }
+    }
+    Some(Before { port, is_told, began })
+}
+
+/// How much `ssl.SSLSocket.sendall` has written before this write, if that is what writes: it hands on all that is left, again and again.
+///
+/// # Safety
+/// Attached.
+unsafe fn of_sendall() -> Option<usize> {
+    /// Which local of it says so.
+    const COUNT: usize = 3;
+    // SAFETY: attached; whoever called a frame that runs runs, too. What a local has stands while its frame does nothing.
+    unsafe {
+        let sendall = Frame::current_python(tstate())?.caller()?;
+        let code = sendall.code();
+        let is_it = capture::is_text(code_qualname(code), "SSLSocket.sendall")
+            && capture::is_text(module_of(sendall.globals()).as_ptr(), "ssl")
+            && is_parameter(code, COUNT, "count");
+        let count = if is_it { sendall.local(COUNT) } else { std::ptr::null_mut() };
+        (!count.is_null()).then(|| size(count)).flatten()
+    }
+}
+
+/// Whether a call that writes is going to wait for room.
+enum Waits {
+    Now,
+    Perhaps,
+    Never,
+}
+
+/// Whether a write to a socket is going to wait.
+///
+/// # Safety
+/// `this` stands; attached.
+unsafe fn waits(here: &mut Here, this: *mut ffi::PyObject) -> Waits {
+    quietly(here, |py, _| {
+        let look = || -> PyResult<Waits> {
+            let classes = classes(py)?;
+            // SAFETY: the caller's promise.
+            let this = unsafe { Bound::from_borrowed_ptr(py, this) };
+            let timeout = classes.timeout.bind(py).call1((&this,))?;
+            if timeout.extract::<Option<f64>>()? == Some(0.0) {
+                return Ok(Waits::Never);
+            }
+            let fd = classes.fileno.bind(py).call1((&this,))?.extract()?;
+            let mut asked = Poll { fd, events: POLLOUT, revents: 0 };
+            // SAFETY: one record; it is only asked, not waited for.
+            let ready = unsafe { poll(&raw mut asked, 1, 0) };
+            Ok(if ready == 0 { Waits::Now } else { Waits::Perhaps })
+        };
+        look().unwrap_or(Waits::Never)
+    })
+}
+
+/// `struct pollfd`.
+#[repr(C)]
+struct Poll {
+    fd: i32,
+    events: i16,
+    revents: i16,
+}
+
+const POLLOUT: i16 = 4;
+
+extern "C" {
+    fn poll(fds: *mut Poll, count: std::ffi::c_ulong, timeout: i32) -> i32;
+}
+
+/// A method has been called; `result` is null if it has failed.
+///
+/// # Safety
+/// `args` and `result` are null or stand; attached.
+unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+    let port = &before.port;
+    if before.began.is_some_and(|began| began.elapsed() >= LONG) {
+        busy(here, port);
+    }
+    if !result.is_null() && !before.is_told {
+        // SAFETY: the caller's promise.
+        unsafe { pass(here, hook.data, port, args, result) };
+    }
+    if hook.data == Data::Closed {
+        quietly(here, |_, here| closed(here.host, &mut here.thread, port, &exit_reason::normal()));
+    }
+    runs(here.host, &mut here.thread, port, record::Kind::Out, hook.command);
+}
+
+/// Tells of what has been written or read.
+///
+/// # Safety
+/// `args` is null or stands, and `result` stands, but for [`Data::SentAll`]; attached.
+unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+    // SAFETY: arguments of a METH_VARARGS method are a tuple, which holds them; checked before it is looked into.
+    let argument = |n: usize| unsafe {
+        let there = !args.is_null() && ffi::PyTuple_Check(args) != 0 && ffi::PyTuple_GET_SIZE(args) > n as isize;
+        there.then(|| ffi::PyTuple_GET_ITEM(args, n as isize))
+    };
+    let own = super::own(port);
+    let by_itself = matches!(data, Data::Sent | Data::SentAll | Data::SentBuffers);
+    if by_itself && own.by_transport.load(Ordering::Relaxed) {
+        return;
+    }
+    if !matches!(data, Data::Encrypted | Data::Decrypted) && own.is_encrypted.load(Ordering::Relaxed) {
+        return;
+    }
+    // data that stay where they are will be read again
+    let peeks = |n: usize| argument(n).and_then(number).is_some_and(|flags| flags & MSG_PEEK != 0);
+    // SAFETY: what a call was given and what it answered stand until it is over; attached.
+    unsafe {
+        match data {
+            Data::None | Data::Closed => {}
+            Data::Sent => written(here, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?)))),
+            Data::SentAll => written(here, port, |py| Some(bytes_of(py, argument(0)?, None))),
+            Data::SentBuffers => written(here, port, |py| gathered(py, argument(0)?, size(result)?)),
+            Data::Encrypted => written(here, port, |py| Some(bytes_of(py, args, Some(size(result)?)))),
+            Data::Got(flags) if !is_empty(result) && !peeks(flags) => {
+                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+            }
+            Data::GotFrom(flags) if !peeks(flags) => {
+                let stream = own.driver.get() == Some(&"tcp_inet");
+                let Some(item) = first(result).filter(|item| !(stream && is_empty(*item))) else { return };
+                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, item)));
+            }
+            Data::GotInto(flags) if size(result) != Some(0) && !peeks(flags) => {
+                read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?))));
+            }
+            Data::GotFromInto(flags) if !peeks(flags) => {
+                let Some(length) = first(result).and_then(size) else { return };
+                read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(length))));
+            }
+            Data::GotIntoBuffers(flags) if !peeks(flags) => {
+                let Some(length) = first(result).and_then(size) else { return };
+                read(here, port, |py| gathered(py, argument(0)?, length));
+            }
+            Data::Decrypted if ffi::PyBytes_Check(result) != 0 && !is_empty(result) => {
+                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+            }
+            Data::Decrypted if size(result).is_some_and(|size| size > 0) => {
+                read(here, port, |py| Some(bytes_of(py, argument(1)?, Some(size(result)?))));
+            }
+            _ => {}
+        }
+    }
+}
+
+const MSG_PEEK: i64 = 2;
+
+/// The value of an int; `None` for any other object.
+fn number(object: *mut ffi::PyObject) -> Option<i64> {
+    // SAFETY: asked of objects that a call holds; an int is read by C code alone.
+    unsafe { (ffi::PyLong_Check(object) != 0).then(|| ffi::PyLong_AsLongLong(object)) }
+}
+
+fn size(object: *mut ffi::PyObject) -> Option<usize> {
+    number(object).and_then(|number| usize::try_from(number).ok())
+}
+
+/// Whether it is bytes, and has none.
+///
+/// # Safety
+/// `object` stands.
+unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's object stands.
+    unsafe { ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) == 0 }
+}
+
+/// The first item of a tuple.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
+    // SAFETY: the caller's object stands; checked.
+    unsafe {
+        (ffi::PyTuple_Check(object) != 0 && ffi::PyTuple_GET_SIZE(object) > 0).then(|| ffi::PyTuple_GET_ITEM(object, 0))
+    }
+}
+
+/// The first bytes of a list or tuple of buffers, together; `None` of anything else, which may be used up.
+///
+/// # Safety
+/// `buffers` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the caller's object stands.
+    let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };
+    let parts: Vec<Bound<'py, PyAny>> = if let Ok(list) = buffers.cast_exact::<PyList>() {
+        list.iter().collect()
+    } else {
+        buffers.cast_exact::<PyTuple>().ok()?.iter().collect()
+    };
+    let mut all = Vec::new();
+    for part in parts {
+        // SAFETY: held by `parts`.
+        let bytes = unsafe { bytes_of(py, part.as_ptr(), None) };
+        all.extend_from_slice(bytes.cast::<PyBytes>().ok()?.as_bytes());
+        if all.len() >= length {
+            all.truncate(length);
+            break;
+        }
+    }
+    Some(PyBytes::new(py, &all).into_any())
+}
+
+/// The port of the C half of a TLS connection: that of its socket, or of asyncio's transport.
+///
+/// # Safety
+/// `half` is an `_ssl._SSLSocket`, which stands; attached.
+unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let owner = quietly(here, |py, _| {
+        // SAFETY: the caller's object stands; attached, nothing is set. The attribute is C code's.
+        unsafe { spawning::attribute(py, half, "owner") }.map(Bound::unbind)
+    })?;
+    if let Some(port) = transport::of_tls(here.host, owner.as_ptr() as usize) {
+        return Some(port);
+    }
+    // SAFETY: held.
+    let port = unsafe { port(here, owner.as_ptr()) };
+    quietly(here, |py, _| drop(owner.into_bound(py)));
+    port
+}

@@ -1,0 +1,304 @@
+//! Subprocesses: one port each, with its pipes.
+//!
+//! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
+//! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
+
+use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
+use crate::{
+    host::Host,
+    instrument::{
+        originals::codes,
+        parcels,
+        watch::{self, Ended, Handler},
+    },
+    processes::{exit_reason, spawning::attribute},
+    thread::here::Here,
+};
+use inviso_core::tracee::Tracee;
+use inviso_cpython::frames::frame::Frame;
+use inviso_term::{etf, term::Term};
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyDict, PyList},
+};
+use std::sync::{atomic::Ordering, Arc};
+
+/// `Popen.__init__`.
+pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), ..Handler::NONE };
+
+/// Where a Popen learns how its subprocess has ended.
+pub static STATUS: Handler = Handler { end: Some(on_status), ..Handler::NONE };
+
+/// `Popen.communicate`.
+pub static COMMUNICATE: Handler = Handler { begin: Some(on_communicate), end: Some(on_communicated), ..Handler::NONE };
+
+/// `Popen._save_input`: several pipes are about to be used, and what goes into one of them stands as bytes.
+pub static INPUT: Handler = Handler { end: Some(on_input), ..Handler::NONE };
+
+/// `BaseSubprocessTransport._process_exited`.
+pub static EXITED: Handler = Handler { end: Some(on_exited), ..Handler::NONE };
+
+/// All of them.
+pub static HANDLERS: [&Handler; 5] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &EXITED];
+
+static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Watches from now on.
+///
+/// # Errors
+/// What importing subprocess and asyncio, or `sys.monitoring`, raises.
+pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
+    // not while others wait for the class: they may be importing it
+    let found = py.import("subprocess")?.getattr("Popen")?.unbind();
+    let class = CLASS.get_or_init(py, || found).bind(py);
+    watch::add(py, host, &INIT, &codes(class, &["__init__"])?)?;
+    watch::add(py, host, &STATUS, &codes(class, &["_internal_poll", "_wait"])?)?;
+    watch::add(py, host, &COMMUNICATE, &codes(class, &["communicate"])?)?;
+    watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)
+}
+
+/// Watches the transports of subprocesses from now on.
+///
+/// # Errors
+/// As [`begin`].
+pub fn begin_transport(py: Python<'_>, host: &Host) -> PyResult<()> {
+    let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
+    watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
+}
+
+/// Looks at a subprocess; `None` for any other object.
+pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    let py = object.py();
+    let class = match CLASS.get(py) {
+        Some(class) => class,
+        None => {
+            let module = py.import("sys").ok()?.getattr("modules").ok()?.get_item("subprocess").ok()?;
+            let found = module.getattr("Popen").ok()?.unbind();
+            CLASS.get_or_init(py, || found)
+        }
+    };
+    // SAFETY: two types of objects that are held; then plain attributes of an instance.
+    unsafe {
+        if ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) == 0 {
+            return None;
+        }
+        // one that was not started has no number yet
+        let started = attribute(py, object.as_ptr(), "pid").is_some_and(|pid| !pid.is_none());
+        let runs = attribute(py, object.as_ptr(), "returncode").is_some_and(|status| status.is_none());
+        Some(Seen { driver: "spawn", is_open: started && runs })
+    }
+}
+
+/// Takes in the pipes of a subprocess that runs already.
+pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
+    if own(port).driver.get() == Some(&"spawn") && INSTRUMENT.on.load(Ordering::Relaxed) {
+        // SAFETY: the object is held.
+        unsafe { pipes(object.py(), object.as_ptr(), port) };
+    }
+}
+
+/// Notes the files of a subprocess's pipes: what is read and written there goes through its port.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) {
+    for name in ["stdin", "stdout", "stderr"] {
+        // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
+        let mut file = unsafe { attribute(py, object, name) };
+        for inner in ["buffer", "raw"] {
+            // SAFETY: as above.
+            let deeper = file.as_ref().and_then(|file| unsafe { attribute(py, file.as_ptr(), inner) });
+            file = deeper.or(file);
+        }
+        if let Some(file) = file.filter(|file| !file.is_none()) {
+            pipe::add(&file, port);
+        }
+    }
+}
+
+/// A subprocess is about to be started.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A subprocess has been started, or not.
+fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe {
+        let object = frame.local(0);
+        opened(here, object, how);
+        if let Some(port) = known(here, object) {
+            quietly(here, |py, _| pipes(py, object, &port));
+        }
+    }
+}
+
+/// Somebody has asked how a subprocess has ended, and may know.
+fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above.
+    unsafe {
+        let object = frame.local(0);
+        if let Some(port) = known(here, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
+            close(here, &port, object);
+        }
+    }
+}
+
+/// The port that a subprocess is known to be.
+///
+/// # Safety
+/// The object stands; only its address is looked at.
+unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let port = here.places.tracee(object as usize).cloned();
+    port.or_else(|| here.host.directory.known(object as usize)).filter(|port| port.is_alive())
+}
+
+/// A subprocess has ended if it has a status.
+///
+/// # Safety
+/// The object is as [`attribute`] asks, but that an exception may be set.
+unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
+    quietly(here, |py, here| {
+        // SAFETY: the caller's object stands; a plain attribute.
+        let status = unsafe { attribute(py, object, "returncode") };
+        let Some(status) = status.and_then(|status| status.extract::<Option<i64>>().ok()).flatten() else { return };
+        // SAFETY: attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        let reason = match status {
+            0 => exit_reason::normal(),
+            status => etf::encode(&Term::Tuple(vec![Term::atom("exit_status"), Term::Int(status.into())])),
+        };
+        closed(here.host, &mut here.thread, port, &reason);
+    });
+}
+
+/// `communicate` begins.
+fn on_communicate(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        let object = frame.local(0);
+        let Some(port) = port(here, object) else { return };
+        let (begun, files) = quietly(here, |py, _| {
+            let begun = attribute(py, object, "_communication_started");
+            let is_there = |name: &&str| attribute(py, object, name).is_some_and(|file| !file.is_none());
+            let files = ["stdin", "stdout", "stderr"].iter().filter(|name| is_there(name)).count();
+            (begun.is_some_and(|begun| begun.is_truthy().unwrap_or(true)), files)
+        });
+        if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
+            return; // it uses the file of the one pipe
+        }
+        let there = quietly(here, |py, _| if begun { lengths(py, object) } else { [0; 2] });
+        for (was, there) in own(&port).gathered.iter().zip(there) {
+            was.store(there, Ordering::Relaxed);
+        }
+        own(&port).communicates.store(true, Ordering::Relaxed);
+        own(&port).has_input.store(!begun, Ordering::Relaxed);
+    }
+}
+
+/// The port of a subprocess that communicates through several pipes.
+///
+/// # Safety
+/// As [`known`].
+unsafe fn communicating(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise.
+    unsafe { known(here, object) }.filter(|port| own(port).communicates.load(Ordering::Relaxed))
+}
+
+/// What `communicate` was given is about to be written to the port.
+fn on_input(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the first argument of a method whose frame still stands; attached.
+    unsafe {
+        let object = frame.local(0);
+        let Some(port) = communicating(here, object) else { return };
+        if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
+            return;
+        }
+        let input = parcels::made(here, |py| attribute(py, object, "_input"));
+        if has_something(input.as_ptr()) {
+            serves(here, &port, Some("command"), |here| {
+                written(here, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
+            });
+        }
+    }
+}
+
+/// What `communicate` has gathered until now of one pipe, or of the other.
+///
+/// # Safety
+/// `object` is as [`attribute`] asks.
+unsafe fn gathered<'py>(py: Python<'py>, object: *mut ffi::PyObject, pipe: usize) -> Option<Bound<'py, PyList>> {
+    // SAFETY: a plain attribute of the caller's object.
+    let all = unsafe { attribute(py, object, "_fileobj2output") }?;
+    let one = all.cast_exact::<PyDict>().ok()?.values().get_item(pipe).ok()?;
+    one.cast_into_exact().ok()
+}
+
+/// How much that is.
+///
+/// # Safety
+/// As [`gathered`].
+unsafe fn lengths(py: Python<'_>, object: *mut ffi::PyObject) -> [usize; 2] {
+    let length = |chunk: Bound<'_, PyAny>| chunk.cast_exact::<PyBytes>().map_or(0, |bytes| bytes.as_bytes().len());
+    // SAFETY: the caller's promise.
+    [0, 1].map(|pipe| unsafe { gathered(py, object, pipe) }.map_or(0, |chunks| chunks.iter().map(length).sum()))
+}
+
+/// It ends, by a time-out as well: what has come is the port's, and it may have ended.
+fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above; what an event holds stands.
+    unsafe {
+        let object = frame.local(0);
+        let Some(port) = known(here, object) else { return };
+        if !own(&port).communicates.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let there = quietly(here, |py, _| lengths(py, object));
+        for (pipe, there) in there.into_iter().enumerate() {
+            let before = own(&port).gathered[pipe].load(Ordering::Relaxed);
+            if there > before {
+                serves(here, &port, None, |here| {
+                    read(here, &port, |py| {
+                        let mut all = Vec::with_capacity(there);
+                        for chunk in gathered(py, object, pipe)?.iter() {
+                            all.extend_from_slice(chunk.cast_exact::<PyBytes>().ok()?.as_bytes());
+                        }
+                        Some(PyBytes::new(py, all.get(before..)?).into_any())
+                    });
+                });
+            }
+        }
+        close(here, &port, object);
+    }
+}
+
+/// asyncio has learnt how a subprocess has ended.
+fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the first argument of a method whose frame still stands; attached.
+    let object = quietly(here, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
+    let Some(object) = object else { return };
+    // SAFETY: held.
+    unsafe {
+        if let Some(port) = known(here, object.as_ptr()) {
+            close(here, &port, object.as_ptr());
+        }
+    }
+    quietly(here, |py, _| drop(object.into_bound(py)));
+}
+
+/// Whether it is bytes that are not empty.
+///
+/// # Safety
+/// `object` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn has_something(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        !object.is_null()
+            && (ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) > 0
+                || ffi::PyByteArray_Check(object) != 0 && ffi::Py_SIZE(object) > 0
+                || ffi::PyMemoryView_Check(object) != 0)
+    }
+}

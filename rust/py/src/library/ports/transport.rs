@@ -1,0 +1,559 @@
+//! asyncio's transports: what is written to them, their pipes, and what stands between a socket and its TLS.
+//!
+//! A transport over a socket is that socket's port. What it reads is seen at the socket; a write is told here, once and by the
+//! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
+//! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
+
+use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
+use crate::{
+    host::Host,
+    instrument::{
+        originals, passing,
+        watch::{self, Ended, Handler},
+    },
+    processes::{exit_reason, spawning::attribute},
+    thread::here::Here,
+};
+use inviso_core::tracee::{Kind, Tracee};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, CodeLayout, Frame},
+};
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyTuple},
+};
+use rustc_hash::FxHashMap;
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+    },
+};
+
+/// `_SelectorTransport.__init__`.
+pub static SOCKET: Handler = Handler { begin: Some(on_socket), ..Handler::NONE };
+
+/// `write` of transports.
+pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
+
+/// `sendto` of transports.
+pub static SENDTO: Handler = Handler { end: Some(on_sendto), ..Handler::NONE };
+
+/// `writelines` of transports, and what it has its buffers written by.
+pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
+
+/// `__init__` of transports of pipes.
+pub static PIPE: Handler = Handler { begin: Some(on_begin), end: Some(on_pipe), ..Handler::NONE };
+
+/// `_UnixReadPipeTransport._read_ready`.
+pub static READ: Handler = Handler { end: Some(on_read), ..Handler::NONE };
+
+/// `_call_connection_lost` of transports of pipes.
+pub static LOST: Handler = Handler { end: Some(on_lost), ..Handler::NONE };
+
+/// Where a transport stops and lets on who writes to it.
+pub static FLOW: Handler = Handler { end: Some(on_flow), ..Handler::NONE };
+
+/// `SSLProtocol.connection_made`.
+pub static TLS: Handler = Handler { begin: Some(on_tls), ..Handler::NONE };
+
+/// `BaseSelectorEventLoop._make_self_pipe`.
+pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
+
+/// All of them.
+pub static HANDLERS: [&Handler; 10] =
+    [&SOCKET, &WRITE, &SENDTO, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
+
+struct Classes {
+    selector: Py<PyAny>,
+    pipes: [Py<PyAny>; 2],
+    /// Protocols of a subprocess's pipes.
+    of_subprocess: Py<PyAny>,
+    tls: Py<PyAny>,
+    event_loop: Py<PyAny>,
+}
+
+static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+
+/// Which local of `_read_ready` has the data.
+static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Ports by the object through which asyncio encrypts what goes over them.
+static ENCRYPTED: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
+
+/// How many there are.
+static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The classes, if asyncio is there and has them. Nothing is imported that another thread may be importing: each would wait for
+/// the other, and one of them be given half a module.
+fn classes(py: Python<'_>) -> Option<&'static Classes> {
+    if let Some(known) = CLASSES.get(py) {
+        return Some(known);
+    }
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let asyncio = modules.get_item("asyncio").ok()?;
+    if asyncio.getattr("__spec__").and_then(|spec| spec.getattr("_initializing")?.is_truthy()).unwrap_or(false) {
+        return None;
+    }
+    modules.get_item("asyncio.unix_events").ok()?;
+    let make = || -> PyResult<Classes> {
+        let of = |module: &str, name: &str| py.import(module)?.getattr(name).map(Bound::unbind);
+        Ok(Classes {
+            selector: of("asyncio.selector_events", "_SelectorTransport")?,
+            pipes: [
+                of("asyncio.unix_events", "_UnixReadPipeTransport")?,
+                of("asyncio.unix_events", "_UnixWritePipeTransport")?,
+            ],
+            of_subprocess: of("asyncio.base_subprocess", "WriteSubprocessPipeProto")?,
+            tls: of("asyncio.sslproto", "SSLProtocol")?,
+            event_loop: of("asyncio.selector_events", "BaseSelectorEventLoop")?,
+        })
+    };
+    CLASSES.get_or_try_init(py, make).ok()
+}
+
+/// The codes of methods of these classes.
+fn codes<'py, const N: usize>(methods: [(&Bound<'py, PyAny>, &str); N]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let each = methods.iter().map(|(class, name)| originals::codes(class, &[name]));
+    Ok(each.collect::<PyResult<Vec<_>>>()?.concat())
+}
+
+/// Watches from now on.
+///
+/// # Errors
+/// What importing asyncio, or `sys.monitoring`, raises.
+pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
+    let Some(classes) = classes(py) else { return Ok(()) };
+    let module = py.import("asyncio.selector_events")?;
+    let (stream, datagram) =
+        (module.getattr("_SelectorSocketTransport")?, module.getattr("_SelectorDatagramTransport")?);
+    let [reader, writer] = &classes.pipes;
+    let (reader, writer) = (reader.bind(py), writer.bind(py));
+    watch::add(py, host, &SOCKET, &codes([(classes.selector.bind(py), "__init__")])?)?;
+    watch::add(py, host, &WRITE, &codes([(&stream, "write"), (writer, "write")])?)?;
+    watch::add(py, host, &SENDTO, &codes([(&datagram, "sendto")])?)?;
+    if stream.getattr("__dict__")?.contains("writelines")? {
+        let writers = codes([(&stream, "writelines"), (&stream, "_write_sendmsg"), (&stream, "_write_send")])?;
+        watch::add(py, host, &WRITELINES, &writers)?;
+    }
+    watch::add(py, host, &PIPE, &codes([(reader, "__init__"), (writer, "__init__")])?)?;
+    let ready = codes([(reader, "_read_ready")])?;
+    for code in &ready {
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        DATA.store(names.iter().position(|name| name == "data").unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+    watch::add(py, host, &READ, &ready)?;
+    watch::add(py, host, &LOST, &codes([(reader, "_call_connection_lost"), (writer, "_call_connection_lost")])?)?;
+    let flow = py.import("asyncio.transports")?.getattr("_FlowControlMixin")?;
+    super::subprocess::begin_transport(py, host)?;
+    watch::add(py, host, &FLOW, &codes([(&flow, "_maybe_pause_protocol"), (&flow, "_maybe_resume_protocol")])?)?;
+    watch::add(py, host, &SELF_PIPE, &codes([(classes.event_loop.bind(py), "_make_self_pipe")])?)?;
+    watch::add(py, host, &TLS, &codes([(classes.tls.bind(py), "connection_made")])?)
+}
+
+/// In a forked child: the ports are the parent's.
+pub fn forget() {
+    ENCRYPTED_COUNT.store(0, Ordering::Relaxed);
+    // somebody may hold it who is no more
+    if let Ok(mut all) = ENCRYPTED.try_lock() {
+        drop(all.take());
+    }
+}
+
+fn is(object: *mut ffi::PyObject, class: &Py<PyAny>) -> bool {
+    // SAFETY: asked of objects that stand; two types.
+    unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0 }
+}
+
+/// Looks at a transport of a pipe; `None` for any other object, and for the pipes of subprocesses.
+pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    let py = object.py();
+    let classes = classes(py)?;
+    if !classes.pipes.iter().any(|class| is(object.as_ptr(), class)) {
+        return None;
+    }
+    // SAFETY: plain attributes of an instance that is held.
+    unsafe {
+        if attribute(py, object.as_ptr(), "_protocol").is_some_and(|it| is(it.as_ptr(), &classes.of_subprocess)) {
+            return None;
+        }
+        let is_open = attribute(py, object.as_ptr(), "_pipe").is_some_and(|pipe| !pipe.is_none());
+        Some(Seen { driver: "fd", is_open })
+    }
+}
+
+/// Takes in what stands before a socket that exists already.
+pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
+    let py = object.py();
+    let Some(classes) = classes(py) else { return };
+    let port = |socket: Option<Bound<'_, PyAny>>| {
+        let socket = socket?;
+        let seen = super::look(&socket).filter(|seen| seen.is_open)?;
+        let port = host.directory.object_process(host, Kind::Port, socket.as_ptr() as usize, None);
+        own(&port).driver.get_or_init(|| seen.driver);
+        Some(port)
+    };
+    // SAFETY: plain attributes of objects that are held.
+    unsafe {
+        if is(object.as_ptr(), &classes.selector) {
+            if let Some(port) = port(attribute(py, object.as_ptr(), "_sock")) {
+                own(&port).by_transport.store(true, Ordering::Relaxed);
+            }
+        } else if is(object.as_ptr(), &classes.tls) {
+            let transport = attribute(py, object.as_ptr(), "_transport");
+            let socket = transport.and_then(|transport| attribute(py, transport.as_ptr(), "_sock"));
+            if let Some(port) = port(socket) {
+                encrypts(py, object.as_ptr(), port);
+            }
+        } else if is(object.as_ptr(), &classes.event_loop) {
+            for name in ["_ssock", "_csock"] {
+                if let Some(socket) = attribute(py, object.as_ptr(), name).filter(|socket| !socket.is_none()) {
+                    super::silence(host, socket.as_ptr());
+                }
+            }
+        }
+    }
+}
+
+/// What goes over this port is encrypted by this protocol.
+///
+/// # Safety
+/// `protocol` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn encrypts(py: Python<'_>, protocol: *mut ffi::PyObject, port: Arc<Tracee>) {
+    own(&port).is_encrypted.store(true, Ordering::Relaxed);
+    // SAFETY: a plain attribute of an object that the caller holds.
+    if let Some(half) = unsafe { attribute(py, protocol, "_sslobj") }.filter(|half| !half.is_none()) {
+        let mut all = lock(&ENCRYPTED);
+        let all = all.get_or_insert_default();
+        all.retain(|_, port| port.is_alive());
+        all.insert(half.as_ptr() as usize, port);
+        ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
+    }
+}
+
+/// The port that asyncio encrypts for through the object at this address.
+pub fn of_tls(_host: &Host, half: usize) -> Option<Arc<Tracee>> {
+    if ENCRYPTED_COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    lock(&ENCRYPTED).as_ref()?.get(&half).filter(|port| port.is_alive()).cloned()
+}
+
+/// A port is closed: nothing is encrypted for it any more.
+pub fn forget_tls(port: &Tracee) {
+    if own(port).is_encrypted.load(Ordering::Relaxed) {
+        if let Some(all) = lock(&ENCRYPTED).as_mut() {
+            all.retain(|_, known| known.pid != port.pid);
+            ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The port of a transport: its socket's, its own, or its subprocess's.
+///
+/// # Safety
+/// The transport is as [`attribute`] asks, but that an exception may be set.
+unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let object = quietly(here, |py, _| {
+        let classes = classes(py)?;
+        // SAFETY: plain attributes of an object that the caller holds.
+        unsafe {
+            if is(transport, &classes.selector) {
+                return attribute(py, transport, "_sock").map(Bound::unbind);
+            }
+            let protocol = attribute(py, transport, "_protocol")?;
+            if is(protocol.as_ptr(), &classes.of_subprocess) {
+                let subprocess = attribute(py, protocol.as_ptr(), "proc")?;
+                return attribute(py, subprocess.as_ptr(), "_proc").map(Bound::unbind);
+            }
+            Some(Bound::from_borrowed_ptr(py, transport).unbind())
+        }
+    })?;
+    // SAFETY: held.
+    let port = unsafe { port(here, object.as_ptr()) };
+    quietly(here, |py, _| drop(object.into_bound(py)));
+    port
+}
+
+/// A port, and the driver callback that runs for it, in Erlang's words (trace.md, `system/3`).
+pub type Served = (Arc<Tracee>, &'static str);
+
+/// The port for which an event loop calls something: a method of its transport or of the TLS above that, a protocol's that is handed the
+/// transport, a method of the loop that is handed the socket.
+///
+/// # Safety
+/// Attached, and nobody listens on this thread.
+pub unsafe fn served(
+    here: &mut Here, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
+) -> Option<Served> {
+    let py = callback.py();
+    let classes = classes(py)?;
+    // SAFETY: the callback is held, and holds its parts; plain attributes of objects that are held.
+    unsafe {
+        let (owner, function) = capture::parts_of_method(callback.as_ptr())?;
+        let argument = |n: usize| args.and_then(|args| args.get_item(n).ok());
+        // nothing is asked of an object of the program's own
+        let transport = |here: &mut Here, object: *mut ffi::PyObject| {
+            let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
+            if is_one {
+                port_of(here, object)
+            } else {
+                None
+            }
+        };
+        let port = if is(owner, &classes.event_loop) {
+            (0..2).find_map(|n| port(here, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
+        } else if is(owner, &classes.tls) {
+            transport(here, attribute(py, owner, "_transport")?.as_ptr())
+        } else {
+            transport(here, owner).or_else(|| transport(here, argument(0)?.as_ptr()))
+        }?;
+        let called = |name: &str| {
+            let name = name.rsplit('.').next().unwrap_or_default();
+            match name {
+                "_read_ready" | "_accept_connection" | "_sock_accept" => "input",
+                "_write_ready" => "output",
+                _ if name.starts_with("_sock_recv") => "input",
+                _ if name.starts_with("_sock_send") => "output",
+                _ if name.ends_with("_timeout") => "timeout",
+                _ => "event",
+            }
+        };
+        let mut what = "event";
+        if ffi::PyFunction_Check(function) != 0 {
+            capture::text_is(code_qualname(ffi::PyFunction_GetCode(function)), |name| {
+                what = called(name);
+                true
+            });
+        }
+        Some((port, what))
+    }
+}
+
+/// A transport takes a socket over.
+fn on_socket(here: &mut Here, frame: Frame) {
+    // SAFETY: the third argument of a method whose frame stands; attached.
+    if let Some(port) = unsafe { port(here, frame.local(2)) } {
+        own(&port).by_transport.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Something is written to a transport.
+fn on_write(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        let (transport, data) = (frame.local(0), frame.local(1));
+        let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
+            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
+        }
+    }
+}
+
+/// A datagram has been written to a transport. Which address one takes it asks the program's object, so this comes behind the call.
+fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe {
+        let (transport, data) = (frame.local(0), frame.local(1));
+        // before 3.13 an empty one is not sent
+        let is_sent = has_length(data) || cfg!(Py_3_13) && is_buffer(data);
+        if matches!(how, Ended::Raised(_)) || !is_sent || !takes(here, transport) {
+            return;
+        }
+        if let Some(port) = port_of(here, transport) {
+            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
+        }
+    }
+}
+
+/// A write to a transport: `in` and `out` of a socket's port are around what reaches the socket.
+fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if own(port).by_transport.load(Ordering::Relaxed) {
+        written(here, port, data);
+    } else {
+        serves(here, port, Some("command"), |here| written(here, port, data));
+    }
+}
+
+thread_local! {
+    /// The `writelines` that this thread is in: its frame, and how many buffers waited before its own.
+    static LINES: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Several things are written to a transport: what may be an iterator, which is not ours to run. They are told when they stand in the
+/// transport's buffer, of which nothing has been written yet.
+fn on_writelines(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of methods whose frames stand; the caller of a frame that runs runs, too; attached.
+    unsafe {
+        let transport = frame.local(0);
+        if CodeLayout::read(frame.code()).arity() > 1 {
+            let waiting = quietly(here, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
+            return LINES.set(waiting.filter(|_| takes(here, transport)).map_or((0, 0), |all| (frame.address(), all)));
+        }
+        let (lines, before) = LINES.get();
+        if lines == 0 || passing::caller(frame).is_none_or(|caller| caller.address() != lines) {
+            return;
+        }
+        LINES.set((0, 0));
+        let Some(port) = port_of(here, transport) else { return };
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) {
+            written(here, &port, |py| joined(py, attribute(py, transport, "_buffer")?.try_iter().ok()?.skip(before)));
+        }
+    }
+}
+
+/// The bytes of buffers, one behind the other; `None` if there are none.
+fn joined<'py>(
+    py: Python<'py>, buffers: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> Option<Bound<'py, PyAny>> {
+    let mut all = Vec::new();
+    for buffer in buffers {
+        let buffer = buffer.ok()?;
+        // SAFETY: held; attached, and nobody listens.
+        let bytes = unsafe { bytes_of(py, buffer.as_ptr(), None) };
+        all.extend_from_slice(bytes.cast::<PyBytes>().ok()?.as_bytes());
+    }
+    (!all.is_empty()).then(|| PyBytes::new(py, &all).into_any())
+}
+
+/// Whether it is of a type that transports take.
+///
+/// # Safety
+/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn is_buffer(data: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        !data.is_null()
+            && (ffi::PyBytes_Check(data) != 0
+                || ffi::PyByteArray_Check(data) != 0
+                || ffi::PyMemoryView_Check(data) != 0)
+    }
+}
+
+/// Whether it is bytes that are not empty.
+///
+/// # Safety
+/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        if data.is_null() {
+            return false;
+        }
+        if ffi::PyMemoryView_Check(data) != 0 {
+            let size = ffi::PyObject_Size(data);
+            if size < 0 {
+                ffi::PyErr_Clear(); // it has been released, or has no dimension
+            }
+            return size > 0;
+        }
+        (ffi::PyBytes_Check(data) != 0 || ffi::PyByteArray_Check(data) != 0) && ffi::Py_SIZE(data) > 0
+    }
+}
+
+/// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows, and sends no file.
+///
+/// # Safety
+/// As [`port_of`].
+unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
+    quietly(here, |py, _| {
+        let is_set = |name: &str| {
+            // SAFETY: plain attributes of an object that the caller holds.
+            let value = unsafe { attribute(py, transport, name) };
+            value.is_some_and(|value| value.is_truthy().unwrap_or(false))
+        };
+        !is_set("_conn_lost") && !is_set("_eof") && !is_set("_empty_waiter")
+    })
+}
+
+/// A pipe is about to get a transport.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A pipe has got a transport, or not.
+fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe { opened(here, frame.local(0), how) };
+}
+
+/// A pipe has been read.
+fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
+    let place = DATA.load(Ordering::Relaxed);
+    // SAFETY: arguments and a local of a method whose frame still stands; attached.
+    unsafe {
+        let data = if place == usize::MAX { std::ptr::null_mut() } else { frame.local(place) };
+        if !has_length(data) {
+            return;
+        }
+        if let Some(port) = port_of(here, frame.local(0)) {
+            serves(here, &port, None, |here| read(here, &port, |py| Some(bytes_of(py, data, None))));
+        }
+    }
+}
+
+/// A pipe's transport is done with it.
+fn on_lost(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above.
+    let port = unsafe { here.host.directory.known(frame.local(0) as usize) };
+    if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
+        quietly(here, |_, here| {
+            // SAFETY: attached.
+            unsafe { here.running.identify(here.host, &mut here.thread) };
+            closed(here.host, &mut here.thread, &port, &exit_reason::normal());
+        });
+    }
+}
+
+/// A transport may have stopped who writes to it, or let it go on.
+fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
+    if !BUSY.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let transport = frame.local(0);
+        let stopped = quietly(here, |py, _| {
+            attribute(py, transport, "_protocol_paused").is_some_and(|paused| paused.is_truthy().unwrap_or(false))
+        });
+        let Some(port) = port_of(here, transport) else { return };
+        if stopped && !own(&port).is_full.swap(true, Ordering::Relaxed) {
+            busy(here, &port);
+        } else if !stopped {
+            own(&port).is_full.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A TLS protocol gets its transport: what it writes there from now on is encrypted.
+fn on_tls(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        if let Some(port) = port_of(here, frame.local(1)) {
+            quietly(here, |py, _| encrypts(py, frame.local(0), port));
+        }
+    }
+}
+
+thread_local! {
+    /// Whether a loop is making the sockets that it wakes itself with.
+    static MAKES_SELF_PIPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a socket that is made now is an event loop's own, which is no link to the outside world.
+pub fn is_loops_own() -> bool {
+    MAKES_SELF_PIPE.get()
+}
+
+fn on_self_pipe(_here: &mut Here, _frame: Frame) {
+    MAKES_SELF_PIPE.set(true);
+}
+
+fn on_self_pipe_made(_here: &mut Here, _frame: Frame, _how: Ended) {
+    MAKES_SELF_PIPE.set(false);
+}

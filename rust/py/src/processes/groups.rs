@@ -1,0 +1,104 @@
+//! `asyncio.TaskGroup`: the task that waits for a group and those that it starts in it are linked, as soon as they are made: an
+//! eager one may have ended when the group gets it.
+
+use super::{relations, spawning};
+use crate::{
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        originals,
+        watch::{self, Ended, Handler},
+    },
+    thread::here::Here,
+};
+use inviso_core::{flags::Flags, tracee::Tracee};
+use inviso_cpython::{
+    frames::frame::Frame,
+    interpreter::calling,
+    tasks::{running as tasks, steps},
+};
+use pyo3::{ffi, prelude::*};
+use std::sync::Arc;
+
+/// Links of task groups.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(Flags::PROCS | Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&CREATE])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
+);
+
+/// Where task groups are defined.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
+
+/// `TaskGroup.create_task`.
+pub static CREATE: Handler = Handler { begin: Some(on_create), end: Some(on_created), ..Handler::NONE };
+
+fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "asyncio.taskgroups")?) {
+        return Ok(());
+    }
+    let create = originals::codes(py.import("asyncio.taskgroups")?.as_any(), &["TaskGroup.create_task"])?;
+    watch::add(py, host, &CREATE, &create)
+}
+
+fn on_create(here: &mut Here, frame: Frame) {
+    // SAFETY: the first two arguments of a method whose frame is about to run.
+    here.grouping = unsafe { (frame.local(0) as usize, frame.local(1) as usize) };
+}
+
+/// A task is made of this coroutine, by who runs here.
+///
+/// # Safety
+/// Attached, with no exception set; the coroutine stands.
+pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &Tracee) {
+    let (group, of) = here.grouping;
+    if group == 0 || of != coroutine as usize {
+        return;
+    }
+    here.grouping = (0, 0);
+    // SAFETY: attached; the group makes the task and so stands.
+    if let Some(parent) = unsafe { parent_of(here, group as *mut ffi::PyObject) } {
+        relations::group_announced(here, &parent, child);
+    }
+}
+
+/// The process that waits for a group.
+///
+/// # Safety
+/// Attached, with no exception set; the group stands.
+unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise. The group's own plain attribute.
+    let parent = calling::attached(|py| unsafe {
+        let parent = spawning::attribute(py, group, "_parent_task")?;
+        is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
+    });
+    parent
+}
+
+/// # Safety
+/// Attached; the object stands.
+unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    tasks::task_type(py)
+        .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
+}
+
+/// The group has its task. One that was not seen when it was made (a task factory has made it of something else) is linked now.
+fn on_created(here: &mut Here, frame: Frame, how: Ended) {
+    here.grouping = (0, 0);
+    let Ended::Returned(task) = how else { return };
+    // SAFETY: attached; the event's frame stands, and so does what it returns.
+    let child = calling::attached(|py| unsafe {
+        let living = is_task(py, task) && !steps::is_done_task(py, task);
+        living.then(|| here.host.directory.task(here.host, task as usize, None))
+    });
+    let Some(child) = child.filter(|child| child.is_alive()) else { return };
+    // SAFETY: as above.
+    if let Some(parent) = unsafe { parent_of(here, frame.local(0)) } {
+        relations::group(here, &parent, &child);
+    }
+}

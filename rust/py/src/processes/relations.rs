@@ -1,0 +1,490 @@
+//! Links, monitors and exit signals between processes: what Erlang's mean for threads and tasks.
+//!
+//! A task is cancelled by an exit signal; a thread is told at its current or next call into this package, where SystemExit is
+//! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
+
+use super::{exit_reason, exits, process};
+use crate::{
+    api::relations_api::watch,
+    convert::terms,
+    entry::door,
+    host::{
+        instruments::{self, Wants},
+        Host,
+    },
+    instrument::{
+        lengths,
+        passing::{self, Origin, Sender},
+        tokens,
+    },
+    library::ports,
+    thread::{here::Here, mailbox::Letter},
+};
+use inviso_core::{
+    flags::Flags,
+    happening::Turn,
+    messages::About,
+    seq::Carried,
+    thread::Thread,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    interpreter::{calling, Aside},
+    tasks::steps,
+};
+use inviso_term::{etf, term::Term};
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard,
+};
+
+/// Monitors that wait.
+pub(crate) static MONITORS: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Whether any process is linked, has a name, or is watched.
+pub fn are_any(host: &Host) -> bool {
+    MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
+}
+
+/// What a link means for the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// Erlang's: the end of one is a signal to the other.
+    Link,
+    /// The program itself sees to that: a task group and its children.
+    Group,
+}
+
+static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
+
+/// Links two processes in the name of the program's own structure, unless that has been done.
+pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
+    if lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid)) {
+        here.host.node.link(&mut here.thread, parent, child);
+    }
+}
+
+/// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
+pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
+    lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
+    if here.host.node.link_begin(&mut here.thread, parent, child, true) {
+        process::process(child).linked_by.store(parent.pid, Ordering::Release);
+    }
+}
+
+fn tie(one: u64, other: u64) -> Tie {
+    let mut all = lock(&GROUPED);
+    let grouped = all.as_mut().is_some_and(|all| all.remove(&(one, other)) || all.remove(&(other, one)));
+    if grouped {
+        Tie::Group
+    } else {
+        Tie::Link
+    }
+}
+
+/// The running process starts `child`, and links itself to it, and watches it, if it said so.
+pub fn link_announced(here: &mut Here, child: &Tracee) {
+    let (linked, watched) = (std::mem::take(&mut here.linking), here.watching.take());
+    if let Some(reference) = watched {
+        let _always_there = watch(child, reference, here.thread.current().pid);
+    }
+    if linked {
+        let parent = here.thread.current().clone();
+        if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
+            process::process(child).linked_by.store(parent.pid, Ordering::Release);
+        }
+    }
+}
+
+/// The running process has been started; the other half of [`link_announced`].
+pub fn tell_announced(here: &mut Here) {
+    let own = here.thread.current().clone();
+    let by = process::process(&own).linked_by.swap(0, Ordering::AcqRel);
+    if by != 0 {
+        here.host.node.on_getting_linked(&mut here.thread, &own, by);
+    }
+}
+
+/// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
+pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    tell(host, thread, tracee, reason, links, monitors);
+}
+
+/// As [`exit`], of the thread itself.
+pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave_thread(here, own, reason);
+    tell(here.host, &mut here.thread, own, reason, links, monitors);
+}
+
+pub(crate) fn tell(
+    host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
+) {
+    if !links.is_empty() || !monitors.is_empty() {
+        calling::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
+    }
+}
+
+/// A process that was told of has not come into being, for `reason`, a term. Who wanted to start it has an exception, and no signal.
+pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    for other in links.into_iter().filter_map(|pid| host.node.tracee(pid)) {
+        host.node.on_getting_unlinked(thread, &other, tracee.pid);
+    }
+    calling::attach(|_| drop(monitors));
+}
+
+/// Tells those that are linked to a process that has ended, or watch it.
+fn pass_on(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>,
+    monitors: Monitors,
+) {
+    // an exception that is under way stays so
+    let aside = PyErr::take(py);
+    for other in links {
+        let Some(other) = host.node.tracee(other) else { continue };
+        let tie = tie(tracee.pid, other.pid);
+        let carried = match tie {
+            Tie::Link => exit_token(host, thread, tracee, other.pid, reason),
+            Tie::Group => Carried::Nothing,
+        };
+        if let Err(error) = signal(py, host, thread, &other, tracee.pid, reason, Some(tie), carried) {
+            error.write_unraisable(py, None);
+        }
+    }
+    for (reference, watcher) in monitors {
+        if let Err(error) = down(py, host, thread, reference, watcher, tracee.pid, reason) {
+            error.write_unraisable(py, None);
+        }
+    }
+    if let Some(error) = aside {
+        error.restore(py);
+    }
+}
+
+/// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
+pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave_thread(here, own, reason);
+    orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
+}
+
+/// A task is gone whose end no event has told: it was destroyed while it waited, or was found to be done. Sessions are told at
+/// once, or soon if this thread is in the midst of something of ours; those that are linked to it, or watch it, soon.
+///
+/// # Safety
+/// Attached; nothing of the task has been cleared.
+pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
+    let asked = instruments::wanted(ENDS);
+    if !tracee.is_alive() || !(asked || are_any(host)) || process::go(host, tracee) {
+        return;
+    }
+    // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
+    unsafe {
+        let _aside = Aside::new();
+        let done = steps::is_done_task(py, task);
+        let reason = if done { exit_reason::reason_of_task(tracee, task) } else { exit_reason::normal() };
+        let untold = Untold { name: host.node.name_of(tracee.pid), destroyed: !done };
+        let links = host.node.unrelate(None, tracee);
+        let monitors = take_monitors(tracee);
+        let mut gone = Orphan { tracee: tracee.clone(), reason, links, monitors, untold: asked.then_some(untold) };
+        if asked {
+            door::enter(|here| {
+                here.running.identify(here.host, &mut here.thread);
+                gone.tell(here.host, &mut here.thread);
+            });
+        }
+        orphan(gone);
+    }
+}
+
+/// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
+pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
+    if tracee.kind.is_process() && are_any(host) && !process::go(host, tracee) {
+        let links = host.node.unrelate(None, tracee);
+        let monitors = take_monitors(tracee);
+        orphan(Orphan { tracee: tracee.clone(), reason: exit_reason::normal(), links, monitors, untold: None });
+    }
+}
+
+/// A process that has ended where nobody could be told.
+struct Orphan {
+    tracee: Arc<Tracee>,
+    reason: Vec<u8>,
+    links: Vec<u64>,
+    monitors: Monitors,
+    untold: Option<Untold>,
+}
+
+/// What sessions have not been told of an end.
+struct Untold {
+    /// The name that it had.
+    name: Option<Box<str>>,
+    /// Whether it was destroyed, and no step has told that it is out.
+    destroyed: bool,
+}
+
+/// The flags by which sessions ask for ends.
+const ENDS: Flags = Flags(Flags::PROCS.0 | Flags::EXITING.0);
+
+impl Orphan {
+    /// Tells sessions what they have not been told.
+    fn tell(&mut self, host: &Host, thread: &mut Thread) {
+        let Some(Untold { name, destroyed }) = self.untold.take() else { return };
+        let tracee = &*self.tracee;
+        host.node.on_process_exit(thread, About::Other(tracee), &self.reason);
+        if let Some(name) = name {
+            host.node.on_unregister(thread, tracee, &name);
+        }
+        if destroyed {
+            // it was out already, so that this is said to those alone who ask for ends
+            host.node.on_turn(thread, About::Other(tracee), Turn::Exited, Flags::NONE, &[]);
+        }
+    }
+}
+
+static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
+
+/// Tells of ends that wait to be told. By who is attached and in the midst of nothing: the main thread, between two instructions, and
+/// whoever waits for a message.
+pub fn settle() {
+    let orphans = std::mem::take(&mut *lock(&ORPHANS));
+    if orphans.is_empty() {
+        return;
+    }
+    calling::attach(|py| {
+        if door::is_inside() {
+            // something of ours that runs Python: again, when that is done
+            lock(&ORPHANS).splice(0..0, orphans);
+            settle_soon();
+            return;
+        }
+        let tell_all = |here: &mut Here| {
+            for mut orphan in orphans {
+                orphan.tell(here.host, &mut here.thread);
+                let Orphan { tracee, reason, links, monitors, .. } = orphan;
+                pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
+            }
+        };
+        // SAFETY: attached.
+        unsafe { door::enter(tell_all) };
+    });
+}
+
+/// Has the main thread do that.
+fn settle_soon() {
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        door::guard(settle);
+        0
+    }
+    // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
+}
+
+fn orphan(orphan: Orphan) {
+    if orphan.links.is_empty() && orphan.monitors.is_empty() && orphan.untold.is_none() {
+        return;
+    }
+    // SAFETY: a plain question. A daemon thread may end while the interpreter does, and nobody is left to be told.
+    if unsafe { pyo3::ffi::Py_IsInitialized() } == 0 {
+        return std::mem::forget(orphan);
+    }
+    lock(&ORPHANS).push(orphan);
+    settle_soon();
+}
+
+/// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
+/// sent an exit signal; the program itself sees to the others.
+pub fn port_closed(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, linked: &[u64], reason: &[u8],
+) {
+    let links = host.node.unrelate(Some(thread), port);
+    if links.is_empty() {
+        return;
+    }
+    for other in links {
+        let Some(other) = host.node.tracee(other) else { continue };
+        let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
+        if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie), Carried::Nothing) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+type Monitors = Vec<(Py<PyAny>, u64)>;
+
+/// A process tells of its end, and is gone then; whom that concerns.
+fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    host.node.on_process_exit(thread, About::Other(tracee), reason);
+    process::go(host, tracee);
+    let links = host.node.unrelate(Some(thread), tracee);
+    (links, take_monitors(tracee))
+}
+
+/// As [`leave`], of the thread itself, which tells all of its end before it is gone.
+fn leave_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    let host = here.host;
+    host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
+    let mut links = host.node.unrelate(Some(&mut here.thread), own);
+    super::scheduling::thread_ended(here);
+    process::go(host, own);
+    // who came meanwhile
+    links.extend(host.node.unrelate(Some(&mut here.thread), own));
+    (links, take_monitors(own))
+}
+
+fn take_monitors(tracee: &Tracee) -> Monitors {
+    let monitors = std::mem::take(&mut *lock(&process::process(tracee).monitors));
+    MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
+    monitors
+}
+
+/// What the exit signal of a process that ends carries over a link.
+fn exit_token(host: &Host, thread: &mut Thread, ending: &Tracee, to: u64, reason: &[u8]) -> Carried {
+    host.node.seq_send(thread, About::Other(ending), to, |out, _| {
+        out.tuple(3)?;
+        out.atom("EXIT")?;
+        out.pid(ending.pid)?;
+        out.raw(reason)
+    })
+}
+
+fn is_normal(reason: &[u8]) -> bool {
+    reason == exit_reason::normal()
+}
+
+/// An exit signal comes to a process: over a link of this kind, or sent by `exit/2`.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn signal(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, from: u64, reason: &[u8],
+    link: Option<Tie>, carried: Carried,
+) -> PyResult<()> {
+    if link == Some(Tie::Group) {
+        host.node.on_getting_unlinked(thread, to, from);
+        return Ok(());
+    }
+    if to.kind == Kind::Port {
+        // it stays open whoever has ended: Python's objects do
+        if link.is_some() {
+            ports::linked(to, from, false);
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        return Ok(());
+    }
+    let own = process::process(to);
+    let kill = link.is_none() && reason == etf::encode(&Term::atom("kill"));
+    if !kill && own.traps_exit.load(Ordering::Acquire) {
+        if link.is_some() {
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        let reason = terms::object(py, reason)?;
+        let message = (terms::atom(py, "EXIT")?, terms::identity(py, from)?, reason).into_pyobject(py)?.into_any();
+        return deliver(py, host, thread, to, Sender::Process(from), message, carried);
+    }
+    // a process's own signal with the reason normal ends it (erlang.md, `exit/2`)
+    let itself = link.is_none() && from == to.pid;
+    if is_normal(reason) && !itself {
+        if link.is_some() {
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        return Ok(());
+    }
+    let reason = if kill { etf::encode(&Term::atom("killed")) } else { reason.to_vec() };
+    end(py, host, to, from, reason)
+}
+
+/// Has a process end.
+fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, reason: Vec<u8>) -> PyResult<()> {
+    let own = process::process(tracee);
+    let exit = own.exits.add(py, from, reason)?;
+    if tracee.kind == Kind::Task {
+        if let Some(task) = host.directory.object(py, tracee)? {
+            let event_loop = calling::method(&task, "get_loop", ())?;
+            if !calling::method(&event_loop, "is_closed", ())?.is_truthy()? {
+                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?, exit))?;
+            }
+        }
+        return Ok(());
+    }
+    own.told.store(true, Ordering::Release);
+    own.mailbox.wake();
+    Ok(())
+}
+
+/// A message of this package's own making, or one that a process sent, comes to a mailbox.
+///
+/// # Errors
+/// What bringing in the trace messages before it raises.
+pub fn deliver(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, origin: impl Into<Origin>,
+    message: Bound<'_, PyAny>, carried: Carried,
+) -> PyResult<()> {
+    let mailbox = process::process(to).mailbox.clone();
+    mailbox.pump(py)?;
+    // SAFETY: held; attached.
+    unsafe { passing::arrived(host, thread, to, origin, message.as_ptr()) };
+    mailbox.put_letters(py, [Letter { message: message.unbind(), carried }]);
+    if lengths::are_wanted() {
+        lengths::changed(host, thread, to, mailbox.len() as u64);
+    }
+    Ok(())
+}
+
+/// The running process has taken a message out of its mailbox.
+pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
+    let tell = |here: &mut Here| {
+        if lengths::are_wanted() {
+            let length = process::process(own).mailbox.len() as u64;
+            lengths::changed(here.host, &mut here.thread, own, length);
+        }
+        if here.host.node.seq_in_use() {
+            // SAFETY: held; attached.
+            let write = unsafe { tokens::writing(message.as_ptr()) };
+            here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
+        }
+    };
+    // SAFETY: the callers are attached.
+    unsafe { door::call(tell) };
+}
+
+pub(crate) fn down(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, reference: Py<PyAny>, watcher: u64, pid: u64,
+    reason: &[u8],
+) -> PyResult<()> {
+    let Some(to) = host.node.tracee(watcher) else { return Ok(()) };
+    let (word, kind) = (terms::atom(py, "DOWN")?, terms::atom(py, "process")?);
+    let message = (word, reference, kind, terms::identity(py, pid)?, terms::object(py, reason)?).into_pyobject(py)?;
+    deliver(py, host, thread, &to, Sender::Process(pid), message.into_any(), Carried::Nothing)
+}
+
+/// Raises SystemExit in a thread that was told to end.
+///
+/// # Errors
+/// That.
+pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
+    let process = process::process(own);
+    if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
+        let exit = process.exits.last(py);
+        let reason = exit.as_ref().map(|exit| exit.get_item(2)).transpose()?;
+        let error = pyo3::exceptions::PySystemExit::new_err((reason.map(Bound::unbind),));
+        if let Some(exit) = exit {
+            exits::mark(error.value(py), &exit)?;
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+pub(crate) fn with_ports(id: u64, on: bool) -> Option<Wants> {
+    let port = Kind::of(id) == Kind::Port;
+    on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
+}
+
+pub(crate) fn is_gone(tracee: &Tracee) -> bool {
+    process::process(tracee).is_gone()
+}

@@ -1,0 +1,275 @@
+//! Which process runs when: the steps of tasks, and the beginning and end of threads.
+//!
+//! A task's step is taken where asyncio's own task class takes it (see [`steps`]), whatever event loop runs it, and the first
+//! step of an eager task around its initialiser. What happens at a step is told as `in` and `out` of the task; while somebody
+//! watches for `long_schedule` it is timed, too. Tasks written in Python are not seen.
+//!
+//! Which thread runs when is the interpreter's secret. A thread is told to be `in` when it begins and `out` when it ends, and
+//! nothing between.
+//!
+//! Steps are taken for one thing more: the end of a task whose coroutine has no code that could be watched, see [`watch_ends`].
+//! Rules: trace.md, `process/4`, `system/3`.
+
+use super::{
+    process, spawning, task_init, task_made,
+    task_turns::{leave_steps, take_steps, TURNS},
+};
+use crate::{
+    entry::door,
+    host::{instruments::Instrument, Host},
+    instrument::{
+        modules::{self, Module},
+        originals,
+        watch::{self, Ended, Handler},
+    },
+    thread::{
+        here,
+        places::{Places, NOWHERE},
+    },
+};
+use inviso_core::{
+    flags::Flags,
+    happening::Turn,
+    messages::About,
+    monitor::Event,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::calling, tasks::steps};
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    term::Term,
+};
+use pyo3::{ffi, prelude::*, types::PyDict};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) static ON: AtomicBool = AtomicBool::new(false);
+
+/// What asks for `in` and `out` of processes.
+pub const RUNNING: Flags = Flags(Flags::RUNNING.0 | Flags::RUNNING_PROCS.0);
+/// The same with those that end.
+pub(super) const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
+
+/// Which process runs when.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule) || wants.tokens,
+    begin,
+    end,
+    forget,
+);
+
+/// Where tasks come from.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt_asyncio(py, host))];
+
+/// `threading.Thread._bootstrap_inner`: a thread's life.
+pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
+
+/// The coroutine of the task in whose step all this began: that step is not seen from its beginning.
+pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_coroutine_end), ..Handler::NONE };
+
+/// What a thread keeps about what it runs.
+#[derive(Default)]
+pub struct Here {
+    /// Ticks at which what runs was scheduled in; of meaning where that is timed.
+    pub since: u64,
+    /// The names of places that it has met.
+    pub places: Places,
+    /// The task whose step began here before all this, until it ends; else 0.
+    pub(super) unseen: u64,
+    /// Whether that task's coroutine is watched.
+    pub(super) watching: bool,
+    /// Whether the thread is known to have ended, or is one whose end is not told.
+    pub told: bool,
+    /// What its event loop runs besides tasks.
+    pub callbacks: Vec<crate::library::loops::loop_callbacks::Running>,
+}
+
+pub(super) fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    let bootstrap = originals::codes(
+        inviso_cpython::interpreter::standard::module(py, "threading")?.as_any(),
+        &["Thread._bootstrap_inner"],
+    )?;
+    watch::add(py, host, &THREAD, &bootstrap)?;
+    ON.store(true, Ordering::Release);
+    modules::need(py, host, &MODULES)
+}
+
+/// The program has imported asyncio.
+fn adopt_asyncio(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
+        return Ok(()); // a file of the program's has this name
+    }
+    door::untraced(|| take_steps(py, TURNS))?;
+    task_init::take(py, task_init::EAGER, task_made::initialise)?;
+    watch_running(py, host)
+}
+
+pub(super) fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    forget(py);
+    watch::remove(py, host, &[&THREAD, &STEP])?;
+    modules::leave(py, host, &MODULES)
+}
+
+fn forget(py: Python<'_>) {
+    ON.store(false, Ordering::Release);
+    modules::forget(&MODULES);
+    leave_steps(TURNS);
+    task_init::give_back(py, task_init::EAGER, task_made::initialise);
+}
+
+/// The task that is running here is `in`, and will be `out` though its step began before all this.
+fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // SAFETY: attached.
+    unsafe { door::call(|here| watch_running_of(py, host, here)) }.unwrap_or(Ok(()))
+}
+
+fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) -> PyResult<()> {
+    // SAFETY: attached, this thread's own; the running task stands, and so does its coroutine, an exact one.
+    let code = unsafe {
+        here.running.identify(host, &mut here.thread);
+        let current = here.thread.current().clone();
+        let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+        if current.kind != Kind::Task || task.is_null() {
+            return Ok(());
+        }
+        let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task)) else { return Ok(()) };
+        let Some(frame) = steps::frame_of(coroutine.as_ptr()) else { return Ok(()) };
+        let process = process::process(&current);
+        process.coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+        current.set_in(true);
+        here.turn.unseen = current.pid;
+        process.place.get_or_init(|| here.turn.places.of(frame)[..].into());
+        Bound::from_borrowed_ptr(py, frame.code())
+    };
+    here.turn.watching = true;
+    watch::add(py, host, &STEP, &[code])
+}
+
+/// That step has ended: later ones are seen without its coroutine being watched.
+#[cold]
+#[inline(never)]
+pub(super) fn unwatch(here: &mut here::Here) {
+    here.turn.watching = false;
+    calling::attached(|py| {
+        if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
+/// Reports what has run since [`Here::since`] to those for whom that is long; `said` says what more there is to say of it.
+pub fn alarm(here: &mut here::Here, about: u64, said: impl Fn() -> Vec<Term>) {
+    let clock = &here.host.node.clock;
+    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(here.turn.since)) / 1_000_000;
+    if here.host.node.watched(Event::LongSchedule).is_none_or(|limit| spent < limit) {
+        return;
+    }
+    here.host.node.alarm(&mut here.thread, about, Event::LongSchedule, |_, limit| {
+        (spent >= limit).then(|| {
+            let mut all = vec![pair("timeout", Term::from(spent as i64))];
+            all.extend(said());
+            Term::List(all)
+        })
+    });
+}
+
+/// An element of a list of properties.
+pub fn pair(key: &str, value: Term) -> Term {
+    Term::Tuple(vec![Term::atom(key), value])
+}
+
+/// Where what has run was scheduled in and out; the places are terms.
+pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
+    let place = |at: &[u8]| match etf::decode(at) {
+        Ok(place @ Term::Tuple(_)) => place,
+        _ => Term::atom("undefined"),
+    };
+    vec![pair("in", place(began)), pair("out", place(ended))]
+}
+
+/// The running task waits for the first step of one that it makes, or goes on after it.
+///
+/// # Safety
+/// Attached, with no exception set; the tracee's task stands.
+pub(super) unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
+    // SAFETY: attached; the frame runs.
+    let at =
+        unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| here.turn.places.of(frame)) };
+    let at = at.as_deref().unwrap_or(NOWHERE);
+    here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
+}
+
+/// A task that was running when all this began is suspended.
+fn on_pause(here: &mut here::Here, frame: Frame) {
+    first_out(here, frame, Turn::Out);
+}
+
+/// It ends.
+fn on_coroutine_end(here: &mut here::Here, frame: Frame, _how: Ended) {
+    first_out(here, frame, Turn::Exited);
+}
+
+fn first_out(here: &mut here::Here, frame: Frame, turn: Turn) {
+    // SAFETY: attached; the event's frame still stands.
+    let generator = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        frame.generator() as usize
+    };
+    let current = here.thread.current().clone();
+    let process = process::process(&current);
+    if here.turn.unseen != current.pid || process.coroutine.load(Ordering::Acquire) != generator {
+        return;
+    }
+    here.turn.unseen = 0;
+    if current.set_in(false) {
+        let at = process.place.get().map_or(NOWHERE, |place| place);
+        here.host.node.on_turn(&mut here.thread, About::Other(&current), turn, RUNNING, at);
+    }
+}
+
+/// A thread begins.
+fn on_thread(here: &mut here::Here, frame: Frame) {
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    if !here.host.node.is_asked(&here.thread, About::Other(&own), ASKED) {
+        return;
+    }
+    // SAFETY: the first argument of a method whose frame is about to run.
+    let at = here.turn.places.written(|out| unsafe { place_of_thread(frame.local(0), out) });
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, RUNNING, at);
+    let _ = process::process(&own).place.set(at.into());
+}
+
+/// What a thread object runs.
+///
+/// # Safety
+/// `thread` lives throughout, and the calling thread is attached to the interpreter.
+unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: attached; the thread object stands, and what is read of it is held.
+    calling::attached(|py| unsafe {
+        match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
+            Some(target) => {
+                let arguments = spawning::attribute(py, thread, "_args").and_then(|args| args.len().ok());
+                let named = spawning::attribute(py, thread, "_kwargs")
+                    .is_some_and(|all| all.cast::<PyDict>().is_ok_and(|all| !all.is_empty()));
+                capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), named, out)
+            }
+            None => capture::place_of_run(thread, out),
+        }
+    })
+}
+
+/// A thread ends.
+fn on_thread_end(here: &mut here::Here, _frame: Frame, _how: Ended) {
+    here.thread.switch_to_own();
+    thread_ended(here);
+}
+
+/// The same, seen by whoever comes first. Maybe not attached.
+pub fn thread_ended(here: &mut here::Here) {
+    if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut here.turn.told, true) {
+        return;
+    }
+    let own = here.thread.own().clone();
+    let at = process::process(&own).place.get().map_or(NOWHERE, |place| place);
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Exited, RUNNING, at);
+}

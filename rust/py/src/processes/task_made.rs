@@ -1,0 +1,213 @@
+//! A task is made: the process that it is, and who has started it.
+
+use super::{
+    groups, process, relations,
+    spawning::{watch_end, ON},
+    task_init, task_turns,
+};
+use crate::{
+    entry::door,
+    instrument::tokens,
+    thread::{call, here::Here},
+};
+use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
+use inviso_cpython::{
+    capture,
+    object::{held::dict_get, interned::Interned},
+    tasks::steps,
+};
+use inviso_term::etf::Encoder;
+use pyo3::{ffi, prelude::*};
+use std::{
+    ffi::c_int,
+    sync::{atomic::Ordering, Arc},
+};
+
+/// `Task.__init__`: announces the task to who asked.
+///
+/// # Safety
+/// To be called by the interpreter only.
+pub unsafe extern "C" fn initialise(
+    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> c_int {
+    // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
+    unsafe {
+        let coroutine = first_argument(args, keywords);
+        let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
+        let eager = task_turns::begin_eager(this, coroutine, keywords);
+        let done = task_init::original()(this, args, keywords);
+        #[cfg(Py_3_13)]
+        if let (Some(tracee), 0) = (&announced, done) {
+            process::note_name(tracee, this);
+        }
+        if announced.is_some() {
+            task_turns::tell_end(this);
+        }
+        if let Some(eager) = eager {
+            eager.end();
+        }
+        if done != 0 {
+            if let (Some(tracee), Some(host)) = (announced, crate::host::try_host()) {
+                relations::gone_unseen(host, &tracee);
+                host.node.end_process(&tracee);
+            }
+        }
+        done
+    }
+}
+
+/// The value of a keyword argument, borrowed; null if it isn't given.
+///
+/// # Safety
+/// Attached, without an exception; `keywords` is what the interpreter gives an initialiser, or null.
+pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise; its type is looked at before it is read. The caller's own dict, which nobody changes.
+    unsafe {
+        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
+            return std::ptr::null_mut();
+        }
+        dict_get(keywords, name.get()).as_ptr()
+    }
+}
+
+/// What a task is made of.
+///
+/// # Safety
+/// Attached, without an exception; `args` and `keywords` are what the interpreter gives an initialiser.
+unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
+    unsafe {
+        if ffi::PyTuple_GET_SIZE(args) > 0 {
+            ffi::PyTuple_GET_ITEM(args, 0)
+        } else {
+            static CORO: Interned = Interned::new(c"coro");
+            keyword(keywords, &CORO)
+        }
+    }
+}
+
+/// # Safety
+/// Attached, with no exception set; both stand.
+pub(super) unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: attached; `coroutine` stands, and its type is looked at.
+    unsafe {
+        if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
+            return None;
+        }
+        door::enter(|here| announce_of(here, task, coroutine)).flatten()
+    }
+}
+
+/// # Safety
+/// As [`announce`].
+unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        #[cfg(not(Py_3_13))]
+        note_made(here);
+        let parent = here.thread.current().clone();
+        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
+        if watched.is_err() {
+            ffi::PyErr_Clear();
+        }
+        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        process::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
+        let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
+        let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
+        let name = if told { name_of(coroutine) } else { Vec::new() };
+        if told {
+            here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+            if tokens::has(here) && !is_own_task(coroutine) {
+                tokens::spawned(here, &tracee, &name);
+            }
+        }
+        #[cfg(not(Py_3_12))]
+        crate::library::futures::wait_for::made(here, &tracee);
+        relations::link_announced(here, &tracee);
+        groups::announced(here, coroutine, &tracee);
+        here.thread.switch(tracee.clone());
+        if told {
+            here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+        }
+        relations::tell_announced(here);
+        here.thread.switch(parent);
+        #[cfg(not(Py_3_13))]
+        here.made.replace(tracee.clone());
+        Some(tracee)
+    }
+}
+
+/// Notes the name of the task that was made last: before 3.13 it gets it after its initialiser, and before anything else happens.
+#[cfg(not(Py_3_13))]
+pub(super) fn note_made(here: &mut Here) {
+    let Some(made) = here.made.take() else { return };
+    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+    if !task.is_null() {
+        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
+        unsafe { process::note_name(&made, task) };
+    }
+}
+
+/// Coroutine functions of asyncio that it makes tasks of for itself.
+const OWN_TASKS: [&str; 7] = [
+    "BaseEventLoop.shutdown_asyncgens",
+    "BaseEventLoop.shutdown_default_executor",
+    "BaseSubprocessTransport._connect_pipes",
+    "Process._feed_stdin",
+    "Process._noop",
+    "Process._read_stream",
+    "staggered_race.<locals>.run_one_coro",
+];
+
+/// Whether a coroutine is one that the library makes a task of for itself: that is nobody's child where tokens are concerned.
+///
+/// # Safety
+/// Attached; it stands, and has not begun.
+unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    unsafe {
+        steps::frame_of(coroutine).is_some_and(|frame| {
+            crate::instrument::passing::is_library(frame)
+                && capture::text_is(inviso_cpython::frames::frame::code_qualname(frame.code()), |name| {
+                    OWN_TASKS.contains(&name)
+                })
+        })
+    }
+}
+
+/// Whether a task may be made of this: a first look at its class.
+///
+/// # Safety
+/// Attached; it stands.
+unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; the class stands with its object.
+    unsafe {
+        let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
+        steps::is_coroutine(object) || has("send") && has("throw")
+    }
+}
+
+/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit. Of what has
+/// no Python frame (any more), its class, or what its class says, without arguments.
+///
+/// # Safety
+/// Attached, with no exception set; it stands.
+unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
+    let mut name = vec![0; 8192];
+    let mut out = Encoder::new(&mut name);
+    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
+        Some(frame) => call::write_module_and_function(frame, &mut out)
+            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
+        // SAFETY: as above.
+        None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
+    });
+    if written.is_err() {
+        out.truncate(0);
+        let _ = out.nil();
+    }
+    let len = out.len();
+    name.truncate(len);
+    name
+}

@@ -1,0 +1,420 @@
+//! When a task runs and when it waits: each step of its coroutine is a turn.
+
+use super::{
+    scheduling::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
+    spawning, task_made,
+};
+use crate::{
+    entry::door,
+    host::instruments,
+    library::futures::asyncio_futures,
+    thread::{
+        here::{self, Known},
+        places::{Place, NOWHERE},
+    },
+};
+use inviso_core::{
+    flags::Flags,
+    happening::Turn,
+    messages::About,
+    monitor::Event,
+    tracee::{Kind, Tracee},
+};
+use inviso_cpython::{
+    object::{held::Held, interned::Interned},
+    tasks::steps,
+};
+use pyo3::{ffi, prelude::*};
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, Mutex,
+};
+
+/// Who needs steps to be taken, a bit each. Held while they are taken and given back, which runs no Python code.
+static TAKEN_FOR: Mutex<u8> = Mutex::new(0);
+
+/// For `in` and `out`.
+pub(super) const TURNS: u8 = 1;
+
+/// For the ends of tasks.
+const ENDS: u8 = 2;
+
+pub(super) fn take_steps(py: Python<'_>, user: u8) -> PyResult<()> {
+    steps::learn(py)?;
+    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    *taken |= user;
+    // SAFETY: the functions are of these kinds, and call on.
+    unsafe { steps::take(py, step, wakeup) }
+}
+
+pub(super) fn leave_steps(user: u8) {
+    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    *taken &= !user;
+    if *taken == 0 {
+        steps::give_back(step, wakeup);
+    }
+}
+
+/// Whether there may be tasks whose ends only their steps show.
+static WATCHES_ENDS: AtomicBool = AtomicBool::new(false);
+
+/// From now on each step of a task is asked whether it was the last one: there is a task whose coroutine has no code of Python's.
+///
+/// # Errors
+/// RuntimeError if asyncio is not as it is known.
+pub fn watch_ends(py: Python<'_>) -> PyResult<()> {
+    if !WATCHES_ENDS.load(Ordering::Relaxed) {
+        take_steps(py, ENDS)?;
+        WATCHES_ENDS.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Nobody wants to know the ends of tasks any more.
+pub fn leave_ends() {
+    if WATCHES_ENDS.swap(false, Ordering::AcqRel) {
+        leave_steps(ENDS);
+    }
+}
+
+/// A step has ended, maybe by an exception, which is set: the task's end is told if it is done and nothing else
+/// has seen it end.
+///
+/// # Safety
+/// Attached; the task stands.
+#[inline(always)]
+pub unsafe fn tell_end(task: *mut ffi::PyObject) {
+    if WATCHES_ENDS.load(Ordering::Relaxed) {
+        // SAFETY: the caller's promise.
+        unsafe { look_for_end(task) };
+    }
+}
+
+/// # Safety
+/// As [`tell_end`].
+#[inline(never)]
+unsafe fn look_for_end(task: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        door::enter(|here| spawning::step_ended(here, task));
+    }
+}
+
+/// A task's step, in place of asyncio's own.
+///
+/// # Safety
+/// To be called by the interpreter only.
+unsafe extern "C" fn step(
+    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: called as the slot of steps, attached; the step holds its task.
+    unsafe {
+        let mut run = Run::default();
+        let task = steps::task_of(this);
+        let seen = run.begin(task);
+        let result = steps::original_step()(this, args, keywords);
+        tell_end(task);
+        if seen {
+            run.end();
+        }
+        result
+    }
+}
+
+/// A future is done that a task waits for, in place of asyncio's own.
+///
+/// # Safety
+/// To be called by the interpreter only.
+unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: called as the method, attached; its caller holds the task and the future.
+    unsafe {
+        if crate::host::try_host().is_some_and(|host| host.node.seq_in_use()) {
+            door::enter(|here| asyncio_futures::woken(here, task, future));
+        }
+        let mut run = Run::default();
+        let seen = run.begin(task);
+        let result = steps::original_wakeup()(task, future);
+        tell_end(task);
+        if seen {
+            run.end();
+        }
+        result
+    }
+}
+
+/// A step. Filled in where it stands: to move one costs as much as a message.
+#[derive(Default)]
+struct Run {
+    /// The task's address.
+    task: usize,
+    exiting: bool,
+    /// Where it began, and what was timed before, while somebody watches for long ones.
+    timed: Option<(Place, u64)>,
+}
+
+impl Run {
+    /// Whether it is to be seen; then [`Run::end`] follows.
+    ///
+    /// # Safety
+    /// Attached, without an exception; the task stands until the end.
+    #[inline]
+    unsafe fn begin(&mut self, task: *mut ffi::PyObject) -> bool {
+        if !ON.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
+        unsafe {
+            let seen = door::enter(|here| {
+                if here.turn.watching && here.turn.unseen == 0 {
+                    unwatch(here);
+                }
+                let known = here.running.take(here.host, task as usize);
+                let coroutine = steps::coroutine_of(task);
+                let seen = self.begin_of(here, known, coroutine);
+                ffi::Py_XDECREF(coroutine);
+                seen
+            });
+            seen.unwrap_or(false)
+        }
+    }
+
+    /// The same where the task's process and coroutine are known.
+    ///
+    /// # Safety
+    /// As [`Run::begin`]; the coroutine is null or stands.
+    #[inline(always)]
+    unsafe fn begin_of(&mut self, here: &mut here::Here, mut known: Known, coroutine: *mut ffi::PyObject) -> bool {
+        self.task = known.task;
+        // SAFETY: the caller's promise.
+        let seen = unsafe { self.tell_begin(here, &mut known, coroutine) };
+        if seen {
+            here.running.begin_step(known);
+        } else {
+            here.running.keep(known);
+        }
+        seen
+    }
+
+    /// Tells of the beginning.
+    ///
+    /// # Safety
+    /// As [`Run::begin_of`].
+    #[inline(always)]
+    unsafe fn tell_begin(&mut self, here: &mut here::Here, known: &mut Known, coroutine: *mut ffi::PyObject) -> bool {
+        let Known { tracee, place, .. } = known;
+        let timed = instruments::monitored(Event::LongSchedule);
+        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
+        if tracee.set_in(true) {
+            // the end of the step in which all this began may stay unseen (3.11)
+            if here.turn.unseen != tracee.pid {
+                return false;
+            }
+            here.turn.unseen = 0;
+        }
+        if !asked && !timed {
+            return true;
+        }
+        // SAFETY: the caller's promise; the task stands.
+        let (own, inner) = unsafe {
+            self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
+            (place.get_or_insert_with(|| outermost(here, coroutine)), whereabouts(here, coroutine))
+        };
+        let at = inner.as_ref().unwrap_or(own);
+        if asked {
+            let turn = if self.exiting { Turn::InExiting } else { Turn::In };
+            here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
+        }
+        if timed {
+            let now = here.host.node.clock.ticks();
+            self.timed = Some((at.clone(), std::mem::replace(&mut here.turn.since, now)));
+        }
+        true
+    }
+
+    /// The step has ended, maybe by an exception, which is set.
+    ///
+    /// # Safety
+    /// As [`Run::begin`].
+    #[inline]
+    unsafe fn end(&self) {
+        let end = |here: &mut here::Here| {
+            let Some(known) = here.running.end_step(self.task) else { return };
+            let was_in = known.tracee.set_in(false);
+            // SAFETY: the caller's promise.
+            let done = unsafe { self.tell_end(here, &known, was_in) };
+            if !done {
+                here.running.keep(known);
+            }
+        };
+        // SAFETY: attached.
+        unsafe { door::enter(end) };
+    }
+
+    /// Tells of the end, and answers whether the task is known to be done.
+    ///
+    /// # Safety
+    /// As [`Run::begin`].
+    #[inline]
+    unsafe fn tell_end(&self, here: &mut here::Here, known: &Known, was_in: bool) -> bool {
+        let (tracee, mut is_done) = (&known.tracee, false);
+        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
+        if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
+            // SAFETY: the task stands.
+            let (done, at) = unsafe {
+                let task = self.task as *mut ffi::PyObject;
+                let (done, place) = (steps::is_done(task), known.place.clone());
+                (done, place.filter(|_| done).unwrap_or_else(|| waiting(here, task, known)))
+            };
+            is_done = done;
+            if asked {
+                let turn = match (done, self.exiting) {
+                    (true, _) => Turn::Exited,
+                    (_, true) => Turn::OutExiting,
+                    _ => Turn::Out,
+                };
+                here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, &at);
+            }
+            if let Some((began, _)) = &self.timed {
+                alarm(here, tracee.pid, || between(began, &at));
+            }
+        }
+        if let Some((_, outer)) = &self.timed {
+            here.turn.since = *outer;
+        }
+        is_done
+    }
+}
+
+/// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for
+/// that coroutine itself, and where it is no exact one.
+///
+/// # Safety
+/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+#[inline(always)]
+unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
+    // SAFETY: null or an object that is held; its type is looked at first.
+    unsafe {
+        let waits = !coroutine.is_null() && steps::is_coroutine(coroutine) && steps::waits(coroutine);
+        waits.then(|| inside(here, coroutine)).flatten()
+    }
+}
+
+/// The same of an exact coroutine that waits.
+///
+/// # Safety
+/// As [`whereabouts`].
+unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
+    // SAFETY: the caller's promise; what is found is held.
+    unsafe {
+        let inner = steps::innermost(coroutine);
+        let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
+        let at = frame.map(|frame| here.turn.places.of(frame));
+        ffi::Py_DECREF(inner);
+        at
+    }
+}
+
+/// Where a task waits: inside its outermost coroutine, or there.
+///
+/// # Safety
+/// Attached, with no exception set; the task stands.
+unsafe fn waiting(here: &mut here::Here, task: *mut ffi::PyObject, known: &Known) -> Place {
+    // SAFETY: the caller's promise; the coroutine is held.
+    unsafe {
+        let coroutine = Held::owned(steps::coroutine_of(task));
+        let at = whereabouts(here, coroutine.as_ptr()).or_else(|| known.place.clone());
+        // or somebody has begun to ask in the midst of the step
+        at.unwrap_or_else(|| outermost(here, coroutine.as_ptr()))
+    }
+}
+
+/// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
+///
+/// # Safety
+/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn outermost(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Place {
+    // SAFETY: null or an object that is held, whose frame waits or runs.
+    unsafe {
+        let frame = if coroutine.is_null() { None } else { steps::frame_of(coroutine) };
+        frame.map_or_else(|| NOWHERE.into(), |frame| here.turn.places.of(frame))
+    }
+}
+
+/// The first step of an eager task, and who is scheduled out for it.
+pub struct Eager {
+    run: Run,
+    parent: Option<Arc<Tracee>>,
+}
+
+/// A task is about to be made; `None` if that doesn't run its first step.
+///
+/// # Safety
+/// Attached, without an exception: called by the initialiser of tasks, with its arguments.
+pub unsafe fn begin_eager(
+    task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> Option<Eager> {
+    // SAFETY: the caller's promise; what is asked for here is not used beyond this function.
+    unsafe {
+        static EAGER_START: Interned = Interned::new(c"eager_start");
+        static LOOP: Interned = Interned::new(c"loop");
+        if !ON.load(Ordering::Relaxed) || coroutine.is_null() {
+            return None;
+        }
+        if task_made::keyword(keywords, &EAGER_START) != ffi::Py_True() {
+            return None;
+        }
+        let event_loop = task_made::keyword(keywords, &LOOP);
+        if !inviso_cpython::tasks::running::runs_here(event_loop) {
+            return None;
+        }
+        door::enter(|here| begin_eager_of(here, task, coroutine)).flatten()
+    }
+}
+
+/// # Safety
+/// As [`begin_eager`].
+unsafe fn begin_eager_of(
+    here: &mut here::Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
+) -> Option<Eager> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let parent = here.thread.current().clone();
+        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        let is_in = parent.kind == Kind::Task && parent.is_in.load(Ordering::Acquire) != 0;
+        let parent = Some(parent).filter(|_| is_in);
+        if let Some(parent) = &parent {
+            turn_of_running(here, parent, Turn::Out);
+        }
+        let mut run = Run::default();
+        if run.begin_of(here, Known::new(task as usize, tracee), coroutine) {
+            return Some(Eager { run, parent });
+        }
+        if let Some(parent) = &parent {
+            turn_of_running(here, parent, Turn::In);
+        }
+        None
+    }
+}
+
+impl Eager {
+    /// The task is made, or an exception is set.
+    ///
+    /// # Safety
+    /// As [`begin_eager`].
+    pub unsafe fn end(self) {
+        // SAFETY: as above.
+        unsafe {
+            let timed = self.run.timed.is_some();
+            self.run.end();
+            door::enter(|here| {
+                if let Some(parent) = &self.parent {
+                    turn_of_running(here, parent, Turn::In);
+                }
+                if timed {
+                    here.turn.since = here.host.node.clock.ticks();
+                }
+            });
+        }
+    }
+}

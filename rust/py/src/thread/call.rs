@@ -1,0 +1,345 @@
+//! A running Python call, as the core sees it: asked for what an event needs and no more.
+
+use super::{backtrace, here::Running, late};
+use crate::{
+    convert::view::{Kept, PyView},
+    host::Host,
+    instrument::objects::Arguments,
+};
+use inviso_core::{
+    event::Activation,
+    matching::Subject,
+    session::{Capture, Session},
+    thread::Thread,
+    tracee::Tracee,
+};
+use inviso_cpython::{
+    capture::{self, Limits, Raised},
+    frames::{
+        code,
+        frame::{self, CodeLayout, Frame},
+    },
+    interpreter::calling,
+    object::held::Held,
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
+use pyo3::ffi::PyObject;
+
+/// How a call ends: what the interpreter shows of it, borrowed.
+#[derive(Clone, Copy)]
+pub enum End {
+    /// It doesn't, or nothing is shown.
+    Hidden,
+    /// The value that it returns.
+    Value(*mut PyObject),
+    /// The exception that leaves it.
+    #[cfg(Py_3_12)]
+    Error(*mut PyObject),
+    /// The same, which may not be made yet.
+    #[cfg(not(Py_3_12))]
+    Error(Raised),
+}
+
+impl End {
+    fn raised(self) -> Option<Raised> {
+        match self {
+            #[cfg(Py_3_12)]
+            // SAFETY: the interpreter holds the exception while it unwinds.
+            End::Error(error) => Some(unsafe { Raised::made(error) }),
+            #[cfg(not(Py_3_12))]
+            End::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The call of the event that is being taken.
+pub struct PyCall<'a> {
+    /// The host.
+    pub host: &'static Host,
+    /// Its thread's idea of what runs.
+    pub running: &'a Running,
+    /// The frame, where the hook was given it (3.11).
+    #[cfg(not(Py_3_12))]
+    pub frame: Frame,
+    /// How it ends.
+    pub end: End,
+    /// What match specs look at.
+    pub kept: Kept,
+}
+
+impl<'a> PyCall<'a> {
+    /// The call of an event on this thread.
+    #[cfg(Py_3_12)]
+    #[inline(always)]
+    pub fn new(host: &'static Host, running: &'a Running) -> Self {
+        PyCall { host, running, end: End::Hidden, kept: Kept::default() }
+    }
+
+    /// The call of a frame.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub fn new(host: &'static Host, running: &'a Running, frame: Frame) -> Self {
+        PyCall { host, running, frame, end: End::Hidden, kept: Kept::default() }
+    }
+
+    /// A call that ends so.
+    #[inline(always)]
+    pub fn ending(self, end: End) -> Self {
+        PyCall { end, ..self }
+    }
+
+    /// The frame of the call.
+    #[inline(always)]
+    pub fn frame(&self) -> Frame {
+        #[cfg(not(Py_3_12))]
+        return self.frame;
+        #[cfg(Py_3_12)]
+        // SAFETY: monitoring callbacks run attached, and with the event's frame as the thread's current one.
+        unsafe {
+            Frame::current(inviso_cpython::interpreter::tstate()).unwrap_unchecked()
+        }
+    }
+
+    /// The frame that called this one.
+    pub fn caller_frame(&self) -> Option<Frame> {
+        #[cfg(not(Py_3_12))]
+        // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller, and none if C code
+        // has called: the frame's own link is not set then. At the call's end it is so again.
+        return match unsafe { Frame::current(inviso_cpython::interpreter::tstate()) } {
+            // SAFETY: the frame is linked while it is the thread's current one.
+            Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },
+            current => current,
+        };
+        #[cfg(Py_3_12)]
+        // SAFETY: the event's frame is running, so its `previous` is valid.
+        unsafe {
+            self.frame().caller()
+        }
+    }
+}
+
+/// Writes `(module, function, arity)` of a frame's function.
+pub fn write_name(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
+    out.tuple(3)?;
+    write_module_and_function(frame, out)?;
+    // SAFETY: the frame runs or is the caller of one that runs; its code lives as long.
+    out.int(unsafe { frame::arity(frame.code()) } as i64)
+}
+
+/// Writes the module and the qualified name of a frame's function, as two atoms.
+pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
+    let (module, function) = module_and_function(frame);
+    // SAFETY: held.
+    unsafe {
+        capture::atom_of_str(module.as_ptr(), out)?;
+        capture::atom_of_str(function.as_ptr(), out)
+    }
+}
+
+/// The module of a frame's function, or where there is none its file, and its qualified name. Held as long as the frame runs,
+/// waits in a generator, or is the caller of one that runs.
+#[inline(always)]
+pub fn module_and_function(frame: Frame) -> (Held, Held) {
+    // SAFETY: code, function and globals live as long.
+    unsafe {
+        let code = frame.code();
+        let mut module = frame::module_of(frame.globals());
+        if module.is_null() {
+            module = Held::borrowed(frame::code_filename(code));
+        }
+        (module, frame::name_of(frame.function(), code))
+    }
+}
+
+/// Writes the arguments of a frame that has just begun, as a list in the order of the signature.
+pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    // SAFETY: as above; at a call's beginning the first slots of the frame hold its arguments.
+    unsafe {
+        let layout = CodeLayout::read(frame.code());
+        let arity = layout.arity();
+        if arity > 0 {
+            out.list(arity)?;
+        }
+        for n in 0..arity {
+            let value = frame.argument(&layout, n);
+            capture::encode(value.as_ptr(), out, limits)?;
+        }
+        out.nil()
+    }
+}
+
+/// The class of an exception, `error`, `exit` or `throw`, and its value, as a tuple.
+pub fn write_exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    out.tuple(2)?;
+    // SAFETY: attached, with no exception set; the exception is held by whoever raised it.
+    unsafe {
+        out.atom(capture::exception_class(error))?;
+        capture::exception(error, out, limits)
+    }
+}
+
+impl Subject for PyCall<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    #[inline]
+    fn count(&self) -> usize {
+        // SAFETY: the event's frame runs, and its code lives as long.
+        unsafe { CodeLayout::read(self.frame().code()).arity() }
+    }
+
+    #[inline(always)]
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        let frame = self.frame();
+        // SAFETY: as in `write_arguments`; the frame keeps its arguments while the event is taken.
+        unsafe {
+            let layout = CodeLayout::read(frame.code());
+            if n >= layout.positional as usize && n >= layout.arity() {
+                return None;
+            }
+            PyView::new(frame.argument(&layout, n), &self.kept)
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<PyView<'_>> {
+        let frame = self.frame();
+        // SAFETY: as above.
+        unsafe {
+            let code = frame.code();
+            let layout = CodeLayout::read(code);
+            let n = (0..layout.arity()).find(|n| code::is_parameter(code, layout.index(*n), name))?;
+            PyView::new(frame.argument(&layout, n), &self.kept)
+        }
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: what is looked at stands while the event is taken; attached.
+        unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
+    }
+
+    fn caller_term(&self, line: bool) -> Term {
+        backtrace::caller(self.caller_frame(), line)
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(self.caller_frame(), depth)
+    }
+
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, Some(self.frame()), self.caller_frame())
+    }
+
+    fn node_name(&self) -> Term {
+        Term::atom(&inviso_port::node::name())
+    }
+}
+
+impl Activation for PyCall<'_> {
+    fn result(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        match (self.end, self.end.raised()) {
+            // SAFETY: the interpreter holds the value while the event is taken; attached.
+            (End::Value(value), _) => unsafe { capture::encode(value, out, &late::limits(capture)) },
+            (_, Some(error)) => write_exception(error, out, &late::limits(capture)),
+            _ => out.cut("result"),
+        }
+    }
+
+    #[cold]
+    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let End::Value(value) = self.end else { return };
+        calling::attached(|py| {
+            // SAFETY: as above.
+            let values = vec![unsafe { late::held(py, value) }];
+            late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
+        });
+    }
+
+    fn is_left_by(&self, class: usize) -> bool {
+        // SAFETY: a class that the session's handle keeps; attached.
+        self.end.raised().is_some_and(|error| unsafe { error.is_a(class as *mut pyo3::ffi::PyObject) })
+    }
+
+    fn is_closing(&self) -> bool {
+        // SAFETY: the classes live for ever; attached.
+        self.is_generator() && self.end.raised().is_some_and(|e| unsafe { e.is_a(pyo3::ffi::PyExc_GeneratorExit) })
+    }
+
+    #[inline(always)]
+    fn address(&self) -> usize {
+        self.frame().address()
+    }
+
+    #[inline(always)]
+    fn is_generator(&self) -> bool {
+        // SAFETY: the event's frame runs.
+        unsafe { self.frame().is_generator_frame() }
+    }
+
+    fn is_coroutine(&self) -> bool {
+        // SAFETY: the event's frame runs, and its code lives as long.
+        unsafe { CodeLayout::read(self.frame().code()).is_coroutine() }
+    }
+
+    #[inline(always)]
+    fn identify(&self, thread: &mut Thread) {
+        // SAFETY: callbacks run attached, and the core hands back the thread that it was given.
+        unsafe { self.running.identify(self.host, thread) }
+    }
+
+    #[inline(always)]
+    fn allocated(&self) -> u64 {
+        inviso_cpython::interpreter::tls::bytes()
+    }
+
+    fn is_global(&self) -> bool {
+        // SAFETY: both frames run.
+        self.caller_frame().is_none_or(|caller| unsafe { caller.globals() != self.frame().globals() })
+    }
+
+    #[inline]
+    fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        write_arguments(self.frame(), out, &late::limits(capture))
+    }
+
+    #[cold]
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let frame = self.frame();
+        calling::attached(|py| {
+            // SAFETY: as in `write_arguments`; attached.
+            let values = unsafe {
+                let layout = CodeLayout::read(frame.code());
+                (0..layout.arity()).map(|n| late::held(py, frame.argument(&layout, n).as_ptr())).collect()
+            };
+            late::write(py, Arguments { values, more: false }, out, session, scheduler);
+        });
+    }
+
+    fn name(&self, out: &mut Encoder<'_>) -> bool {
+        write_name(self.frame(), out).is_ok()
+    }
+
+    #[inline]
+    fn caller_function(&self) -> (usize, usize) {
+        // SAFETY: the caller's frame runs.
+        self.caller_frame().map_or((0, 0), |caller| (caller.address(), unsafe { caller.code() } as usize))
+    }
+
+    fn caller(&self, out: &mut Encoder<'_>) -> usize {
+        match self.caller_frame() {
+            Some(caller) if write_name(caller, out).is_ok() => caller.address(),
+            _ => 0,
+        }
+    }
+}
+
+/// The code object of a call, as the core's key.
+#[inline(always)]
+pub fn key(code: *mut PyObject) -> usize {
+    code as usize
+}
