@@ -5,7 +5,6 @@
 
 use super::{exit_reason, exits, process};
 use crate::{
-    api::relations_api::watch,
     convert::terms,
     entry::door,
     host::{
@@ -487,4 +486,15 @@ pub(crate) fn with_ports(id: u64, on: bool) -> Option<Wants> {
 
 pub(crate) fn is_gone(tracee: &Tracee) -> bool {
     process::process(tracee).is_gone()
+}
+
+/// `own` is told of the end of a process; the reference is given back if that has been told of already.
+pub(crate) fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
+    let mut monitors = lock(&process::process(tracee).monitors);
+    if is_gone(tracee) {
+        return Some(reference);
+    }
+    MONITORS.fetch_add(1, Ordering::Relaxed);
+    monitors.push((reference, own));
+    None
 }
