@@ -144,7 +144,7 @@ fn ints(py: Python<'_>) -> Result<(), String> {
     const ONE_DIGIT: i64 = (1 << 30) - 1;
     for n in [0, 1, -1, 5, -5, 256, -257, ONE_DIGIT, -ONE_DIGIT, ONE_DIGIT + 1, -ONE_DIGIT - 1, i64::MAX, i64::MIN] {
         let object = n.into_pyobject(py).map_err(|e| e.to_string())?;
-        // SAFETY: the caller promises an int.
+        // SAFETY: an int.
         let found = unsafe { layout::digit(object.as_ptr()) };
         if found != (n.abs_diff(0) <= ONE_DIGIT as u64).then_some(n) {
             return Err(format!("the int {n} was read as {found:?}"));

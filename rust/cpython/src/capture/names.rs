@@ -191,7 +191,7 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
 /// # Errors
 /// [`Full`].
 pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+    // SAFETY: the caller promises that `object` stands, and the calling thread is attached and has no exception set.
     unsafe {
         match own_names(object) {
             Some(names) => names.iter().try_for_each(|name| atom_or(name, "undefined", out)),
@@ -331,7 +331,7 @@ impl<'a> Name<'a> {
     /// `text` is a str.
     unsafe fn push_text(&mut self, text: *mut PyObject) {
         let room = self.buffer.len() - self.length;
-        // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+        // SAFETY: the caller promises a str.
         unsafe {
             match short_ascii(text, room) {
                 Some(text) => self.push(text.as_bytes()),

@@ -58,14 +58,15 @@ struct Known {
 static KNOWN: [Known; 5] =
     [const { Known { class: AtomicPtr::new(ptr::null_mut()), offsets: [const { AtomicUsize::new(0) }; 2] } }; 5];
 
-/// Returns the origin of this process's ports. The host sets it.
+/// Which origin the ports of this process have, by the host's answer.
 static OWN_ORIGIN: OnceLock<fn() -> u64> = OnceLock::new();
 
 fn own_origin() -> Option<u64> {
     OWN_ORIGIN.get().map(|own| own())
 }
 
-/// Registers these classes, in the order of [`SLOTS`]. `own_origin` returns the origin of this process's ports.
+/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say. `own_origin` answers the origin of this
+/// process, as ports have it.
 ///
 /// # Safety
 /// The classes live as long as the process, each has the slots of its name, and the calling thread is attached.

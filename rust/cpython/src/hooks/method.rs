@@ -116,7 +116,7 @@ impl Named {
     pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
         const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
         const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-        // SAFETY: as in `put`.
+        // SAFETY: attached; the returned function is held while it is checked.
         unsafe {
             let definition = definition(method)?;
             match (*definition).ml_flags {

@@ -151,8 +151,7 @@ pub fn end(py: Python<'_>) {
 /// The calling thread is attached, `tstate` stands, and [`check`] has passed.
 #[inline(always)]
 pub unsafe fn ensure(tstate: *mut PyThreadState) {
-    // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
-    // attached.
+    // SAFETY: the caller promises that the calling thread is attached, `tstate` stands, and [`check`] has passed.
     unsafe {
         let there = function_of(tstate);
         if there != FRONTS[0] as *mut c_void {

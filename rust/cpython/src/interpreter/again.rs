@@ -105,7 +105,7 @@ fn is_raised_by_statement(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
 /// Takes the reference if it returns true.
 fn queue(error: *mut c_void) -> bool {
     extern "C" fn call(error: *mut c_void) -> c_int {
-        // a callback may run again, or still: the exception waits for the program
+        // a callback may run again by now, or still: it waits for the program
         if is_inside() && queue(error) {
             return 0;
         }

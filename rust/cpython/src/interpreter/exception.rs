@@ -20,8 +20,7 @@ impl Aside {
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
     pub unsafe fn new() -> Aside {
-        // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
-        // attached.
+        // SAFETY: the caller promises that the calling thread is attached, and still is when this is dropped.
         unsafe {
             #[cfg(Py_3_12)]
             return Aside { exception: api::PyErr_GetRaisedException() };

@@ -19,8 +19,7 @@ impl Attribute {
     /// # Safety
     /// The object stands; the thread is attached and has no exception set.
     pub unsafe fn of(&self, object: *mut PyObject) -> *mut PyObject {
-        // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
-        // attached.
+        // SAFETY: the caller promises that the object stands and the thread is attached and has no exception set.
         unsafe {
             let name = self.0.get();
             let value = if name.is_null() { name } else { ffi::PyObject_GenericGetAttr(object, name) };

@@ -67,8 +67,7 @@ pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
 /// # Safety
 /// Nothing of the object has been cleared.
 unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
-    // attached.
+    // SAFETY: the caller promises that nothing of the object has been cleared.
     unsafe {
         let kind = ffi::Py_TYPE(task);
         kind == class.as_ptr().cast() || ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) != 0

@@ -320,8 +320,7 @@ mod place {
     /// # Safety
     /// As [`ask_loop`]; `get` is asyncio's `_get_running_loop`.
     pub unsafe fn running_loop(get: *mut PyObject) -> Option<*mut PyObject> {
-        // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
-        // attached.
+        // SAFETY: the caller promises an attached thread without an exception, and asyncio's function.
         unsafe {
             match PLACE.load(Ordering::Relaxed) {
                 CHECKED => Some(found()),

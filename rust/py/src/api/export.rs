@@ -82,7 +82,7 @@ impl Given {
         let py = message.py();
         match bytes_of(message) {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                let class = DAMAGE.import(py, "inviso.log", "Damage")?;
+                let class = DAMAGE.import(py, "inviso._log_read", "Damage")?;
                 match message.is_instance(class)? {
                     true => Ok(Given::Damage(message.str()?.to_string_lossy().into_owned())),
                     false => Err(error),
@@ -439,7 +439,7 @@ impl Batches for Rows {
         let batch = self.batch().map_err(|error| {
             let text = error.to_string();
             let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
-            drop(before); // outside the lock
+            drop(before); // outside of the lock
             text
         });
         let mut told = self.table.summary().clone();

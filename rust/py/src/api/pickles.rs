@@ -127,9 +127,8 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
         if !here.host.node.seq_in_use() {
             return Ok(None);
         }
-        // tokens are in use in the new process, too, and it may send one
-        here.host.node.seq_go_abroad();
-        // SAFETY: the thread is attached; the object stands.
+        here.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
+                                        // SAFETY: the thread is attached; the object stands.
         let sending = unsafe {
             if pickles::is_started_by_library() {
                 None

@@ -97,9 +97,8 @@ fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let change = |here: &mut Here| {
         let known = host.directory.replace_own(&own);
         let was = door::become_process(here, own);
-        // its beginning emitted nothing, so neither does its end
-        here.turn.told = true;
-        // a search for threads may have found it before it had a process of its own
+        here.turn.told = true; // nor was it told that it began
+                               // a search for threads may have found it before it had a process of its own
         let found = known.filter(|known| was.as_ref().is_none_or(|was| !Arc::ptr_eq(known, was)));
         for before in was.iter().chain(&found) {
             host.node.end_process(before);

@@ -11,7 +11,7 @@ use crate::{
     library::ports,
     processes::{
         exit_reason, exits, process,
-        relations::{deliver, down, exit, hear, is_gone, lock, signal, with_ports, Tie, MONITORS},
+        relations::{deliver, down, exit, hear, is_gone, lock, signal, watch, with_ports, Tie, MONITORS},
     },
     thread::here::Here,
 };
@@ -19,7 +19,7 @@ use inviso_core::{
     flags::Flags,
     messages::{self, About},
     seq::Carried,
-    tracee::{Kind, Tracee},
+    tracee::Kind,
 };
 use inviso_cpython::capture::{self, Raised};
 use inviso_term::{etf, record, term::Term};
@@ -91,17 +91,6 @@ pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> 
             }
         }
     })
-}
-
-/// Adds a monitor of a process for `own`. Returns the reference if the process has ended already.
-pub(crate) fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
-    let mut monitors = lock(&process::process(tracee).monitors);
-    if is_gone(tracee) {
-        return Some(reference);
-    }
-    MONITORS.fetch_add(1, Ordering::Relaxed);
-    monitors.push((reference, own));
-    None
 }
 
 /// Removes a monitor; False if there is none.

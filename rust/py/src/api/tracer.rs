@@ -302,7 +302,7 @@ impl TracerFunction {
         TracerFunction { function: Arc::new(Mutex::new(Some(function))), is_owner: true }
     }
 
-    /// A weak handle.
+    /// A handle that keeps nothing alive.
     fn weak(&self) -> Self {
         TracerFunction { function: self.function.clone(), is_owner: false }
     }

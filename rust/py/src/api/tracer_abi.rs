@@ -511,7 +511,7 @@ unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *c
 /// # Safety
 /// As [`within`], and `pid` is null, or may be read.
 unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handle {
-    // SAFETY: as in `kind`; `to` is null, or a pid from the host.
+    // SAFETY: as in `kind`; `pid` is null, or a pid from the host.
     unsafe {
         let Some(pid) = pid.as_ref() else { return 0 };
         within(env, |env| Some(env.nest(Term::Pid(Identifier::own(pid.number)), 0)))

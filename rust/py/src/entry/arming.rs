@@ -148,7 +148,7 @@ impl Host {
             };
         }
         if armed.is_bare(py)? && keys.iter().all(|key| armed.watched.get(key).is_none_or(|needs| *needs == 0)) {
-            return Ok(()); // removing absent events needs no tool id
+            return Ok(()); // nothing is claimed in order to take away what is not there
         }
         armed.apply(py, keys)?;
         let all = self.node.read(|snapshot| snapshot.events);

@@ -36,9 +36,8 @@ mod monitoring {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). The program may get it from
-            /// `register_callback` and call it with fewer or other arguments than the event has. So its code object is
-            /// read only if its type is right.
+            /// As [`vectorcall::Function`](inviso_cpython::hooks::vectorcall::Function). Whoever has it by `register_callback` may call it with
+            /// less than the event has; its code object is read as one where its type says so, or not at all.
             pub unsafe extern "C" fn $name(
                 _this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
             ) -> *mut PyObject {

@@ -83,7 +83,7 @@ impl Drop for AtEnd {
             }
             let here = slot.here.into_inner();
             if has_failed {
-                here.leave(); // its call records may be half written
+                here.leave(); // what it knows of its calls may be half written
             } else {
                 here.end();
             }
@@ -214,7 +214,7 @@ impl Slot {
 /// Attached.
 #[inline(always)]
 pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: the thread is attached.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if state::is_elsewhere() {
             return None;
@@ -233,7 +233,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     if slot.depth.get() != 0 {
         return None;
     }
-    // SAFETY: the thread is attached.
+    // SAFETY: attached.
     let aside = unsafe { state::has_exception().then(|| Aside::new()) };
     slot.depth.set(1);
     // SAFETY: no call is under way.
@@ -263,7 +263,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
 /// # Safety
 /// Attached.
 pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
-    // SAFETY: the thread is attached.
+    // SAFETY: attached.
     if unsafe { state::is_elsewhere() } {
         return None;
     }
@@ -276,7 +276,7 @@ pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     slot.depth.set(depth);
     match done {
         Ok(done) => Some(done),
-        Err(panic) => resume_unwind(panic), // the caller of the function gets it as an exception
+        Err(panic) => resume_unwind(panic), // to whoever called the function, as an exception
     }
 }
 

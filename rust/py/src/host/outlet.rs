@@ -143,7 +143,7 @@ enum Came {
 /// # Errors
 /// The error of making the messages (no memory), or of a signal's handler between two steps.
 pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
-    let mut stale = Vec::new(); // dropped after the lock is released
+    let mut stale = Vec::new(); // let go of when the lock is free again
     if outlets.is_empty() && !mailbox.has_posted() {
         return Ok(());
     }
@@ -165,7 +165,7 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
         if passed {
             return Ok(());
         }
-        py.detach(std::thread::yield_now); // the session may be writing a dump
+        py.detach(std::thread::yield_now); // a dump of the session's may be under way
         py.check_signals()?;
     }
 }
@@ -217,12 +217,12 @@ fn sender(record: &Record) -> Sender {
 fn pump_step(
     py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>, arrived: &mut Arrived,
 ) -> PyResult<()> {
-    let posted = mailbox.take_posted(); // first, so that what was written earlier is found in the rings
+    let posted = mailbox.take_posted(); // first: what was written before is found in the rings
     let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
     let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
     let mut all: Vec<(u64, Came)> = Vec::new();
     py.detach(|| {
-        // nobody else brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
+        // no other thread brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
         let drained = drain::drain_all(&sessions, step, Losses::Between, |at, record| {
             all.push((record.ticks, Came::Record(at, record.to_owned())));
         });

@@ -302,7 +302,7 @@ fn note(code: usize, wrappers: Vec<Bound<'_, PyAny>>) {
     }
     ANY.store(true, Ordering::Release);
     drop(all);
-    drop(wrappers); // the previous wrappers, outside the lock
+    drop(wrappers); // what was known, outside the lock
 }
 
 /// Forgets all wrappers, when nothing is watched any more.

@@ -265,7 +265,7 @@ pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 /// Queue and item stand; the thread is attached.
 #[inline(always)]
 pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
             keep(here, object, item, number, length);

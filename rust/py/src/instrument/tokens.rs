@@ -252,7 +252,7 @@ pub fn all_gone() {
         ASKED.store(false, Ordering::Release);
         let see = |py: Python<'_>| {
             if !calling::may_import(py) {
-                return all_gone(); // again in another frame
+                return all_gone(); // in another frame, then
             }
             let host = crate::host::try_host().filter(|host| host.process == std::process::id());
             if let Some(error) = host.and_then(|host| end(py, host).err()) {
@@ -315,7 +315,7 @@ pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
         Term::atom("spawn_request"),
         reference.clone(),
         parent,
-        Term::atom("undefined"), // in Erlang the group leader, which a Python process doesn't have
+        Term::atom("undefined"), // in Erlang the group leader, which a Python process has not
         function,
         Term::List(options),
         Term::atom("spawn_reply"),

@@ -587,7 +587,7 @@ pub(super) unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny
 unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: `Py_IsInitialized` has no preconditions. At its very end the interpreter lets no thread attach.
+    // SAFETY: a plain question; at its very end the interpreter lets no thread attach
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = crate::host::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
         // SAFETY: called attached, with one argument: the weak reference, or whatever code that got the callback from

@@ -82,7 +82,7 @@ unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tr
 /// # Safety
 /// Attached; the object stands.
 unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: attached, and the object stands.
+    // SAFETY: the caller's promise.
     tasks::task_type(py)
         .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
 }

@@ -20,7 +20,6 @@
 
 use super::{exit_reason, exits, process};
 use crate::{
-    api::relations_api::watch,
     convert::terms,
     entry::door,
     host::{
@@ -503,4 +502,15 @@ pub(crate) fn with_ports(id: u64, on: bool) -> Option<Wants> {
 
 pub(crate) fn is_gone(tracee: &Tracee) -> bool {
     process::process(tracee).is_gone()
+}
+
+/// Adds a monitor of a process for `own`. Returns the reference if the process has ended already.
+pub(crate) fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
+    let mut monitors = lock(&process::process(tracee).monitors);
+    if is_gone(tracee) {
+        return Some(reference);
+    }
+    MONITORS.fetch_add(1, Ordering::Relaxed);
+    monitors.push((reference, own));
+    None
 }

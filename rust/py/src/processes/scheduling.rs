@@ -206,7 +206,7 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
 /// # Safety
 /// The thread is attached and has no exception set; the tracee's task stands.
 pub(super) unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
-    // SAFETY: the thread is attached; the frame runs.
+    // SAFETY: attached; the frame runs.
     let at =
         unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| here.turn.places.of(frame)) };
     let at = at.as_deref().unwrap_or(NOWHERE);

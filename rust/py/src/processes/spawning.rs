@@ -462,8 +462,7 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
 /// # Safety
 /// The coroutine stands; no exception is set.
 pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: the caller promises that the thread is attached and the coroutine stands, and has not begun; the
-    // coroutine holds its frame.
+    // SAFETY: the caller promises that the coroutine stands and no exception is set; the coroutine holds its frame.
     unsafe {
         match steps::frame_of(coroutine) {
             Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
@@ -477,7 +476,7 @@ pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi:
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
 pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
     unsafe {
         if !steps::is_done(task) {
             return;

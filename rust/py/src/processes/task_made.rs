@@ -149,7 +149,7 @@ pub(super) fn note_made(here: &mut Here) {
     let Some(made) = here.made.take() else { return };
     let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
     if !task.is_null() {
-        // SAFETY: the thread is attached, with a GIL, so the task stands as long as its process has its address.
+        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
         unsafe { process::note_name(&made, task) };
     }
 }

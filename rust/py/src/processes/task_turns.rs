@@ -95,7 +95,7 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 /// As [`tell_end`].
 #[inline(never)]
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+    // SAFETY: the caller promises that the thread is attached and the task stands.
     unsafe {
         door::enter(|here| spawning::step_ended(here, task));
     }
@@ -384,7 +384,8 @@ pub unsafe fn begin_eager(
 unsafe fn begin_eager_of(
     here: &mut here::Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
 ) -> Option<Eager> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the initialiser of tasks
+    // calls this, with its arguments.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
@@ -411,7 +412,7 @@ impl Eager {
     /// # Safety
     /// As [`begin_eager`].
     pub unsafe fn end(self) {
-        // SAFETY: as in `put`.
+        // SAFETY: attached; the returned function is held while it is checked.
         unsafe {
             let timed = self.run.timed.is_some();
             self.run.end();

@@ -53,7 +53,7 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
 /// is not yet among the interpreter's frames.
 pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) -> Term {
     const MOST: usize = 64;
-    const LARGEST: usize = 3000; // fits into a message under a session's default limits
+    const LARGEST: usize = 3000; // fits a message by the limits that a session has unless told otherwise
     let mut text = matching::headline(current) + &format!("Kind: {:?}\nState: running\nStack:\n", current.kind);
     // SAFETY: the event's frame runs, and its code lives as long.
     let begins = begins.map(|frame| (frame, i64::from(unsafe { code::code_first_line(frame.code()) })));

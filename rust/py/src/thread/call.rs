@@ -210,7 +210,7 @@ impl Subject for PyCall<'_> {
 
     fn named(&self, name: &str) -> Option<PyView<'_>> {
         let frame = self.frame();
-        // SAFETY: as in `argument`.
+        // SAFETY: attached; the returned function is held while it is checked.
         unsafe {
             let code = frame.code();
             let layout = CodeLayout::read(code);

@@ -128,7 +128,7 @@ fn look_again(here: &mut Here) {
         if is_ending(py) {
             return;
         }
-        // SAFETY: the thread is attached.
+        // SAFETY: attached.
         let _uncollected = unsafe { Uncollected::new() };
         let done = if ON.load(Ordering::Acquire) {
             begin_here(py, here)

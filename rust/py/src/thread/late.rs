@@ -29,7 +29,7 @@ pub unsafe fn held(py: Python<'_>, object: *mut PyObject) -> Option<Py<PyAny>> {
 
 /// Writes the part of the arguments that a record needs.
 pub fn write(py: Python<'_>, arguments: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-    // the program is not charged for these allocations
+    // this allocation doesn't count as the program's
     let allocated = tls::bytes();
     match session.options.capture.takes {
         Takes::Objects => keep(arguments, out, session, scheduler),

@@ -121,7 +121,7 @@ pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future
     let now = *outcome(record);
     let own = matches!(at, About::Current);
     if now.is_set && (own && !now.is_taken || tokens::waits(here, record)) {
-        // SAFETY: attached, no exception is set, and the future stands.
+        // SAFETY: the pool and the result stand; callbacks run attached on this thread.
         unsafe {
             if own {
                 here.running.identify(here.host, &mut here.thread);
@@ -137,7 +137,7 @@ pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
 unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
-    // SAFETY: attached, no exception is set, and the future stands.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         let Some((value, is_error)) = held(here, future) else { return };
         match at {
@@ -198,7 +198,7 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
         was
     };
     if !was.is_taken && parcels::is_asked_of(here, waiter) {
-        // SAFETY: the value stands, and this thread is attached.
+        // SAFETY: the pool and the result stand; callbacks run attached on this thread.
         unsafe {
             tell(here, value, is_error, |here, message| {
                 passing::arrived(here.host, &mut here.thread, waiter, was.origin(), message);
@@ -213,7 +213,7 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
 /// Attached, with no exception set; both stand.
 pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
     let known = here.host.directory.known(future as usize);
-    // SAFETY: attached, no exception is set, and both objects stand.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if known.is_none() && !gathered::is(future) || !is(future) {
             return;
@@ -252,7 +252,8 @@ unsafe fn is_program(frame: Option<Frame>) -> bool {
 /// The frame runs; attached.
 unsafe fn is_wake_up(frame: Frame) -> bool {
     const LOCKS: [&str; 6] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event.", "TaskGroup."];
-    // SAFETY: the frame runs, and this thread is attached. The name is held while it is compared.
+    // SAFETY: the caller promises that the frame runs, or is about to end, and is no shim, and the calling thread is
+    // attached; the name is held while it is read.
     unsafe {
         let module = module_of(frame.globals());
         if module.is_null() {
@@ -433,7 +434,7 @@ unsafe fn getting(
 unsafe fn got(
     here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
 ) {
-    // SAFETY: the future lives throughout, attached, no exception is set; the answer is null or stands.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
         let known = here.host.directory.known(future as usize);

@@ -58,7 +58,7 @@ pub fn is(future: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// The frame runs; attached.
 pub unsafe fn looks(frame: Option<Frame>) -> bool {
-    // SAFETY: the frame runs; attached.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         frame.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), GATHERS) && passing::is_library(frame))
     }
@@ -86,7 +86,7 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 /// # Safety
 /// Attached, with no exception set; the future stands.
 pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject) {
-    // SAFETY: attached, no exception is set, and the future stands.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if quietly(here, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
             if matches!(at, About::Current) {
@@ -136,7 +136,7 @@ unsafe fn copied(
     if !carries && (was.is_taken || !was.is_set) {
         return;
     }
-    // SAFETY: both futures and the value stand, attached, no exception is set.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         let waiter = if was.is_taken { None } else { futures::waiter(here, future) };
         let target = record(here, future);
@@ -157,7 +157,7 @@ unsafe fn copied(
 unsafe fn told_all(
     here: &mut Here, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>,
 ) {
-    // SAFETY: both futures and the value stand, attached, no exception is set.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         let Some(waiter) = futures::waiter(here, future) else { return };
         each(here, gathering, failed, DEPTH, &mut |here, inner, known| {

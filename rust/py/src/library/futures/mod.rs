@@ -267,10 +267,10 @@ pub unsafe fn send(
     let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
     if !asked && !setter.map_or_else(|| tokens::has(here), |setter| here.host.node.seq_may_have(setter)) {
-        // SAFETY: the thread is attached.
+        // SAFETY: attached.
         return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
     }
-    // SAFETY: the value stands, and callbacks run attached on this thread.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         tell(here, value, is_error, |here, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
@@ -451,7 +451,7 @@ pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObjec
 /// # Safety
 /// `function` is a Python function that stands; the calling thread is attached and has no exception set.
 pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &str) -> Option<Held> {
-    // SAFETY: the function stands, attached, no exception is set; the types are checked.
+    // SAFETY: both are null or stand; attached. The types are checked.
     unsafe {
         let cells = Bound::from_borrowed_ptr_or_opt(py, ffi::PyFunction_GetClosure(function))?;
         let cells = cells.cast_into::<PyTuple>().ok()?;

@@ -71,7 +71,7 @@ pub const SURE: usize = 1;
 /// Attached.
 pub unsafe fn is_inside(here: &mut Here) -> bool {
     let runs = |key: usize| {
-        // SAFETY: the thread is attached.
+        // SAFETY: the caller's promise.
         let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
         // SAFETY: the caller of a frame that runs also runs.
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });
@@ -92,7 +92,7 @@ pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(
     if !here.host.node.seq_in_use() {
         return;
     }
-    end(here, key); // removes the entry of a frame whose end was not seen
+    end(here, key); // a frame that ended unseen has left its own
     let own = here.thread.own().clone();
     let had = here.host.node.seq_copy(&own);
     here.lent.push(Lent { key, had, by_program: !matches!(way, Way::None) });
@@ -101,7 +101,7 @@ pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(
         Way::Unseen(carried) => here.host.node.seq_lend(&own, carried),
         Way::Message(carried) => {
             let message = tokens::message_for(here, &carried, message);
-            // SAFETY: the message is held; attached.
+            // SAFETY: held; the thread is attached.
             let write = unsafe { tokens::writing(message.as_ptr()) };
             here.host.node.seq_receive(&mut here.thread, About::Other(&own), carried, write);
         }

@@ -281,7 +281,8 @@ pub unsafe fn send(
     if !asked && !tokens::has(here) {
         return (0, Carried::Empty);
     }
-    // SAFETY: the event loop stands, and callbacks run attached on this thread; the message is held.
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
+    // message is held.
     unsafe {
         let to = process_of(here, event_loop);
         let message = parcels::made(here, make);
@@ -329,7 +330,7 @@ pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi:
 
 /// A callback is about to run.
 fn on_run(here: &mut Here, frame: Frame) {
-    // SAFETY: callbacks run attached. The event's frame begins, so its first parameter, the handle, is there.
+    // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
         let handle = frame.local(0);
         let sent = senders(&HANDLES).remove(&(handle as usize));
@@ -381,7 +382,7 @@ unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
 
 /// A coroutine is handed to a loop.
 fn on_submit(here: &mut Here, frame: Frame) {
-    // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters.
+    // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
         let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
         if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
@@ -391,7 +392,7 @@ fn on_submit(here: &mut Here, frame: Frame) {
             attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
         });
         if closed {
-            return; // the call will raise
+            return; // the call is going to raise
         }
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;

@@ -213,7 +213,7 @@ unsafe fn schedule(
         let original = method.word.original_call();
         let count = nargs(nargsf);
         if count <= method.callback {
-            return original(function, args, nargsf, names); // a keyword argument, or missing
+            return original(function, args, nargsf, names); // it is named, or missing
         }
         let Some(ours) = stand_in(method, std::slice::from_raw_parts(args, count)) else {
             return original(function, args, nargsf, names);
@@ -388,7 +388,7 @@ impl Scheduled {
         // SAFETY: the thread is attached; all of them are held.
         unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
-        // SAFETY: as in `put`.
+        // SAFETY: attached; the returned function is held while it is checked.
         unsafe {
             door::enter(|here| {
                 loop_callbacks::leave(here, key);
@@ -423,9 +423,8 @@ fn set_apart(here: &mut Here, key: usize) {
     if !here.host.node.seq_in_use() {
         return;
     }
-    // one that ended unseen
-    loop_tokens::end(here, key);
-    // SAFETY: the callers are attached.
+    loop_tokens::end(here, key); // one that ended unseen
+                                 // SAFETY: the callers are attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);

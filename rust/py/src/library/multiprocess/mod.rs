@@ -458,7 +458,7 @@ fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
 
 /// A pool is asked for a call.
 fn on_apply(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame begins. Its caller runs, and still has its parameters.
+    // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
         let caller = passing::caller(frame);
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };

@@ -483,8 +483,7 @@ pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carr
     if !here.host.node.seq_in_use() {
         return Carried::Nothing;
     }
-    // SAFETY: the caller promises that the frame is that of the current event, of a `put` that begins, its caller runs,
-    // the thread is attached, and the running process is known.
+    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         match library {
             None if is_apart(here, frame) => Carried::Nothing,
@@ -545,7 +544,7 @@ fn on_callbacks(here: &mut Here, frame: Frame) {
                 let way = loop_tokens::Way::Unseen(Carried::Token(token, era));
                 loop_tokens::begin(here, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
             }
-            _ => {} // the running process's own token stays
+            _ => {} // it is the running process's own
         }
     }
 }

@@ -306,7 +306,7 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     Some(port)
 }
 
-/// An object is not a port to anybody.
+/// Makes an object that is not a port for the program or for sessions.
 ///
 /// # Safety
 /// The object stands and supports weak references; the thread is attached, and takes no events meanwhile.

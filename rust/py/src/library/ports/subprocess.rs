@@ -140,7 +140,7 @@ fn on_begin(_here: &mut Here, frame: Frame) {
 
 /// A subprocess has been started, or not.
 fn on_init(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: as in `put`.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let object = frame.local(0);
         opened(here, object, how);
@@ -152,7 +152,7 @@ fn on_init(here: &mut Here, frame: Frame, how: Ended) {
 
 /// A thread has asked how a subprocess has ended, and may know it.
 fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: as in `put`.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let object = frame.local(0);
         if let Some(port) = known(here, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
@@ -202,7 +202,7 @@ fn on_communicate(here: &mut Here, frame: Frame) {
             (begun.is_some_and(|begun| begun.is_truthy().unwrap_or(true)), files)
         });
         if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
-            return; // it uses the file of its one pipe
+            return; // it uses the file of the one pipe
         }
         let there = quietly(here, |py, _| if begun { lengths(py, object) } else { [0; 2] });
         for (was, there) in own(&port).gathered.iter().zip(there) {

@@ -371,7 +371,7 @@ fn on_write(here: &mut Here, frame: Frame) {
 /// A datagram has been written to a transport. The address at which a transport takes it depends on an object of the
 /// program, so this is reported after the call.
 fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: as in `put`.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
         // before 3.13 an empty one is not sent
@@ -463,7 +463,7 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
         if ffi::PyMemoryView_Check(data) != 0 {
             let size = ffi::PyObject_Size(data);
             if size < 0 {
-                ffi::PyErr_Clear(); // it was released, or has no dimension
+                ffi::PyErr_Clear(); // it has been released, or has no dimension
             }
             return size > 0;
         }
@@ -532,7 +532,7 @@ fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
     if !BUSY.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: as in `put`.
+    // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let transport = frame.local(0);
         let stopped = quietly(here, |py, _| {
