@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         tracer,
         tracing,
     )
-    from .cluster._async import AsyncCluster
     from .cluster import Cluster
+    from .cluster._async import AsyncCluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,

@@ -9,11 +9,12 @@ import re
 import subprocess
 import sys
 
+import inviso
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "inviso"
-BELOW = {
+BELOW: dict[str, set[str]] = {
     "_descriptor": {"_native"},
     "_program": set(),
     "_steps": set(),
@@ -36,7 +37,7 @@ BELOW = {
     "_literal": {"match_spec", "terms"},
     "trace_ports": {"_fork", "_limits", "_native", "_program", "errors"},
     "_attach": {"_link", "errors", "terms"},
-    "_children": {"__version__", "_beside", "_fork", "_native", "_pattern"},
+    "_children": {"_beside", "_fork", "_native", "_pattern"},
     "process": {"_beside", "_fork", "_native", "errors", "terms"},
     "case": {"errors", "match_spec", "process", "terms"},
     "logs": {"_native", "_table", "errors", "process", "terms", "trace_ports"},
@@ -48,13 +49,13 @@ BELOW = {
     "log": {"logs"},
     "merge": {"_native", "errors", "etf", "logs", "terms"},
     "seq": {"_native", "_stream", "_system", "_table", "errors", "logs", "process", "terms", "trace_ports", "tracer"},
-    "tprof": {"Pid", "_children", "_native", "_pattern", "_stream", "errors", "trace"},
+    "tprof": {"_children", "_native", "_pattern", "_stream", "errors", "picture", "process", "trace"},
     "tracing": {"_limits", "_native", "_system", "errors", "trace", "trace_ports", "tracer"},
     "_pickles": {"_native", "seq"},
     "_pytest": {"_config", "_pattern", "errors", "log", "tprof", "trace"},
     "dbg": {
-        *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "_stream", "_system"),
-        *("errors", "match_spec", "node", "terms", "trace", "trace_ports", "tracing"),
+        *("_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "_stream", "_system", "errors", "log"),
+        *("match_spec", "process", "terms", "trace", "trace_ports", "tracing"),
     },
     "export": {
         *("_native", "_program", "_traceparent", "errors", "etf", "log", "logs", "merge", "seq", "terms", "trace"),
@@ -69,11 +70,10 @@ BELOW = {
     },
     "_attached": {"runtime"},
     "_magics": {
-        *("Pid", "_config", "_pattern", "_table", "analysis", "errors", "logs", "seq", "seq_trace", "tprof", "tracing"),
+        *("_config", "_native", "_pattern", "_table", "analysis", "errors", "logs", "process", "seq", "seq_trace"),
+        *("tprof", "tracing"),
     },
-    "autostart": {
-        *("__version__", "_children", "_config", "_link", "_literal", "case", "errors", "process", "runtime", "terms"),
-    },
+    "autostart": {"_children", "_config", "_link", "_literal", "case", "errors", "process", "runtime", "terms"},
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
     "_begin": {"_children", "_native", "autostart"},
     "agent": {"_link", "control", "errors", "etf", "terms"},
@@ -136,8 +136,19 @@ def imports(path: pathlib.Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             base = own[: len(own) + 1 - node.level] if node.level else []
             base += node.module.split(".") if node.module else []
-            found |= {".".join([*base, alias.name]) for alias in node.names} if base == ["inviso"] else {".".join(base)}
+            names = [alias.name for alias in node.names]
+            found |= set(map(home, names)) if base == ["inviso"] else {".".join(base)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "inviso":
+            found.add(home(node.attr))
     return found
+
+
+def home(name: str) -> str:
+    """The module that a name of ``inviso`` is from, or is."""
+    if name == "_native" or (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists():
+        return f"inviso.{name}"
+    module = inviso._OF.get(name) or getattr(getattr(inviso, name), "__module__", "inviso").removeprefix("inviso.")
+    return "inviso" if module == "inviso" else f"inviso.{module}"
 
 
 def test_every_module_has_its_place() -> None:
@@ -145,11 +156,62 @@ def test_every_module_has_its_place() -> None:
     assert here == {*BELOW, "__init__"}
 
 
-@pytest.mark.parametrize("module", sorted(BELOW))
+@pytest.mark.parametrize("module", BELOW)
 def test_modules_import_downwards_only(module: str) -> None:
-    for path in parts_of(module):
-        own = {name.split(".")[1] for name in imports(path) if name.startswith("inviso.")}
-        assert own <= BELOW[module] | {module}, path
+    names = {name.split(".")[1] for path in parts_of(module) for name in imports(path) if name.startswith("inviso.")}
+    assert names - {module} == BELOW[module]
+
+
+def test_the_table_reads_from_the_bottom_to_the_top() -> None:
+    known = {"_native"}
+    for module, below in BELOW.items():
+        assert below <= known, module
+        known.add(module)
+
+
+MODULES = {
+    ".".join(["inviso", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+    if path.parent.name != "_site"
+}
+MUTUAL = {
+    # a profile shows and converts itself by functions of modules above it, which it imports when they are called
+    "inviso.tprof._model": {f"inviso.tprof._{name}" for name in ("json", "merge", "table", "tree", "view")},
+}
+
+
+def modules_of(name: str) -> set[str]:
+    """The modules that a module imports, at its beginning or when it needs them, but for annotations only."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    tree = ast.parse(path.read_text())
+    skipped = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    typing = {id(inner) for node in skipped for inner in ast.walk(node)}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in typing:
+            base = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            source = ".".join([*base, *(node.module.split(".") if node.module else [])])
+            found |= {inner if (inner := f"{source}.{alias.name}") in MODULES else source for alias in node.names}
+    return {each for each in found if each in MODULES} - {name, "inviso"} - MUTUAL.get(name, set())
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    above = {name: modules_of(name) for name in MODULES}
+    while free := {name for name, below in above.items() if not below & above.keys()}:
+        above = {name: below for name, below in above.items() if name not in free}
+    assert above == {}
+
+
+def test_no_import_of_the_package_is_hidden() -> None:
+    for path in MODULES.values():
+        hidden = re.search(r"""import_module\(\s*["'](inviso|\.)""", path.read_text())
+        assert hidden is None, path
+
+
+def test_a_module_is_one_thing() -> None:
+    for path in MODULES.values():
+        assert len(path.read_text().splitlines()) <= 600, path
 
 
 def test_the_package_needs_the_standard_library_only() -> None:
@@ -174,8 +236,6 @@ def test_an_import_brings_in_little() -> None:
 
 def _path() -> dict[str, str]:
     """``-S`` leaves out site-packages: only the place of this package is given."""
-    import inviso
-
     return {**os.environ, "PYTHONPATH": str(pathlib.Path(inviso.__file__).parents[1])}
 
 

@@ -10,12 +10,9 @@ from inviso._table import Table
 
 from ._options import Options
 
-__all__ = ["MACHINERY", "NAMES", "Look", "Magic", "is_machinery", "magic"]
+__all__ = ["NAMES", "Look", "Magic", "magic"]
 
 NAMES = ("tprof", "trace", "messages", "tokens")
-
-MACHINERY = ("inviso", "IPython", "ipykernel", "jupyter_client", "traitlets", "zmq")
-"""Packages that are between the notebook and its cells. Only a pattern that names one of them takes its functions."""
 
 
 class Look(Protocol):
@@ -61,8 +58,3 @@ def magic(name: str) -> Magic:
 
 
 _made: dict[str, Magic] = {}
-
-
-def is_machinery(module: str) -> bool:
-    """Whether a module belongs to what is between the notebook and its cells."""
-    return module.partition(".")[0] in MACHINERY

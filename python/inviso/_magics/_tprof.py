@@ -13,7 +13,7 @@ from inviso._table import Table
 from inviso.tprof import Calls, CallType, Profile, Profiler
 from inviso.tprof._model import BYTES_OF_A_WORD
 
-from ._magic import MACHINERY
+from ._machinery import MACHINERY
 from ._options import Options, from_setting, patterns_of
 from ._rows import Namer
 

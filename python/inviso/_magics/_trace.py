@@ -9,7 +9,7 @@ from typing import Any
 from inviso._pattern import ANY, Pattern, hint, matches, outermost
 from inviso._table import Table
 
-from ._magic import is_machinery
+from ._machinery import is_machinery
 from ._options import Options, from_setting, patterns_of
 from ._rows import COLUMNS, Namer, row
 from ._seen import Seen

@@ -11,8 +11,9 @@ from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
 from ._file import Wrong, check, lock, pairs, rewritten, written_lines
-from ._start import VARIABLE, is_file
+from ._start import is_file
 from ._trust import opened
+from ._variables import VARIABLE
 
 __all__ = ["inhibit_autostart", "set_repeat", "setup_autostart", "which_config_file"]
 

@@ -18,7 +18,7 @@ from ._file import Plan, Wrong, written_lines
 from ._file import read as read_plan
 from ._names import Names
 from ._settings import effective
-from ._start import ARGUMENT, PREPARED, STARTED, VARIABLE
+from ._variables import ARGUMENT, PREPARED, STARTED, VARIABLE
 
 __all__ = ["Process", "begin", "begin_prepared", "lead", "this"]
 

@@ -14,16 +14,9 @@ from inviso._children._interpreter import place_of_program, runs, take_back_path
 
 from ._file import DEFAULT_TAG, Plan, Wrong, check, load
 from ._trust import environment_counts
+from ._variables import ARGUMENT, PREPARED, STARTED, VARIABLE
 
-__all__ = ["ARGUMENT", "PREPARED", "STARTED", "VARIABLE", "is_file", "plan_of", "start"]
-
-VARIABLE = "INVISO_AUTOSTART"
-ARGUMENT = "INVISO_AUTOSTART_ARG"
-STARTED = "INVISO_AUTOSTARTED"
-"""Set in a process that was started: the name of its program, and the value of the variable. Its children find it."""
-
-PREPARED = "inviso:run"
-"""The variable's value for children of ``inviso run``: they listen, and do no more. The argument is a config file's text."""
+__all__ = ["is_file", "plan_of", "start"]
 
 _WITH_A_PROGRAM = ("run", "trace", "tprof")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import itertools
 import os
 import sys
@@ -187,7 +186,9 @@ def _convert(source: Any, options: dict[str, str]) -> int:
     form, out = options["--to"], options["--output"]
     if form in FORMS:
         return _report(convert(source, out, form), out)
-    formats: dict[str, Callable[[Any, str], Any]] = importlib.import_module("inviso.export").FORMATS
+    from inviso import export
+
+    formats: dict[str, Callable[[Any, str], Any]] = export.FORMATS
     if form not in formats:
         raise Usage(f"--to: unknown form {form!r}; give {', '.join([*FORMS, *sorted(formats)])}")
     from ._export import report

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import inviso
-from inviso import Pid
+from inviso import Pid, trace_ports
 from inviso._stream import put
 from inviso.errors import BadArg, shown
 
 from ._lines import line
-from ._server import optional
 from ._session import server_of
 
 __all__ = ["dhandler", "flush_trace_port", "stop_trace_client", "trace_client", "trace_port", "trace_port_control"]
@@ -22,7 +21,7 @@ def trace_port(type: Literal["file", "ip"], parameters: Any, **options: Any) -> 
     """What opens a trace port, for ``tracer("port", ...)`` (dbg.md, ``trace_port/2``); see
     :func:`inviso.trace_ports.trace_port`.
     """
-    return optional("trace_ports").trace_port(type, parameters, **options)  # type: ignore[no-any-return]
+    return trace_ports.trace_port(type, parameters, **options)
 
 
 def flush_trace_port(node: str | None = None) -> Any:
@@ -80,7 +79,7 @@ def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, ha
     Returns:
         The client, for :func:`stop_trace_client`.
     """
-    log = optional("log")
+    from inviso import log
 
     def show(message: Any, out: Any) -> Any:
         if isinstance(message, log.Damage):
@@ -93,7 +92,9 @@ def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, ha
 
 def stop_trace_client(client: Any) -> None:
     """Ends a trace client (dbg.md, ``stop_trace_client/1``)."""
-    optional("log").stop_trace_client(client)
+    from inviso import log
+
+    log.stop_trace_client(client)
 
 
 def dhandler(message: Any, out: Any) -> Any:

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import inviso
 from inviso import Pid, node, trace, tracing
 from inviso._limits import Rate
 from inviso._stream import put
@@ -252,7 +251,9 @@ class Server:
         _end(*left, reason)  # outside the lock: a handler may call dbg
         for client in clients:
             if client.is_alive():
-                optional("log").stop_trace_client(client)
+                from inviso import log
+
+                log.stop_trace_client(client)
 
     def _leave(self) -> None:
         """What an ended session has left, or one without a tracer."""
@@ -281,11 +282,6 @@ def _handler(function: Callable[[Any, Any], Any], state: Any) -> Callable[[Any],
         state = function(message, state)
 
     return handle
-
-
-def optional(name: str) -> Any:
-    """A module of this package that is needed for one thing only."""
-    return getattr(inviso, name)
 
 
 def _notice(output: tracing.Output | None) -> Callable[[str, bool], object]:

@@ -6,7 +6,6 @@ a session of its own that gets all of them. What is asked for and what follows f
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import time
@@ -22,6 +21,7 @@ from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 
 from ._live_counts import LiveCounts
+from ._log_calls import LogCalls, files_of
 from ._machine import Machine
 from ._meta_calls import MetaCalls
 from ._overload import Load, Overload
@@ -56,7 +56,7 @@ PATIENCE = 2.0
 Publish = Callable[[Any], None]
 
 
-class Component(MetaCalls):
+class Component(MetaCalls, LogCalls):
     """State, session and settings of one runtime component. Its methods are called in one thread.
 
     ``publish`` is called with each event; ``resolver`` knows what names in requests stand for.
@@ -230,38 +230,6 @@ class Component(MetaCalls):
         given = self.machine.tracerdata
         return OK, Atom("no_tracerdata") if given is None else given
 
-    def do_list_logs(self, spec: Any = None) -> Any:
-        """What exists now, and the folder as it was given; of the tracer data that tracing was initiated with, or of other."""
-        if spec is None and self.machine.tracerdata is None:
-            return ERROR, Atom("no_tracerdata")
-        parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
-        named = [(kind, folder, [os.path.basename(path) for path in paths]) for kind, folder, paths in parts]
-        return OK, named or Atom("no_log")
-
-    def do_log_paths(self, spec: Any = None) -> Any:
-        """Full paths of the log's files by their kind, for who fetches them on this host. ``spec``: tracer data, or a list of
-        (kind, folder, names).
-        """
-        refused = self.machine.refusal("fetch_log")
-        if refused is not None:
-            return refused
-        if spec is None and self.machine.tracerdata is None:
-            return ERROR, Atom("no_tracerdata")
-        if _names_files(spec):
-            paths = [(Atom(kind), [self._resolver.path(os.path.join(folder, name)) for name in names]) for kind, folder, names in spec]
-        else:
-            parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
-            paths = [(kind, each) for kind, _, each in parts]
-        return OK, paths or Atom("no_log")
-
-    def do_delete_log(self, spec: Any = None) -> Any:
-        """Delete the logs of the tracer data, or those that ``spec`` names: paths, or (kind, folder, names)."""
-        if spec is not None:
-            return self._delete_named(spec)
-        if self.machine.tracerdata is None:
-            return ERROR, (Atom("badarg"), None)
-        return OK, self._deleted(self._data) or Atom("no_log")
-
     def do_trace_tokens(self, how: Any) -> Any:
         """Have the log take the events of sequential tracing, if nobody does; with False no longer."""
         if not self.machine.is_tracing or self._tracing is None:
@@ -330,7 +298,7 @@ class Component(MetaCalls):
             "ended": self._ended,
             "suspended": None if self.machine.is_running else f"suspended: {words(self.machine.status[1])}",
             "overload_check_failed": self._overload.failed,
-            "files": _files(self._data),
+            "files": files_of(self._data),
             "meta": None if self._meta is None else self._meta.status(),
         }
 
@@ -599,72 +567,6 @@ class Component(MetaCalls):
         if traced is not None:
             traced.end()
 
-    def _parts(self, data: TracerData | None) -> list[tuple[Any, str, list[str]]]:
-        """Of what writes files: which log, its folder as it was given, and the full paths of the files that exist."""
-        if data is None:
-            return []
-        parts = [] if data.files is None else [(Atom("trace_log"), data.folder, _files(data))]
-        return parts if data.ti is None else [*parts, (Atom("ti_log"), data.ti.folder, data.ti_files())]
-
-    def _deleted(self, data: TracerData | None) -> list[Any]:
-        return [(kind, [self._delete(path) for path in paths][::-1]) for kind, _, paths in self._parts(data)]
-
-    def _delete(self, path: str) -> Any:
-        if not self._resolver.may_delete(path):
-            return ERROR, (Atom("not_allowed"), os.path.basename(path))
-        return _delete(path)
-
-    def _delete_named(self, spec: Any) -> Any:
-        is_data = isinstance(spec, list) and any(isinstance(one, tuple) and one[:1] in (("trace",), ("ti",)) for one in spec)
-        if not isinstance(spec, list) or is_data:
-            data = parse(spec, self._resolver.path)
-            return OK, self._deleted(data) or Atom("no_log")
-        if not spec:
-            return OK, Atom("no_log")
-        done = []
-        for item in spec:
-            match item:
-                case str():
-                    done.append(self._delete(self._resolver.path(item)))
-                case (str(kind), str(folder), list(names)) if kind in ("trace_log", "ti_log"):
-                    paths = [self._resolver.path(os.path.join(folder, str(name))) for name in names]
-                    done.append((Atom(kind), [self._delete(path) for path in paths][::-1]))
-                case _:
-                    raise Refused((Atom("badarg"), item))
-        return OK, done[::-1] if isinstance(spec[0], str) else done
-
-
-def _files(data: TracerData | None) -> list[str]:
-    """Full paths of the files of a log that exist."""
-    if data is None or data.files is None:
-        return []
-    before, behind = data.files
-    if not data.is_wrapped:
-        return [before] if os.path.exists(before) else []
-    folder, base = os.path.split(before)
-    with suppress(OSError):
-        names = [name for name in os.listdir(folder or ".") if name.startswith(base) and name.endswith(behind)]
-        numbers = [(name, name[len(base) : len(name) - len(behind)]) for name in names]
-        return sorted(os.path.join(folder, name) for name, number in numbers if number.isdigit())
-    return []
-
-
-def _names_files(spec: Any) -> bool:
-    """Whether it is a list of (kind, folder, names)."""
-    return (
-        isinstance(spec, list)
-        and bool(spec)
-        and all(
-            isinstance(one, tuple)
-            and len(one) == 3
-            and one[0] in ("trace_log", "ti_log")
-            and isinstance(one[1], str)
-            and isinstance(one[2], list)
-            and all(isinstance(name, str) for name in one[2])
-            for one in spec
-        )
-    )
-
 
 def words(reason: Any) -> str:
     """Why a component is suspended, for people."""
@@ -680,15 +582,6 @@ def words(reason: Any) -> str:
         case ("disk", int(free)):
             return f"{free} MiB are free where the log is"
     return " ".join(map(str, reason)) if isinstance(reason, tuple) else str(reason)
-
-
-def _delete(path: str) -> Any:
-    name = os.path.basename(path)
-    try:
-        os.unlink(path)
-    except OSError as error:
-        return ERROR, (Atom(errno.errorcode.get(error.errno or 0, "unknown").lower()), name)
-    return OK, name
 
 
 def _print(message: Any) -> None:

@@ -7,10 +7,9 @@ recursion counts once.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from inviso.errors import BadArg
 
@@ -166,14 +165,15 @@ def callers(profile: Profile, function: Function) -> tuple[Caller, ...]:
     return tuple(sorted((Caller(label, *each) for label, each in sums.items()), key=lambda c: (-c.cumulative, c.label)))
 
 
-def flame(profile: Profile, before: Profile | None, view: str) -> Any:
+def flame(profile: Profile, before: Profile | None, view: Literal["inclusive", "own"]) -> Any:
     """See ``Profile.flame``."""
     _known(profile, "tprof.flame")
     if before is not None:
         if not isinstance(before, Profile) or before.type != profile.type:
             raise bad("tprof.flame, before", f"{before!r} is no profile of {profile.type}", "give one of the same type")
         _known(before, "tprof.flame, before")
-    picture: Any = importlib.import_module("inviso.picture")
+    from inviso import picture
+
     unit, title = ("ns", "Time") if profile.type == "call_time" else ("bytes", "Memory")
     earlier = None if before is None else list(stacks(before))
     return picture.flame(list(stacks(profile)), before=earlier, view=view, unit=unit, title=title)
