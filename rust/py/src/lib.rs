@@ -90,5 +90,5 @@ mod _native {
     #[pymodule_export]
     use crate::library::loops::loop_lag::{event_loops, LoopProbe};
     #[pymodule_export]
-    use crate::library::ports::{new_port, port_name, port_object, port_of, ports};
+    use crate::library::ports::functions::{new_port, port_name, port_object, port_of, ports};
 }

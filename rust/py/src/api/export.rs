@@ -31,7 +31,7 @@ use inviso_export::{
     pstats::Pstats,
     speedscope::Speedscope,
     steps::Steps,
-    table::{self, Data, Table, Type, Values},
+    table::{self, Table, Type, Values},
 };
 use inviso_port::origin::Origin;
 use inviso_term::etf;
@@ -558,7 +558,8 @@ impl ArrowRows {
             *self.told.lock().unwrap_or_else(|e| e.into_inner()) = rows.table.summary().clone();
             let Some(batch) = batch else { break };
             for row in 0..batch.rows.min(most - all.len()) {
-                let cells = batch.columns.iter().map(|column| cell(py, column, row)).collect::<PyResult<Vec<_>>>()?;
+                let cells =
+                    batch.columns.iter().map(|column| arrow::cell(py, column, row)).collect::<PyResult<Vec<_>>>()?;
                 all.push(PyTuple::new(py, cells)?.unbind());
             }
         }
@@ -585,24 +586,5 @@ impl ArrowRows {
     fn taken(&self) -> PyResult<Rows> {
         let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
         rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))
-    }
-}
-
-/// One cell as an object: None, an int or a str.
-fn cell<'py>(py: Python<'py>, column: &table::Column, row: usize) -> PyResult<Bound<'py, PyAny>> {
-    let is_there = column.valid.get(row / 8).is_some_and(|byte| byte & 1 << (row % 8) != 0);
-    let text = |ends: &[i32], data: &[u8], at: usize| {
-        let end = |at: usize| ends.get(at).map_or(0, |end| *end as usize);
-        String::from_utf8_lossy(data.get(end(at)..end(at + 1)).unwrap_or_default()).into_owned()
-    };
-    match &column.data {
-        _ if !is_there => Ok(py.None().into_bound(py)),
-        Data::Int64(values) => Ok(values.get(row).copied().into_pyobject(py)?),
-        Data::Int32(values) => Ok(values.get(row).copied().into_pyobject(py)?),
-        Data::Names(codes, names) => {
-            let code = codes.get(row).map_or(0, |code| *code as usize);
-            Ok(text(&names.ends, &names.data, code).into_pyobject(py)?.into_any())
-        }
-        Data::Bytes(ends, data) => Ok(text(ends, data, row).into_pyobject(py)?.into_any()),
     }
 }

@@ -19,6 +19,25 @@ pub trait Batches: Send {
     fn next(&mut self) -> Result<Option<Batch>, String>;
 }
 
+/// One cell as an object: None, an int or a str.
+pub fn cell<'py>(py: Python<'py>, column: &Column, row: usize) -> PyResult<Bound<'py, PyAny>> {
+    let is_there = column.valid.get(row / 8).is_some_and(|byte| byte & 1 << (row % 8) != 0);
+    let text = |ends: &[i32], data: &[u8], at: usize| {
+        let end = |at: usize| ends.get(at).map_or(0, |end| *end as usize);
+        String::from_utf8_lossy(data.get(end(at)..end(at + 1)).unwrap_or_default()).into_owned()
+    };
+    match &column.data {
+        _ if !is_there => Ok(py.None().into_bound(py)),
+        Data::Int64(values) => Ok(values.get(row).copied().into_pyobject(py)?),
+        Data::Int32(values) => Ok(values.get(row).copied().into_pyobject(py)?),
+        Data::Names(codes, names) => {
+            let code = codes.get(row).map_or(0, |code| *code as usize);
+            Ok(text(&names.ends, &names.data, code).into_pyobject(py)?.into_any())
+        }
+        Data::Bytes(ends, data) => Ok(text(ends, data, row).into_pyobject(py)?.into_any()),
+    }
+}
+
 #[repr(C)]
 struct ArrowSchema {
     format: *const c_char,

@@ -224,7 +224,7 @@ fn identity(object: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
     if let Some(pid) = processes::pid_of(py, object).ok().flatten() {
         return Some(Py::new(py, pid).ok()?.into_any());
     }
-    crate::library::ports::port_of(py, object).ok().flatten()
+    crate::library::ports::functions::port_of(py, object).ok().flatten()
 }
 
 /// Views an object.

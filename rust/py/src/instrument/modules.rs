@@ -27,10 +27,7 @@ use crate::{
         multiprocess::{self, pickles},
         ports, queues,
     },
-    processes::{
-        groups, scheduling,
-        spawning::{self, attribute},
-    },
+    processes::{groups, scheduling, spawning, thread_objects::attribute},
     thread::here::Here,
 };
 use inviso_cpython::{capture, frames::frame::Frame};

@@ -1,20 +1,17 @@
 //! Threads and tasks as processes: maps objects to processes and back.
 //!
-//! A task is known by its address while it lives. Its class's finaliser or a weak reference's callback removes it
-//! before another object can get the address. A thread is known by the operating system's number for it.
+//! A task is known by its address. Its class's finaliser, or a weak reference, removes it before the address is used
+//! again. A thread is known by the operating system's number.
 //!
 //! # Roles
-//! Any attached thread looks objects up and adds them. A thread that ends removes itself. Finalisers and callbacks of
-//! weak references remove tasks, queues and ports.
+//! Attached threads look objects up and add them. A thread removes itself. Finalisers and weak references remove others.
 //!
 //! # States
-//! An object is unknown; known with a finaliser or a weak reference that reports its end; or removed.
-//! `Process::is_gone` is set once, when the process announces its end. `Process::found` is a thread's number until its
-//! first event, then 0.
+//! An object is unknown, known, or removed. `Process::is_gone` is set once, when the process announces its end.
+//! `Process::found` is a thread's number until its first event, then 0.
 //!
 //! # Orderings
-//! `tasks`, `threads`, `ended_threads` and `numbers` have a lock each, which orders them. No Python code runs under
-//! these locks. The words of [`Process`] are stored with `Release` and loaded with `Acquire`.
+//! Locks order the maps; no Python code runs under them. The words of [`Process`] are `Release` and `Acquire`.
 //!
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
@@ -58,8 +55,7 @@ pub struct Directory {
     numbers: Mutex<Numbers>,
 }
 
-/// The operating system's numbers of threads, also of ended ones. With each, the name that its thread object had when
-/// it was seen.
+/// The operating system's numbers of threads, also of ended ones, each with the name that its thread object had.
 #[derive(Default)]
 struct Numbers {
     of: FxHashMap<u64, (u64, String)>,
@@ -160,7 +156,7 @@ impl Directory {
         let make = || announced().unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         let tracee = Directory::found(&mut lock(&self.threads), id, make);
         // SAFETY: attached; the object is held. The attribute is a plain one of the class.
-        let name = unsafe { super::spawning::attribute(object.py(), object.as_ptr(), "_name") };
+        let name = unsafe { super::thread_objects::attribute(object.py(), object.as_ptr(), "_name") };
         let name = name.and_then(|name| name.extract::<String>().ok()).unwrap_or_default();
         let mut numbers = lock(&self.numbers);
         numbers.note(tracee.pid, id);
@@ -332,7 +328,7 @@ impl Directory {
         let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
         // SAFETY: the thread object is held; attached, no exception is set. The attribute is a plain one of the class.
-        let id = unsafe { super::spawning::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
+        let id = unsafe { super::thread_objects::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
         Some(self.thread(host, id))
     }
 

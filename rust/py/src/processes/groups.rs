@@ -1,7 +1,7 @@
 //! `asyncio.TaskGroup`: links the task that waits for a group with each task that it starts in the group. The link is
 //! made with the task, because an eager task may have ended before the group gets it.
 
-use super::{relations, spawning};
+use super::{relations, thread_objects};
 use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
@@ -73,7 +73,7 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
 unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: attached, no exception is set, and the group stands. The attribute is a plain one of the group.
     let parent = calling::attached(|py| unsafe {
-        let parent = spawning::attribute(py, group, "_parent_task")?;
+        let parent = thread_objects::attribute(py, group, "_parent_task")?;
         is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
     });
     parent

@@ -15,6 +15,7 @@
 //! | `task_made` | a task is made: its process, and who started it |
 //! | `task_table` | tasks by their addresses |
 //! | `task_turns` | the steps of a task |
+//! | `thread_objects` | objects of `threading.Thread`: their functions, and how far they are |
 //! | `thread_ids` | threads by the operating system's numbers |
 
 pub mod directory;
@@ -31,3 +32,4 @@ pub mod task_made;
 pub mod task_table;
 pub mod task_turns;
 pub mod thread_ids;
+pub mod thread_objects;

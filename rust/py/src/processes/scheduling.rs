@@ -25,8 +25,9 @@
 //! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`, `tests/python/test_system.py`.
 
 use super::{
-    process, spawning, task_init, task_made,
+    process, task_init, task_made,
     task_turns::{leave_steps, take_steps, TURNS},
+    thread_objects,
 };
 use crate::{
     entry::door,
@@ -261,10 +262,10 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: the thread is attached; the thread object stands, and its attributes are held.
     calling::attached(|py| unsafe {
-        match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
+        match thread_objects::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
-                let arguments = spawning::attribute(py, thread, "_args").and_then(|args| args.len().ok());
-                let named = spawning::attribute(py, thread, "_kwargs")
+                let arguments = thread_objects::attribute(py, thread, "_args").and_then(|args| args.len().ok());
+                let named = thread_objects::attribute(py, thread, "_kwargs")
                     .is_some_and(|all| all.cast::<PyDict>().is_ok_and(|all| !all.is_empty()));
                 capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), named, out)
             }

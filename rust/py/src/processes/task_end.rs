@@ -106,9 +106,10 @@ unsafe extern "C" fn finalise(task: *mut ffi::PyObject) {
     // SAFETY: a plain question; at its very end the interpreter lets no thread attach
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = crate::host::try_host().filter(|_| !ends) {
-        // SAFETY: the interpreter calls a finaliser attached.
         crate::entry::door::guard(|| {
-            host.directory.finalised(unsafe { Python::assume_attached() }, host, task as usize)
+            // SAFETY: the interpreter calls a finaliser attached.
+            let py = unsafe { Python::assume_attached() };
+            host.directory.finalised(py, host, task as usize)
         });
     }
     // SAFETY: stored before this was in place, and never unloaded.

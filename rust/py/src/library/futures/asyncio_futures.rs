@@ -23,7 +23,7 @@ use crate::{
         passing, tokens,
     },
     library::loops,
-    processes::spawning::attribute,
+    processes::thread_objects::attribute,
     thread::here::Here,
 };
 use inviso_core::{

@@ -7,7 +7,7 @@ use crate::{
     entry::door,
     host::Host,
     instrument::{parcels::quietly, passing, tokens},
-    processes::spawning::attribute,
+    processes::thread_objects::attribute,
     thread::here::Here,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};

@@ -34,7 +34,7 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    processes::{process, spawning::attribute},
+    processes::{process, thread_objects::attribute},
     thread::here::Here,
 };
 use inviso_core::{

@@ -21,7 +21,7 @@ use crate::{
     library::ports::transport::{self, Served},
     processes::{
         scheduling::{alarm, between, pair},
-        spawning::attribute,
+        thread_objects::attribute,
     },
     thread::here::Here,
 };

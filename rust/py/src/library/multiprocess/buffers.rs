@@ -23,7 +23,7 @@ use super::numbers::Frames;
 use crate::{
     instrument::parcels::quietly,
     library::futures,
-    processes::{process, spawning::attribute},
+    processes::{process, thread_objects::attribute},
     thread::here::Here,
 };
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};

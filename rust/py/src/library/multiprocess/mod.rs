@@ -37,7 +37,7 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    processes::spawning::attribute,
+    processes::thread_objects::attribute,
     thread::here::Here,
 };
 use inviso_core::{

@@ -32,7 +32,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     library::{loops::loop_tokens, multiprocess},
-    processes::spawning::attribute,
+    processes::thread_objects::attribute,
     thread::here::Here,
 };
 use inviso_core::{

@@ -38,7 +38,7 @@ use crate::{
         futures::{self, outcome, record, tell},
         multiprocess,
     },
-    processes::{process, spawning::attribute},
+    processes::{process, thread_objects::attribute},
     thread::here::Here,
 };
 use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};

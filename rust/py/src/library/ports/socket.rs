@@ -24,7 +24,7 @@ use crate::{
         originals,
         watch::{self, Ended, Handler},
     },
-    processes::{exit_reason, spawning},
+    processes::{exit_reason, thread_objects},
     thread::here::Here,
 };
 use inviso_core::tracee::Tracee;
@@ -581,7 +581,7 @@ unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Trac
     let owner = quietly(here, |py, _| {
         // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
         // attribute.
-        unsafe { spawning::attribute(py, half, "owner") }.map(Bound::unbind)
+        unsafe { thread_objects::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
     if let Some(port) = transport::of_tls(here.host, owner.as_ptr() as usize) {
         return Some(port);

@@ -25,7 +25,7 @@ use crate::{
         originals, passing,
         watch::{self, Ended, Handler},
     },
-    processes::{exit_reason, spawning::attribute},
+    processes::{exit_reason, thread_objects::attribute},
     thread::here::Here,
 };
 use inviso_core::tracee::{Kind, Tracee};
