@@ -59,6 +59,8 @@ where
         }
     }
 
+    /// Calls a function with the operands from `at` on.
+    // more than 60 lines: one short arm for each function
     pub(crate) fn call(
         &mut self, function: Function, at: u32, effects: &mut Effects<'p, H::View>,
     ) -> Result<MachineVal<'p, 'a, H>, Exception> {
@@ -104,37 +106,8 @@ where
                     a
                 }
             }
-            Function::Attr => match self.operand(at)? {
-                Val::View(view) => Val::View(view.attribute(self.name(at + 1)?).ok_or(Exception)?),
-                _ => return Err(Exception),
-            },
-            Function::IsInstance => {
-                let val = self.operand(at)?;
-                let name = self.name(at + 1)?;
-                truth(match val {
-                    Val::View(view) => view.is_instance(name),
-                    Val::Const(term) => TermView(term).is_instance(name),
-                    _ => false,
-                })
-            }
-            Function::Arg => Val::View(self.host.named(self.name(at)?).ok_or(Exception)?),
-            Function::Me => {
-                let me = self.host.me();
-                self.keep(me)
-            }
-            Function::Node => {
-                let node = self.host.node();
-                self.keep(node)
-            }
-            Function::NodeOf => {
-                let val = self.operand(at)?;
-                let node = self.node_of(val)?;
-                self.keep(node)
-            }
-            Function::GetTcw => {
-                let word = self.host.control_word();
-                self.keep(Term::Int(word.into()))
-            }
+            Function::Attr | Function::IsInstance | Function::Arg => self.object(function, at)?,
+            Function::Me | Function::Node | Function::NodeOf | Function::GetTcw => self.place(function, at)?,
             Function::IsSeqTrace => truth(self.host.is_seq_trace()),
             Function::IsFunction2 | Function::IsInteger3 | Function::IsRecord => self.more_types(function, at)?,
             Function::BinaryPart => self.binary_part(at)?,
@@ -152,6 +125,40 @@ where
             | Function::IsMapKey => self.part(function, at)?,
             _ => self.act(function, at, effects)?,
         })
+    }
+
+    /// Functions that inspect a live object.
+    fn object(&mut self, function: Function, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
+        Ok(match function {
+            Function::Attr => match self.operand(at)? {
+                Val::View(view) => Val::View(view.attribute(self.name(at + 1)?).ok_or(Exception)?),
+                _ => return Err(Exception),
+            },
+            Function::IsInstance => {
+                let val = self.operand(at)?;
+                let name = self.name(at + 1)?;
+                truth(match val {
+                    Val::View(view) => view.is_instance(name),
+                    Val::Const(term) => TermView(term).is_instance(name),
+                    _ => false,
+                })
+            }
+            _ => Val::View(self.host.named(self.name(at)?).ok_or(Exception)?),
+        })
+    }
+
+    /// The process, the node, the node of a value, or the trace control word.
+    fn place(&mut self, function: Function, at: u32) -> Result<MachineVal<'p, 'a, H>, Exception> {
+        let term = match function {
+            Function::Me => self.host.me(),
+            Function::Node => self.host.node(),
+            Function::NodeOf => {
+                let val = self.operand(at)?;
+                self.node_of(val)?
+            }
+            _ => Term::Int(self.host.control_word().into()),
+        };
+        Ok(self.keep(term))
     }
 
     /// Functions that inspect a value.
@@ -269,6 +276,7 @@ where
     }
 
     /// Functions that only bodies have: with effects or with high cost.
+    // more than 60 lines: one short arm for each function
     #[cold]
     fn act(
         &mut self, function: Function, at: u32, effects: &mut Effects<'p, H::View>,

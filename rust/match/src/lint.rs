@@ -252,6 +252,7 @@ fn strict(name: &str) -> Option<Function> {
 }
 
 /// Functions by name and number of arguments.
+// more than 60 lines: one line for each function
 fn plain(name: &str, arity: usize) -> Option<Function> {
     use Function as F;
     Some(match (name, arity) {

@@ -222,81 +222,18 @@ impl<'a> State<'_, 'a> {
             return self.eval(last);
         }
         let args = self.backwards(parts)?;
-        match (function, &args[..]) {
-            (Function::And, all) => {
-                let all = all.iter().map(boolean).collect::<Result<Vec<_>, _>>()?;
-                truth(all.into_iter().all(|is| is))
+        for pure in [test, number, inspect] {
+            if let Some(term) = pure(function, &args)? {
+                return Ok(term);
             }
-            (Function::Or, all) => {
-                let all = all.iter().map(boolean).collect::<Result<Vec<_>, _>>()?;
-                truth(all.into_iter().any(|is| is))
-            }
-            (Function::Xor, [a, b]) => truth(boolean(a)? != boolean(b)?),
-            (Function::Not, [a]) => truth(!boolean(a)?),
-            (Function::Is(of), [a]) => truth(is(of, a)),
-            (Function::IsFunction2, [a, n]) => match n {
-                Term::Int(n) if !n.is_negative() => truth(match a {
-                    Term::Fun(_, _, arity) => BigInt::from(*arity) == *n,
-                    Term::Closure(closure) => closure.arity().is_some_and(|arity| BigInt::from(arity) == *n),
-                    _ => false,
-                }),
-                _ => Err(Failure),
-            },
-            (Function::IsInteger3, [a, Term::Int(low), Term::Int(high)]) => {
-                truth(matches!(a, Term::Int(n) if low <= n && n <= high))
-            }
-            (Function::IsRecord, [a, Term::Atom(tag), n]) => match n {
-                Term::Int(n) if i64::try_from(n).is_ok_and(|n| IMMEDIATE.contains(&n)) => truth(match a {
-                    Term::Tuple(parts) => {
-                        BigInt::from(parts.len()) == *n
-                            && matches!(parts.first(), Some(Term::Atom(first)) if first == tag)
-                    }
-                    _ => false,
-                }),
-                Term::Atom(_) => truth(false),
-                _ => Err(Failure),
-            },
-            (Function::Compare(with), [a, b]) => truth(match with {
-                Comparison::Less => loose(a, b).is_lt(),
-                Comparison::LessOrEqual => loose(a, b).is_le(),
-                Comparison::Greater => loose(a, b).is_gt(),
-                Comparison::GreaterOrEqual => loose(a, b).is_ge(),
-                Comparison::Equal => loose(a, b).is_eq(),
-                Comparison::NotEqual => loose(a, b).is_ne(),
-                Comparison::Same => exact(a, b).is_eq(),
-                Comparison::NotSame => exact(a, b).is_ne(),
-            }),
-            (Function::Min, [a, b]) => Ok(if loose(a, b).is_gt() { b } else { a }.clone()),
-            (Function::Max, [a, b]) => Ok(if loose(a, b).is_lt() { b } else { a }.clone()),
-            (Function::Unary(with), [a]) => unary(with, a),
-            (Function::Binary(with), [a, b]) => binary(with, a, b),
-            (Function::Element, [Term::Int(n), Term::Tuple(parts)]) => {
-                let n = n.to_usize().and_then(|n| n.checked_sub(1)).ok_or(Failure)?;
-                parts.get(n).cloned().ok_or(Failure)
-            }
-            (Function::Hd, [list]) => split(list).map(|split| split.0).ok_or(Failure),
-            (Function::Tl, [list]) => split(list).map(|split| split.1).ok_or(Failure),
-            (Function::Length, [Term::List(parts)]) => size(parts.len()),
-            (Function::TupleSize | Function::Size, [Term::Tuple(parts)]) => size(parts.len()),
-            (Function::MapSize, [Term::Map(pairs)]) => size(pairs.len()),
-            (Function::Size | Function::ByteSize | Function::BitSize, [a]) => {
-                let (bytes, bits) = a.as_binary().ok_or(Failure)?;
-                let bits = bytes.len() * 8 - if bytes.is_empty() { 0 } else { 8 - usize::from(bits) };
-                size(match function {
-                    Function::Size => bits / 8,
-                    Function::ByteSize => bits.div_ceil(8),
-                    _ => bits,
-                })
-            }
-            (Function::MapGet, [key, Term::Map(pairs)]) => {
-                pairs.iter().find(|pair| pair.0 == *key).map(|pair| pair.1.clone()).ok_or(Failure)
-            }
-            (Function::IsMapKey, [key, Term::Map(pairs)]) => truth(pairs.iter().any(|pair| pair.0 == *key)),
-            (Function::BinaryPart, [a, Term::Tuple(pair)]) => match &pair[..] {
-                [start, len] => part(a, start, len),
-                _ => Err(Failure),
-            },
-            (Function::BinaryPart, [a, start, len]) => part(a, start, len),
+        }
+        self.act(function, &args)
+    }
+
+    /// Functions that ask or change the host, and functions of the message.
+    // more than 60 lines: one short arm for each function
+    fn act(&mut self, function: Function, args: &[Term]) -> EvalResult {
+        match (function, args) {
             (Function::Node, []) => Ok(self.host.node()),
             (Function::NodeOf, [Term::Pid(of) | Term::Port(of) | Term::Ref(of)]) => Ok(Term::Atom(of.node.clone())),
             (Function::Me, []) => Ok(self.host.me()),
@@ -348,6 +285,103 @@ impl<'a> State<'_, 'a> {
             _ => Err(Failure),
         }
     }
+}
+
+/// Tests and comparisons; `None` for another function.
+fn test(function: Function, args: &[Term]) -> Result<Option<Term>, Failure> {
+    let result = match (function, args) {
+        (Function::And, all) => {
+            let all = all.iter().map(boolean).collect::<Result<Vec<_>, _>>()?;
+            truth(all.into_iter().all(|is| is))
+        }
+        (Function::Or, all) => {
+            let all = all.iter().map(boolean).collect::<Result<Vec<_>, _>>()?;
+            truth(all.into_iter().any(|is| is))
+        }
+        (Function::Xor, [a, b]) => truth(boolean(a)? != boolean(b)?),
+        (Function::Not, [a]) => truth(!boolean(a)?),
+        (Function::Is(of), [a]) => truth(is(of, a)),
+        (Function::IsFunction2, [a, n]) => match n {
+            Term::Int(n) if !n.is_negative() => truth(match a {
+                Term::Fun(_, _, arity) => BigInt::from(*arity) == *n,
+                Term::Closure(closure) => closure.arity().is_some_and(|arity| BigInt::from(arity) == *n),
+                _ => false,
+            }),
+            _ => Err(Failure),
+        },
+        (Function::IsInteger3, [a, Term::Int(low), Term::Int(high)]) => {
+            truth(matches!(a, Term::Int(n) if low <= n && n <= high))
+        }
+        (Function::IsRecord, [a, Term::Atom(tag), n]) => match n {
+            Term::Int(n) if i64::try_from(n).is_ok_and(|n| IMMEDIATE.contains(&n)) => truth(match a {
+                Term::Tuple(parts) => {
+                    BigInt::from(parts.len()) == *n && matches!(parts.first(), Some(Term::Atom(first)) if first == tag)
+                }
+                _ => false,
+            }),
+            Term::Atom(_) => truth(false),
+            _ => Err(Failure),
+        },
+        (Function::Compare(with), [a, b]) => truth(match with {
+            Comparison::Less => loose(a, b).is_lt(),
+            Comparison::LessOrEqual => loose(a, b).is_le(),
+            Comparison::Greater => loose(a, b).is_gt(),
+            Comparison::GreaterOrEqual => loose(a, b).is_ge(),
+            Comparison::Equal => loose(a, b).is_eq(),
+            Comparison::NotEqual => loose(a, b).is_ne(),
+            Comparison::Same => exact(a, b).is_eq(),
+            Comparison::NotSame => exact(a, b).is_ne(),
+        }),
+        _ => return Ok(None),
+    };
+    result.map(Some)
+}
+
+/// Functions of numbers and of two values in order; `None` for another function.
+fn number(function: Function, args: &[Term]) -> Result<Option<Term>, Failure> {
+    let result = match (function, args) {
+        (Function::Min, [a, b]) => Ok(if loose(a, b).is_gt() { b } else { a }.clone()),
+        (Function::Max, [a, b]) => Ok(if loose(a, b).is_lt() { b } else { a }.clone()),
+        (Function::Unary(with), [a]) => unary(with, a),
+        (Function::Binary(with), [a, b]) => binary(with, a, b),
+        _ => return Ok(None),
+    };
+    result.map(Some)
+}
+
+/// Functions that inspect a value; `None` for another function.
+fn inspect(function: Function, args: &[Term]) -> Result<Option<Term>, Failure> {
+    let result = match (function, args) {
+        (Function::Element, [Term::Int(n), Term::Tuple(parts)]) => {
+            let n = n.to_usize().and_then(|n| n.checked_sub(1)).ok_or(Failure)?;
+            parts.get(n).cloned().ok_or(Failure)
+        }
+        (Function::Hd, [list]) => split(list).map(|split| split.0).ok_or(Failure),
+        (Function::Tl, [list]) => split(list).map(|split| split.1).ok_or(Failure),
+        (Function::Length, [Term::List(parts)]) => size(parts.len()),
+        (Function::TupleSize | Function::Size, [Term::Tuple(parts)]) => size(parts.len()),
+        (Function::MapSize, [Term::Map(pairs)]) => size(pairs.len()),
+        (Function::Size | Function::ByteSize | Function::BitSize, [a]) => {
+            let (bytes, bits) = a.as_binary().ok_or(Failure)?;
+            let bits = bytes.len() * 8 - if bytes.is_empty() { 0 } else { 8 - usize::from(bits) };
+            size(match function {
+                Function::Size => bits / 8,
+                Function::ByteSize => bits.div_ceil(8),
+                _ => bits,
+            })
+        }
+        (Function::MapGet, [key, Term::Map(pairs)]) => {
+            pairs.iter().find(|pair| pair.0 == *key).map(|pair| pair.1.clone()).ok_or(Failure)
+        }
+        (Function::IsMapKey, [key, Term::Map(pairs)]) => truth(pairs.iter().any(|pair| pair.0 == *key)),
+        (Function::BinaryPart, [a, Term::Tuple(pair)]) => match &pair[..] {
+            [start, len] => part(a, start, len),
+            _ => Err(Failure),
+        },
+        (Function::BinaryPart, [a, start, len]) => part(a, start, len),
+        _ => return Ok(None),
+    };
+    result.map(Some)
 }
 
 fn is(of: Type, term: &Term) -> bool {

@@ -151,6 +151,7 @@ where
     H: Host<'a>,
     R: AsRef<[Val<'p, H::View>]> + AsMut<[Val<'p, H::View>]>,
 {
+    // more than 60 lines: one short arm for each instruction
     #[inline(always)]
     fn run(&mut self, mut at: usize, mut next: usize) -> Outcome<'p, H::View> {
         let ops: &'p [Op] = &self.program.ops;
