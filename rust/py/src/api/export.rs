@@ -82,7 +82,7 @@ impl Given {
         let py = message.py();
         match bytes_of(message) {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                let class = DAMAGE.import(py, "inviso._log_read", "Damage")?;
+                let class = DAMAGE.import(py, "inviso.log", "Damage")?;
                 match message.is_instance(class)? {
                     true => Ok(Given::Damage(message.str()?.to_string_lossy().into_owned())),
                     false => Err(error),

@@ -11,7 +11,7 @@
 //! `Process::found` is a thread's number until its first event, then 0.
 //!
 //! # Orderings
-//! Locks order the maps; no Python code runs under them. The words of [`Process`] are `Release` and `Acquire`.
+//! Locks order the maps. No Python code runs under them. The words of [`Process`] are `Release` and `Acquire`.
 //!
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
@@ -19,8 +19,8 @@
 use super::{
     process::{known, process},
     task_end,
-    task_table::{EndedNames, Task, Tasks, Teller, ENDED_NAMES},
-    thread_ids::{exists, native_id, threads},
+    task_table::{EndedNames, Task, Tasks, Teller},
+    thread_ids::{exists, native_id, threads, Numbers},
 };
 use crate::{
     host::Host,
@@ -41,7 +41,7 @@ use inviso_cpython::{
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
-    collections::{hash_map::Entry, VecDeque},
+    collections::hash_map::Entry,
     sync::{atomic::Ordering, Arc, Mutex, MutexGuard},
 };
 
@@ -53,27 +53,6 @@ pub struct Directory {
     ended_threads: Mutex<EndedNames>,
     /// The operating system's numbers of threads, by pid: the latest.
     numbers: Mutex<Numbers>,
-}
-
-/// The operating system's numbers of threads, also of ended ones, each with the name that its thread object had.
-#[derive(Default)]
-struct Numbers {
-    of: FxHashMap<u64, (u64, String)>,
-    order: VecDeque<u64>,
-}
-
-impl Numbers {
-    fn note(&mut self, pid: u64, number: u64) {
-        let new = !self.of.contains_key(&pid);
-        self.of.entry(pid).or_default().0 = number;
-        if new {
-            self.order.push_back(pid);
-            if self.order.len() > ENDED_NAMES {
-                let oldest = self.order.pop_front();
-                oldest.map(|pid| self.of.remove(&pid));
-            }
-        }
-    }
 }
 
 /// Locks one of the locks here. None of them is held while Python code can run, so attached threads may wait for them.
@@ -100,6 +79,8 @@ impl Directory {
         let tracee = announced.unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         threads.insert(id, tracee.clone());
         drop(threads);
+        // before the number: a trace port in another thread describes each thread that has a number, once
+        super::spawning::keep_name(&tracee, frame);
         lock(&self.numbers).note(tracee.pid, id);
         tracee
     }
