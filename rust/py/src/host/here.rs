@@ -107,7 +107,7 @@ impl Here {
     pub fn first(host: &'static Host) -> Here {
         let frame = first_frame();
         let own = host.directory.own_process(host, frame);
-        super::spawning::keep_name(&own, frame);
+        super::spawning::keep_name(&own, frame); // of a thread that was found before its first event, too
         let thread = host.node.thread(own);
         Here {
             host,
