@@ -65,7 +65,7 @@ impl Record {
 }
 
 impl<B> Event<B> {
-    /// The number of the message that was sent or has arrived ([`messages::number`](crate::record::event::message_number)), by its record's ticks;
+    /// The number of the message that was sent or has arrived ([`message_number`]), by its record's ticks;
     /// `None` for another event, and where it is not known which message has arrived.
     #[inline]
     #[must_use]

@@ -1,6 +1,16 @@
 //! Tokens of sequential tracing, and what a process keeps of them: its token and its counters.
 //!
 //! Rules: seq_trace.md, its serial algorithm as written; gold README 36 to 42.
+//!
+//! # Roles
+//! The thread that runs a process changes its standing; a thread that starts the process does too. Each takes a short lock, under which
+//! nothing else is locked.
+//!
+//! # Orderings
+//! The lock's. `maybe` is a hint for the thread that runs the process.
+//!
+//! # Checked by
+//! `models::seq` (loom); mutant `seq_revived`; `tests/seq.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{

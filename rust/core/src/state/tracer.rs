@@ -131,7 +131,7 @@ pub const TRACE_STATUS: &str = "trace_status";
 macro_rules! pairs {
     ($($(#[$doc:meta])* $group:ident $enabled:ident $trace:ident;)*) => {
         /// A tracer (erl_tracer.md). Its callbacks run in the thread that they tell of, at the same time in several threads, with
-        /// nothing locked. A panic in one is caught and counted: [`Session::tracer_errors`].
+        /// nothing locked. A panic in one is caught and counted: [`Session::tracer_errors`](crate::state::session::Session::tracer_errors).
         ///
         /// While one runs, no tracer module is told of anything that happens in the thread.
         pub trait Tracer: Send + Sync {
