@@ -378,7 +378,7 @@ def churn():
 churning = [threading.Thread(target=churn) for _ in range(2)]
 for thread in churning:
     thread.start()
-for _ in range(2000):
+for _ in range(4000):
     thread = threading.Thread(target=int)
     thread.start()
     thread.join()

@@ -29,16 +29,24 @@ type Source = (Arc<str>, u32);
 
 #[derive(Default)]
 struct Known {
-    /// Tasks and channels by pid, each with the number of the note.
-    processes: Option<HashMap<u64, (u64, Item)>>,
-    /// The pid of each note, the oldest first.
-    notes: VecDeque<u64>,
+    /// The number of the latest note of each task and channel, by pid.
+    latest: Option<HashMap<u64, u64>>,
+    /// The notes with their pids, the oldest first.
+    notes: VecDeque<(u64, Item)>,
     /// The number of the oldest note.
     first: u64,
     functions: Option<HashMap<Arc<Mfa>, Source>>,
 }
 
-const NOTHING: Known = Known { processes: None, notes: VecDeque::new(), first: 0, functions: None };
+const NOTHING: Known = Known { latest: None, notes: VecDeque::new(), first: 0, functions: None };
+
+impl Known {
+    /// The latest note of a task or channel.
+    fn of(&self, pid: u64) -> Option<&Item> {
+        let number = self.latest.as_ref()?.get(&pid)?;
+        self.notes.get(usize::try_from(number - self.first).ok()?).map(|(_, item)| item)
+    }
+}
 
 static KNOWN: Inherited<Known> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
 
@@ -47,19 +55,17 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 fn note(pid: u64, item: Item) {
     let known = &mut *KNOWN.lock();
-    let processes = known.processes.get_or_insert_default();
-    let number = known.first + known.notes.len() as u64;
-    match processes.get_mut(&pid) {
-        Some((_, same)) if *same == item => return,
-        Some(other) => *other = (number, item),
-        None => drop(processes.insert(pid, (number, item))),
+    if known.of(pid) == Some(&item) {
+        return;
     }
-    known.notes.push_back(pid);
+    let latest = known.latest.get_or_insert_default();
+    let number = known.first + known.notes.len() as u64;
+    latest.insert(pid, number);
+    known.notes.push_back((pid, item));
     if known.notes.len() > MOST {
-        // unless a later note of the same pid replaced it
-        if let Some(oldest) = known.notes.pop_front() {
-            if processes.get(&oldest).is_some_and(|(number, _)| *number == known.first) {
-                processes.remove(&oldest);
+        if let Some((oldest, _)) = known.notes.pop_front() {
+            if latest.get(&oldest) == Some(&known.first) {
+                latest.remove(&oldest);
             }
         }
         known.first += 1;
@@ -105,16 +111,15 @@ pub(crate) fn count() -> u64 {
 
 /// The latest note of a task or channel.
 pub(crate) fn process(pid: u64) -> Option<Item> {
-    KNOWN.lock().processes.as_ref()?.get(&pid).map(|(_, item)| item.clone())
+    KNOWN.lock().of(pid).cloned()
 }
 
 /// Calls `each` with the latest note of each wanted pid that was noted after the first `seen` notes. Answers how many notes there are now.
 pub(crate) fn since(seen: u64, is_wanted: impl Fn(u64) -> bool, mut each: impl FnMut(&Item)) -> u64 {
     let known = &*KNOWN.lock();
     let skipped = usize::try_from(seen.saturating_sub(known.first)).unwrap_or(usize::MAX);
-    for (number, pid) in (known.first..).zip(&known.notes).skip(skipped) {
-        let latest = known.processes.as_ref().and_then(|processes| processes.get(pid));
-        if let Some((_, item)) = latest.filter(|(latest, _)| *latest == number && is_wanted(*pid)) {
+    for (number, (pid, item)) in (known.first..).zip(&known.notes).skip(skipped) {
+        if known.latest.as_ref().and_then(|latest| latest.get(pid)) == Some(&number) && is_wanted(*pid) {
             each(item);
         }
     }

@@ -80,7 +80,7 @@ pub struct Message<'a> {
 type Made = [Option<Py<PyAny>>; 2];
 
 enum Way<'a> {
-    /// To a process, queue or port, with the number that was given to it before, or 0.
+    /// To a process, queue or port, with the number that was reserved for it, or 0.
     Out(u64, u64, MessageKind),
     /// To whoever the sender called so.
     Named(&'a Bound<'a, PyAny>),
@@ -97,20 +97,20 @@ impl<'a> Message<'a> {
         Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// The same, of this kind.
-    ///
-    /// # Safety
-    /// As [`Message::to`].
-    pub unsafe fn of_kind(message: *mut PyObject, to: u64, kind: MessageKind) -> Message<'static> {
-        Message { message, way: Way::Out(to, 0, kind), kept: Kept::default(), made: OnceCell::new() }
+    /// The same message as a call, a result or an exception.
+    pub fn of_kind(mut self, kind: MessageKind) -> Self {
+        if let Way::Out(_, _, own) = &mut self.way {
+            *own = kind;
+        }
+        self
     }
 
-    /// The same, with a number that was given to it before.
-    ///
-    /// # Safety
-    /// As [`Message::to`].
-    pub unsafe fn numbered(message: *mut PyObject, to: u64, number: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to, number, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+    /// The same message with a number that was reserved for it.
+    pub fn numbered(mut self, number: u64) -> Self {
+        if let Way::Out(_, own, _) = &mut self.way {
+            *own = number;
+        }
+        self
     }
 
     /// A message that is sent to whoever is called `name`, a str or a pair of them.
