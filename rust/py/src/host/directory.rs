@@ -336,7 +336,7 @@ impl Directory {
         let tracee = announced.unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         threads.insert(id, tracee.clone());
         drop(threads);
-        // The name comes first: a trace port, which runs in another thread, describes a thread once, as soon as it has a number.
+        // The name comes first: a trace port runs in another thread, and describes each thread once, when that has a number.
         super::spawning::keep_name(&tracee, frame);
         lock(&self.numbers).note(tracee.pid, id);
         tracee

@@ -107,7 +107,7 @@ impl Here {
     pub fn first(host: &'static Host) -> Here {
         let frame = first_frame();
         let own = host.directory.own_process(host, frame);
-        super::spawning::keep_name(&own, frame); // of a thread that was found before its first event, too
+        super::spawning::keep_name(&own, frame); // also for a thread that was found before its first event
         let thread = host.node.thread(own);
         Here {
             host,
