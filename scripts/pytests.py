@@ -63,8 +63,8 @@ ONCE = {
     "test_seq_merge.py": "logs in, one sequence out",
     "test_top_screen.py": "keys and a screen",
 }
-# Files that 3.12 leaves out, because the first of a run and the newest say all: the hooks of the interpreter between them differ in
-# nothing that these look at, which are many processes, commands, and match specifications of all kinds.
+# Files that 3.12 leaves out; the first Python of a run and 3.13 run them. They test many processes, commands and match specifications.
+# These use the hooks of 3.12 only as other files do.
 ENDS = [
     *("test_children.py", "test_cli.py", "test_dbg_limits.py", "test_docs.py", "test_flight_recorder.py", "test_match_fuzz.py"),
     *("test_match_hostile.py", "test_meta.py", "test_meta_model.py", "test_ms.py", "test_multiprocess.py", "test_otp_blame.py"),
@@ -82,7 +82,7 @@ NO_TESTS = 5  # pytest's status where all tests of a file were deselected
 
 
 def plugins_to_block(path: pathlib.Path) -> list[str]:
-    """What pytest need not load for this file: on two cores the plugins of anyio and hypothesis take two seconds a file."""
+    """The plugins of pytest that this file does not need. To load those of anyio and hypothesis takes two seconds."""
     uses_hypothesis = "hypothesis" in path.read_text(encoding="utf-8")
     return ["cacheprovider", "anyio", *([] if uses_hypothesis else ["hypothesispytest"])]
 

@@ -1064,7 +1064,7 @@ asyncio.run(main(100))
 before = used()
 asyncio.run(main(1000))
 grown = used() - before
-assert grown < 5 << 19, grown  # names of the latest 4,096 tasks are kept for logs
+assert grown < 1 << 20, grown
 value = s.info(("__main__", "short", 0), "call_time")[1]
 assert sum(calls for _, calls, _, _ in value) == 110_000, value
 assert len(value) <= 12, len(value)

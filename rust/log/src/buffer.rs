@@ -3,7 +3,7 @@
 use crate::{
     about::{Heads, Item},
     blocks::{self, Packer},
-    frame,
+    frame::{self, Next},
     options::{Form, Options},
     own::Own,
 };
@@ -157,8 +157,9 @@ impl Buffer {
                 &self.block
             }
         };
-        if let Err((part, error)) = write(&mut self.file, bytes) {
-            self.truncate_tail(part);
+        if let Err(Cut { written, last, error }) = write(&mut self.file, bytes) {
+            let whole = if written == last { self.keep_whole(written) } else { 0 };
+            self.truncate_tail(last - whole);
             self.count_lost();
             return Err(error);
         }
@@ -166,6 +167,29 @@ impl Buffer {
         self.written_ever += bytes.len() as u64;
         self.clear();
         Ok(())
+    }
+
+    /// Returns how many of the written bytes are whole records. These records stay in the file and are not counted as lost. Part of
+    /// a block can't be read, so nothing of it stays.
+    #[cold]
+    fn keep_whole(&mut self, written: u64) -> u64 {
+        let mut whole = 0;
+        if self.packer.is_none() {
+            let mut rest = self.waiting.get(..written as usize).unwrap_or_default();
+            while let Next::Record(record, bytes) = frame::next(rest) {
+                let (messages, terms) = match record {
+                    frame::Record::Term(_) => (1, 1),
+                    frame::Record::Dropped(n) => (n.into(), 0),
+                };
+                self.messages = self.messages.saturating_sub(messages);
+                self.terms -= terms;
+                whole += bytes as u64;
+                rest = rest.get(bytes..).unwrap_or_default();
+            }
+        }
+        self.written += whole;
+        self.written_ever += whole;
+        whole
     }
 
     /// Counts the pending records as lost.
@@ -232,25 +256,35 @@ pub fn private(path: &Path, new: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).create_new(new).open(path)
 }
 
-/// Writes all bytes, in one system call if the system takes them all. An error has the number of bytes that were written in one
-/// piece at the file's present place.
-fn write(file: &mut File, bytes: &[u8]) -> Result<(), (u64, io::Error)> {
-    let (mut rest, mut together, mut end) = (bytes, 0, None);
+/// A write that failed.
+struct Cut {
+    /// Bytes that were written before.
+    written: u64,
+    /// Of them, the last ones that are one piece at the file's present place.
+    last: u64,
+    error: io::Error,
+}
+
+/// Writes all bytes, in one system call if the system takes them all.
+fn write(file: &mut File, bytes: &[u8]) -> Result<(), Cut> {
+    let (mut rest, mut last, mut end) = (bytes, 0, None);
     while !rest.is_empty() {
-        match file.write(rest) {
-            Ok(0) => return Err((together, io::ErrorKind::WriteZero.into())),
+        let failed = match file.write(rest) {
+            Ok(0) => io::ErrorKind::WriteZero.into(),
             Ok(n) => {
                 rest = rest.get(n..).unwrap_or_default();
                 if !rest.is_empty() {
                     let now = file.stream_position().ok();
                     let follows = end.map(|end: u64| end + n as u64) == now;
-                    together = if follows { together + n as u64 } else { n as u64 };
+                    last = if follows { last + n as u64 } else { n as u64 };
                     end = now;
                 }
+                continue;
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err((together, e)),
-        }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => e,
+        };
+        return Err(Cut { written: (bytes.len() - rest.len()) as u64, last, error: failed });
     }
     Ok(())
 }

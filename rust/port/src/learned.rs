@@ -37,16 +37,24 @@ type Source = (Arc<str>, u32);
 
 #[derive(Default)]
 struct Notes {
-    /// Tasks and channels by pid, each with the number of the note.
-    processes: Option<HashMap<u64, (u64, Item)>>,
-    /// The pid of each note, the oldest first.
-    order: VecDeque<u64>,
+    /// The number of the latest note of each task and channel, by pid.
+    latest: Option<HashMap<u64, u64>>,
+    /// The notes with their pids, the oldest first.
+    items: VecDeque<(u64, Item)>,
     /// The number of the oldest note.
     first: u64,
     functions: Option<HashMap<Arc<Mfa>, Source>>,
 }
 
-const NOTHING: Notes = Notes { processes: None, order: VecDeque::new(), first: 0, functions: None };
+const NOTHING: Notes = Notes { latest: None, items: VecDeque::new(), first: 0, functions: None };
+
+impl Notes {
+    /// The latest note of a task or channel.
+    fn of(&self, pid: u64) -> Option<&Item> {
+        let number = self.latest.as_ref()?.get(&pid)?;
+        self.items.get(usize::try_from(number - self.first).ok()?).map(|(_, item)| item)
+    }
+}
 
 static NOTES: Inherited<Notes> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
 
@@ -55,19 +63,17 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 fn note(pid: u64, item: Item) {
     let notes = &mut *NOTES.lock();
-    let processes = notes.processes.get_or_insert_default();
-    let number = notes.first + notes.order.len() as u64;
-    match processes.get_mut(&pid) {
-        Some((_, same)) if *same == item => return,
-        Some(other) => *other = (number, item),
-        None => drop(processes.insert(pid, (number, item))),
+    if notes.of(pid) == Some(&item) {
+        return;
     }
-    notes.order.push_back(pid);
-    if notes.order.len() > MOST {
-        // unless a later note of the same pid replaced it
-        if let Some(oldest) = notes.order.pop_front() {
-            if processes.get(&oldest).is_some_and(|(number, _)| *number == notes.first) {
-                processes.remove(&oldest);
+    let latest = notes.latest.get_or_insert_default();
+    let number = notes.first + notes.items.len() as u64;
+    latest.insert(pid, number);
+    notes.items.push_back((pid, item));
+    if notes.items.len() > MOST {
+        if let Some((oldest, _)) = notes.items.pop_front() {
+            if latest.get(&oldest) == Some(&notes.first) {
+                latest.remove(&oldest);
             }
         }
         notes.first += 1;
@@ -113,7 +119,7 @@ pub(crate) fn count() -> u64 {
 
 /// The latest note of a task or channel.
 pub(crate) fn process(pid: u64) -> Option<Item> {
-    NOTES.lock().processes.as_ref()?.get(&pid).map(|(_, item)| item.clone())
+    NOTES.lock().of(pid).cloned()
 }
 
 /// Calls `each` with the latest note of each wanted pid that was noted after the first `seen` notes. Answers how many notes there
@@ -121,13 +127,12 @@ pub(crate) fn process(pid: u64) -> Option<Item> {
 pub(crate) fn since(seen: u64, is_wanted: impl Fn(u64) -> bool, mut each: impl FnMut(&Item)) -> u64 {
     let notes = &*NOTES.lock();
     let skipped = usize::try_from(seen.saturating_sub(notes.first)).unwrap_or(usize::MAX);
-    for (number, pid) in (notes.first..).zip(&notes.order).skip(skipped) {
-        let latest = notes.processes.as_ref().and_then(|processes| processes.get(pid));
-        if let Some((_, item)) = latest.filter(|(latest, _)| *latest == number && is_wanted(*pid)) {
+    for (number, (pid, item)) in (notes.first..).zip(&notes.items).skip(skipped) {
+        if notes.latest.as_ref().and_then(|latest| latest.get(pid)) == Some(&number) && is_wanted(*pid) {
             each(item);
         }
     }
-    notes.first + notes.order.len() as u64
+    notes.first + notes.items.len() as u64
 }
 
 /// The note of a function.

@@ -83,7 +83,7 @@ impl Clock {
         Self::lined_up(Instant::now(), monotonic)
     }
 
-    /// The same; its monotonic nanoseconds were `monotonic` at the moment `started`.
+    /// A clock whose monotonic nanoseconds were `monotonic` at the moment `started`.
     #[must_use]
     pub fn lined_up(started: Instant, monotonic: u64) -> Self {
         let clock = Clock {

@@ -25,9 +25,13 @@ use inviso_core::{flags::Flags, messages::About, monitor::Event};
 use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::{
-    atomic::{AtomicU64, Ordering},
-    Mutex,
+use std::{
+    fs::File,
+    io::Read,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        Mutex,
+    },
 };
 
 /// The instrument of garbage collections.
@@ -209,7 +213,9 @@ fn resident_words() -> Option<u64> {
     extern "C" {
         fn getpagesize() -> std::ffi::c_int;
     }
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut bytes = [0; 128]; // seven numbers
+    let length = File::open("/proc/self/statm").ok()?.read(&mut bytes).ok()?;
+    let text = std::str::from_utf8(&bytes[..length]).ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     // SAFETY: `getpagesize` has no preconditions.
     Some(pages * u64::try_from(unsafe { getpagesize() }).ok()? / WORD)

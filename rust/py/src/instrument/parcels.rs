@@ -52,8 +52,8 @@ pub unsafe fn send(here: &mut Here, to: u64, message: &Held, kind: MessageKind) 
     if message.is_null() {
         return 0;
     }
-    // SAFETY: held; the thread is attached.
-    let parcel = unsafe { Message::of_kind(message.as_ptr(), to, kind) };
+    // SAFETY: held; attached.
+    let parcel = unsafe { Message::to(message.as_ptr(), to) }.of_kind(kind);
     messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 

@@ -102,20 +102,20 @@ impl<'a> Message<'a> {
         Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// A message of this kind that is sent to a process, queue or port.
-    ///
-    /// # Safety
-    /// As [`Message::to`].
-    pub unsafe fn of_kind(message: *mut PyObject, to: u64, kind: MessageKind) -> Message<'static> {
-        Message { message, way: Way::Out(to, 0, kind), kept: Kept::default(), made: OnceCell::new() }
+    /// The same message as a call, a result or an exception.
+    pub fn of_kind(mut self, kind: MessageKind) -> Self {
+        if let Way::Out(_, _, own) = &mut self.way {
+            *own = kind;
+        }
+        self
     }
 
-    /// A message that is sent to a process, queue or port with a number that was reserved for it.
-    ///
-    /// # Safety
-    /// As [`Message::to`].
-    pub unsafe fn numbered(message: *mut PyObject, to: u64, number: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to, number, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+    /// The same message with a number that was reserved for it.
+    pub fn numbered(mut self, number: u64) -> Self {
+        if let Way::Out(_, own, _) = &mut self.way {
+            *own = number;
+        }
+        self
     }
 
     /// A message that is sent to the holder of `name`, a str or a pair of them.

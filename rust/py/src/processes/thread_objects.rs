@@ -102,6 +102,12 @@ pub(super) fn weakly(object: usize) -> Option<Py<PyAny>> {
     })
 }
 
+extern "C" {
+    fn _PyObject_GenericGetAttrWithDict(
+        object: *mut ffi::PyObject, name: *mut ffi::PyObject, dict: *mut ffi::PyObject, suppress: std::ffi::c_int,
+    ) -> *mut ffi::PyObject;
+}
+
 /// An attribute by the generic rules.
 ///
 /// # Safety
@@ -112,7 +118,8 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     unsafe {
         let _aside = Aside::new();
         let name = pyo3::types::PyString::intern(py, name);
-        let value = ffi::PyObject_GenericGetAttr(object, name.as_ptr());
+        // It raises no AttributeError: to make one takes several times as long as the look-up.
+        let value = _PyObject_GenericGetAttrWithDict(object, name.as_ptr(), std::ptr::null_mut(), 1);
         if value.is_null() {
             ffi::PyErr_Clear();
             return None;

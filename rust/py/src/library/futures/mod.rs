@@ -274,7 +274,7 @@ pub unsafe fn send(
     unsafe {
         tell(here, value, is_error, |here, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
-            let parcel = Message::of_kind(message, to, kind);
+            let parcel = Message::to(message, to).of_kind(kind);
             let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
             match waiter {
                 Some(waiter) => {

@@ -210,7 +210,7 @@ unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyOb
             return 0;
         }
         let to = passing::queue(here, into);
-        let parcel = Message::numbered(object, to, number);
+        let parcel = Message::to(object, to).numbered(number);
         messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
     }
 }
