@@ -14,8 +14,21 @@ import sys
 from typing import Any
 
 import shtab
-from inviso import cli
-from inviso.cli import _agent, _attach, _case, _cluster, _completion, _config, _export, _log, _merge, _run, _top, _trace
+from inviso.cli import (
+    _agent,
+    _attach,
+    _case,
+    _cluster,
+    _completion,
+    _config,
+    _export,
+    _log,
+    _merge,
+    _run,
+    _top,
+    _tprof,
+    _trace,
+)
 from inviso.cli._options import Options
 
 FOLDER = pathlib.Path(_completion.__file__).parent / "completion"
@@ -68,7 +81,7 @@ def whole() -> argparse.ArgumentParser:
     def options(name: str, about: str, known: Options, text: str, *, is_program: bool) -> None:
         add(commands.add_parser(name, help=about), name, known, text, is_program=is_program)
 
-    options("tprof", "run a program and count its calls", cli.TPROF, cli.TPROF_HELP, is_program=True)
+    options("tprof", "run a program and count its calls", _tprof.TPROF, _tprof.HELP, is_program=True)
     options("trace", "run a program and show calls", _trace.TRACE, _trace.HELP, is_program=True)
     options("run", "run a program that can be traced from outside", _run.RUN, _run.HELP, is_program=True)
     options("merge", "put the logs of several nodes together", _merge.KNOWN, _merge.HELP, is_program=False)

@@ -6,6 +6,7 @@ import importlib
 import os
 import pathlib
 import re
+import types
 from importlib.metadata import version as version_of
 from typing import Any
 
@@ -104,11 +105,27 @@ def contents(text: str) -> str:
 
 
 def load_names(app: sphinx.application.Sphinx) -> None:
-    """Modules load some of their names at the first use; autodoc sees only what is loaded."""
+    """Modules load some of their names at the first use; autodoc sees only what is loaded.
+
+    What is known by its package has its source in a module of it, where autodoc looks by `__module__`.
+    """
     for name in ["inviso", *MODULES]:
         module = importlib.import_module(name)
         for public in module.__all__:
-            setattr(module, public, getattr(module, public))
+            found = getattr(module, public)
+            setattr(module, public, found)
+            if getattr(found, "__module__", None) == name and isinstance(found, type | types.FunctionType):
+                found.__module__ = source_of(module, found)
+
+
+def source_of(package: types.ModuleType, found: type | types.FunctionType) -> str:
+    """The module that something is written in."""
+    if isinstance(found, types.FunctionType):
+        return str(found.__globals__["__name__"])
+    for path in pathlib.Path(package.__file__ or "").parent.glob("_[!_]*.py") if hasattr(package, "__path__") else ():
+        if re.search(rf"^class {found.__name__}\b", path.read_text(), re.MULTILINE):
+            return f"{package.__name__}.{path.stem}"
+    return package.__name__
 
 
 def keep_text(app: sphinx.application.Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
@@ -125,7 +142,8 @@ def without_private(
     app: sphinx.application.Sphinx, what: str, name: str, found: Any, options: Any, signature: str | None, result: str | None
 ) -> tuple[str, None] | None:
     """A class that only this package can make (its constructor takes what is private) is shown without a constructor."""
-    return ("", None) if what == "class" and re.search(r"\b_[A-Za-z]|\bnative\b", signature or "") else None
+    shown = (signature or "").replace("inviso.cluster._answers.", "inviso.cluster.")  # where public names are written
+    return ("", None) if what == "class" and re.search(r"\b_[A-Za-z]|\bnative\b", shown) else None
 
 
 def by_alias(app: sphinx.application.Sphinx, env: Any, node: Any, text: Any) -> Any:

@@ -289,7 +289,7 @@ def test_a_followed_log_that_is_begun_anew_is_read_from_its_beginning(
         assert [next(reader) for _ in range(before)] == list(range(1000, 1000 + before))
         followed.write_bytes(content(20_000, after))
         damage, *messages = (next(reader) for _ in range(1 + after))
-        assert (damage.kind, damage.path) == ("anew", str(followed)) and "begun anew" in str(damage)
+        assert (damage.kind, damage.path) == ("anew", str(followed)) and "started again" in str(damage)
         assert messages == list(range(20_000, 20_000 + after))
         # what ended the file doesn't end the next one, and a part of a record is no record's beginning
         for part in b"\7", record("half")[:-2]:

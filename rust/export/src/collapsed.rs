@@ -42,7 +42,7 @@ struct StackNode {
 const ROOT: u32 = u32::MAX;
 
 impl Ledger for Tree {
-    fn enter(&mut self, below: Option<u32>, name: u32) -> u32 {
+    fn begin_call(&mut self, below: Option<u32>, name: u32) -> u32 {
         let below = below.unwrap_or(ROOT);
         let next = self.nodes.len() as u32;
         let call = *self.children.entry((below, name)).or_insert(next);
@@ -61,7 +61,7 @@ impl Ledger for Tree {
         }
     }
 
-    fn leave(&mut self, _: Option<u32>, _: u32, _: u64, _: bool, _: bool) {}
+    fn end_call(&mut self, _: Option<u32>, _: u32, _: u64, _: bool, _: bool) {}
 }
 
 impl Tree {

@@ -13,12 +13,12 @@ use rustc_hash::FxHashMap;
 /// Receives the costs of calls.
 pub trait Ledger {
     /// A call or a point begins on top of this path. Answers the number of the new path.
-    fn enter(&mut self, below: Option<u32>, name: u32) -> u32;
+    fn begin_call(&mut self, below: Option<u32>, name: u32) -> u32;
     /// Adds own time to a call.
     fn own(&mut self, call: u32, time: u64);
     /// Ends a call. `time` is its whole time in this process. `nested`: its function is also open below it. `edge_nested`: so is
     /// its function as called by the same caller.
-    fn leave(&mut self, below: Option<u32>, call: u32, time: u64, nested: bool, edge_nested: bool);
+    fn end_call(&mut self, below: Option<u32>, call: u32, time: u64, nested: bool, edge_nested: bool);
 }
 
 #[derive(Clone, Copy)]
@@ -63,9 +63,9 @@ impl CostLane {
         self.mark = now;
     }
 
-    fn enter(&mut self, name: u32, now: i64, ledger: &mut impl Ledger) {
+    fn begin_call(&mut self, name: u32, now: i64, ledger: &mut impl Ledger) {
         let below = self.frames.last().copied();
-        let call = ledger.enter(below.map(|below| below.call), name);
+        let call = ledger.begin_call(below.map(|below| below.call), name);
         *self.open.entry(name).or_default() += 1;
         if let Some(below) = below {
             *self.edges.entry((below.name, name)).or_default() += 1;
@@ -73,13 +73,13 @@ impl CostLane {
         self.frames.push(Frame { call, name, begun: now });
     }
 
-    fn leave(&mut self, now: i64, ledger: &mut impl Ledger) {
+    fn end_call(&mut self, now: i64, ledger: &mut impl Ledger) {
         let Some(frame) = self.frames.pop() else { return };
         let below = self.frames.last().copied();
         let nested = decrease(&mut self.open, frame.name);
         let edge_nested = below.is_some_and(|below| decrease(&mut self.edges, (below.name, frame.name)));
         let time = now.saturating_sub(frame.begun).max(0) as u64;
-        ledger.leave(below.map(|below| below.call), frame.call, time, nested, edge_nested);
+        ledger.end_call(below.map(|below| below.call), frame.call, time, nested, edge_nested);
     }
 }
 
@@ -123,12 +123,12 @@ impl Costs {
         for step in &tracks.steps {
             lane.charge(now, ledger);
             match *step {
-                Step::Open(name) => lane.enter(name, now, ledger),
+                Step::Open(name) => lane.begin_call(name, now, ledger),
                 Step::Point(name) => {
-                    lane.enter(name, now, ledger);
-                    lane.leave(now, ledger);
+                    lane.begin_call(name, now, ledger);
+                    lane.end_call(now, ledger);
                 }
-                Step::Close(..) => lane.leave(now, ledger),
+                Step::Close(..) => lane.end_call(now, ledger),
                 Step::Unmatched(_) => {}
             }
         }
@@ -140,7 +140,7 @@ impl Costs {
             let now = lane.time(lane.last);
             while !lane.frames.is_empty() {
                 lane.charge(now, ledger);
-                lane.leave(now, ledger);
+                lane.end_call(now, ledger);
             }
         }
     }

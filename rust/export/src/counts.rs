@@ -6,7 +6,7 @@ use inviso_log::{
     stamp::{self, Clock, Stamp},
 };
 use inviso_term::{
-    etf::{self, DecodeError},
+    etf::{self, tag, DecodeError},
     record::{self, Kind},
     term::Term,
 };
@@ -16,9 +16,6 @@ use rustc_hash::FxHashMap;
 const TRACE: &[u8] = record::TRACE.as_bytes();
 const TRACE_TS: &[u8] = record::TRACE_TS.as_bytes();
 const SEQ_TRACE: &[u8] = Kind::Seq.tag().as_bytes();
-
-const SMALL_ATOM_UTF8: u8 = 119;
-const SMALL_TUPLE: u8 = 104;
 
 /// Counts of a log.
 ///
@@ -128,7 +125,9 @@ impl Counts {
     #[inline]
     fn usual(&mut self, payload: &[u8]) -> Option<()> {
         let term = payload.strip_prefix(&[etf::VERSION])?;
-        let &[SMALL_TUPLE, n, SMALL_ATOM_UTF8, length, ref rest @ ..] = term else { return self.other(term, 1) };
+        let &[tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, length, ref rest @ ..] = term else {
+            return self.other(term, 1);
+        };
         let (head, rest) = rest.split_at_checked(length.into())?;
         let n = usize::from(n);
         let is_timed = head == TRACE_TS;
@@ -137,7 +136,7 @@ impl Counts {
         }
         let tracee = process(rest)?;
         let after = rest.get(tracee.len()..)?;
-        let &[SMALL_ATOM_UTF8, length, ref after @ ..] = after else { return None };
+        let &[tag::SMALL_ATOM_UTF8, length, ref after @ ..] = after else { return None };
         let (tag, rest) = after.split_at_checked(length.into())?;
         if !tag.is_ascii() || !ascii_of(tracee) {
             return None;
@@ -296,7 +295,7 @@ impl Counts {
 #[inline]
 fn process(bytes: &[u8]) -> Option<&[u8]> {
     match *bytes {
-        [88 | 120, SMALL_ATOM_UTF8, length, ..] => bytes.get(..3 + usize::from(length) + 12),
+        [88 | 120, tag::SMALL_ATOM_UTF8, length, ..] => bytes.get(..3 + usize::from(length) + 12),
         _ => None,
     }
 }
@@ -309,7 +308,7 @@ fn ascii_of(process: &[u8]) -> bool {
 /// Appends the key of the function at the beginning of `bytes`.
 #[inline]
 fn function(bytes: &[u8], key: &mut Vec<u8>) -> Option<()> {
-    let rest = bytes.strip_prefix(&[SMALL_TUPLE, 3])?;
+    let rest = bytes.strip_prefix(&[tag::SMALL_TUPLE, 3])?;
     let (module, rest) = name(rest)?;
     let (function, rest) = name(rest)?;
     let arity = match *rest {
@@ -342,7 +341,7 @@ fn put_key(module: &[u8], function: &[u8], arity: u32, key: &mut Vec<u8>) {
 #[inline]
 fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = match *bytes {
-        [SMALL_ATOM_UTF8, length, ref rest @ ..] => (usize::from(length), rest),
+        [tag::SMALL_ATOM_UTF8, length, ref rest @ ..] => (usize::from(length), rest),
         [118, a, b, ref rest @ ..] => (usize::from(u16::from_be_bytes([a, b])), rest),
         [109, a, b, c, d, ref rest @ ..] => (u32::from_be_bytes([a, b, c, d]) as usize, rest),
         _ => return None,

@@ -166,16 +166,15 @@ pub(crate) fn unreadable(bytes: &[u8]) -> String {
 /// Passes on a record's items and the process that it is about.
 #[inline]
 pub(crate) fn learn_about(bytes: &[u8], learn: impl FnOnce(&[u8], Vec<about::Item>)) {
-    let (_, behind) = about::split(bytes);
-    if let (false, Some(of)) = (behind.is_empty(), inviso_log::nodes::tracee(bytes)) {
-        learn(of, about::items(behind));
+    let (_, items) = about::split(bytes);
+    if let (false, Some(of)) = (items.is_empty(), inviso_log::nodes::tracee(bytes)) {
+        learn(of, about::items(items));
     }
 }
 
 /// Passes on a term, decompressed if needed.
 pub(crate) fn with_plain<T>(bytes: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
-    const COMPRESSED: u8 = 80;
-    if let [etf::VERSION, COMPRESSED, ..] = bytes {
+    if let [etf::VERSION, etf::tag::COMPRESSED, ..] = bytes {
         if let Ok(term) = etf::decode(bytes) {
             return see(&etf::encode(&term));
         }

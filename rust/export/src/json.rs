@@ -13,14 +13,14 @@ pub fn text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        let (plain, odd) = rest.split_at(at);
+        let (plain, special) = rest.split_at(at);
         out.extend_from_slice(plain.as_bytes());
-        match odd.as_bytes().first().copied().unwrap_or_default() {
+        match special.as_bytes().first().copied().unwrap_or_default() {
             b'\n' => out.extend_from_slice(b"\\n"),
             byte @ (b'"' | b'\\') => out.extend([b'\\', byte]),
             byte => drop(write!(out, "\\u{byte:04x}")),
         }
-        rest = odd.get(1..).unwrap_or_default();
+        rest = special.get(1..).unwrap_or_default();
     }
     out.extend_from_slice(rest.as_bytes());
     out.push(b'"');

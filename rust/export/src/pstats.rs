@@ -61,7 +61,7 @@ impl Book {
 }
 
 impl Ledger for Book {
-    fn enter(&mut self, below: Option<u32>, name: u32) -> u32 {
+    fn begin_call(&mut self, below: Option<u32>, name: u32) -> u32 {
         let edge = (name, below.map_or(NOBODY, |below| self.name(below)));
         let next = self.edges.len() as u32;
         let call = *self.by_edge.entry(edge).or_insert(next);
@@ -80,7 +80,7 @@ impl Ledger for Book {
         }
     }
 
-    fn leave(&mut self, _: Option<u32>, call: u32, time: u64, nested: bool, edge_nested: bool) {
+    fn end_call(&mut self, _: Option<u32>, call: u32, time: u64, nested: bool, edge_nested: bool) {
         let Some((edge, cost)) = self.edges.get_mut(call as usize) else { return };
         cost.calls += 1;
         if !edge_nested {

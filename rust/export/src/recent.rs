@@ -41,29 +41,29 @@ impl<const MOST: usize, V: Default> Recent<MOST, V> {
 
     #[cold]
     fn put(&mut self, at: usize, term: Bytes<'_>, make: impl FnOnce() -> V) -> Option<()> {
-        let mut kept = [0; MOST];
-        kept.get_mut(..term.len())?.copy_from_slice(term);
+        let mut cached = [0; MOST];
+        cached.get_mut(..term.len())?.copy_from_slice(term);
         if self.0.is_empty() {
             // no term is empty
             self.0.resize_with(1 << BITS, || Slot { term: [0; MOST], length: 0, made: V::default() });
         }
-        *self.0.get_mut(at)? = Slot { term: kept, length: term.len(), made: make() };
+        *self.0.get_mut(at)? = Slot { term: cached, length: term.len(), made: make() };
         Some(())
     }
 }
 
 /// Whether the cached bytes are these. A library call takes longer than a comparison of a few words.
 #[inline]
-fn are_same(kept: &[u8], term: Bytes<'_>) -> bool {
-    let Some(kept) = kept.get(..term.len()) else { return false };
+fn are_same(cached: &[u8], term: Bytes<'_>) -> bool {
+    let Some(cached) = cached.get(..term.len()) else { return false };
     let (words, rest) = term.as_chunks();
     let mut differ = 0;
-    for (a, b) in words.iter().zip(kept.as_chunks().0) {
+    for (a, b) in words.iter().zip(cached.as_chunks().0) {
         differ |= u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
     }
-    match (term.last_chunk(), kept.last_chunk()) {
+    match (term.last_chunk(), cached.last_chunk()) {
         (Some(a), Some(b)) => differ |= u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b),
-        _ => return rest.iter().eq(kept),
+        _ => return rest.iter().eq(cached),
     }
     differ == 0
 }

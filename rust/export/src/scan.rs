@@ -2,7 +2,7 @@
 //!
 //! Bytes are not trusted: missing ones give None. The parts of a term are checked only when they are read.
 
-use inviso_term::etf::MAX_DEPTH;
+use inviso_term::etf::{tag, MAX_DEPTH};
 
 /// A term's bytes, without a version byte.
 pub type Bytes<'a> = &'a [u8];
@@ -10,12 +10,6 @@ pub type Bytes<'a> = &'a [u8];
 /// The rest of the bytes of some terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'a>(pub Bytes<'a>);
-
-const ATOM: u8 = 100;
-const SMALL_ATOM: u8 = 115;
-const ATOM_UTF8: u8 = 118;
-const SMALL_ATOM_UTF8: u8 = 119;
-const BINARY: u8 = 109;
 
 impl<'a> Scan<'a> {
     /// The next bytes.
@@ -91,9 +85,9 @@ impl<'a> Scan<'a> {
     pub fn name(&mut self) -> Option<&'a [u8]> {
         let mut at = *self;
         let length = match at.byte()? {
-            SMALL_ATOM_UTF8 | SMALL_ATOM => usize::from(at.byte()?),
-            ATOM_UTF8 | ATOM => at.short()?,
-            BINARY => at.word()?,
+            tag::SMALL_ATOM_UTF8 | tag::SMALL_ATOM => usize::from(at.byte()?),
+            tag::ATOM_UTF8 | tag::ATOM => at.short()?,
+            tag::BINARY => at.word()?,
             _ => return None,
         };
         let name = at.take(length)?;
@@ -143,7 +137,7 @@ impl<'a> Scan<'a> {
     #[inline]
     pub fn process(&mut self) -> Option<Bytes<'a>> {
         // today's encoding
-        if let [88, SMALL_ATOM_UTF8, length, ..] = self.0 {
+        if let [88, tag::SMALL_ATOM_UTF8, length, ..] = self.0 {
             return self.take(3 + usize::from(*length) + 12);
         }
         matches!(self.tag()?, 88 | 103 | 89 | 102 | 120).then(|| self.term())?
@@ -167,9 +161,9 @@ impl<'a> Scan<'a> {
             98 => (4, 0),
             70 => (8, 0),
             99 => (31, 0),
-            SMALL_ATOM_UTF8 | SMALL_ATOM => (usize::from(self.byte()?), 0),
-            ATOM_UTF8 | ATOM | 107 => (self.short()?, 0),
-            BINARY => (self.word()?, 0),
+            tag::SMALL_ATOM_UTF8 | tag::SMALL_ATOM => (usize::from(self.byte()?), 0),
+            tag::ATOM_UTF8 | tag::ATOM | 107 => (self.short()?, 0),
+            tag::BINARY => (self.word()?, 0),
             77 => (self.word()?.checked_add(1)?, 0),
             104 => (0, u64::from(self.byte()?)),
             105 => (0, self.word()? as u64),

@@ -33,7 +33,7 @@ pub struct Speedscope {
     /// The profile of the losses, and its frames' names.
     lost: Option<usize>,
     lost_names: Vec<String>,
-    kept: usize,
+    buffered: usize,
     path: PathBuf,
     file: Option<File>,
     at: u64,
@@ -81,7 +81,7 @@ impl Speedscope {
             of_lane: Vec::new(),
             lost: None,
             lost_names: Vec::new(),
-            kept: 0,
+            buffered: 0,
             path,
             file: None,
             at: 0,
@@ -91,9 +91,9 @@ impl Speedscope {
         }
     }
 
-    fn kept(&mut self, events: usize) -> io::Result<()> {
-        self.kept += events * EVENT;
-        if self.kept < KEPT {
+    fn flush_if_full(&mut self, events: usize) -> io::Result<()> {
+        self.buffered += events * EVENT;
+        if self.buffered < KEPT {
             return Ok(());
         }
         if self.file.is_none() {
@@ -101,7 +101,7 @@ impl Speedscope {
             self.file = Some(open);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut all = Vec::with_capacity(self.kept);
+        let mut all = Vec::with_capacity(self.buffered);
         for profile in &mut self.profiles {
             if !profile.events.is_empty() {
                 profile.parts.push((self.at + all.len() as u64, profile.events.len() as u32));
@@ -111,7 +111,7 @@ impl Speedscope {
         }
         file.write_all(&all)?;
         self.at += all.len() as u64;
-        self.kept = 0;
+        self.buffered = 0;
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Write for Speedscope {
             }
         }
         let events = (profile.events.len() - before) / EVENT;
-        self.kept(events)
+        self.flush_if_full(events)
     }
 
     fn lost(&mut self, text: &str, _: Option<u64>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
@@ -234,7 +234,7 @@ impl Write for Speedscope {
             lost.put(frame as u32, false, at);
             lost.put(frame as u32, true, at);
         }
-        self.kept(2)
+        self.flush_if_full(2)
     }
 
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {

@@ -80,12 +80,12 @@ fn logs_of_a_real_node_are_exported() {
         if name.starts_with("synthetic") {
             continue;
         }
-        let told: Json = serde_json::from_str(&fs::read_to_string(sample.join("terms.json")).unwrap()).unwrap();
+        let answer: Json = serde_json::from_str(&fs::read_to_string(sample.join("terms.json")).unwrap()).unwrap();
         let terms: Vec<&Json> =
-            told["terms"].as_array().unwrap().iter().filter(|term| term.get("t").is_some()).collect();
+            answer["terms"].as_array().unwrap().iter().filter(|term| term.get("t").is_some()).collect();
         let tags: Vec<&str> = terms.iter().map(|term| term["t"][0]["a"].as_str().unwrap()).collect();
         let files: Vec<PathBuf> =
-            told["read_order"].as_array().unwrap().iter().map(|file| sample.join(file.as_str().unwrap())).collect();
+            answer["read_order"].as_array().unwrap().iter().map(|file| sample.join(file.as_str().unwrap())).collect();
         let mut table = Table::new(Values::Text);
         for file in &files {
             assert!(!Input::file(file).unwrap().read(&mut table, |_| false).unwrap());
@@ -322,8 +322,8 @@ proptest! {
                 let value = if n % 2 == 0 { value.clone() } else { Term::from((turn as u64 * n) as i64) };
                 let mut shown = String::new();
                 text::show(&etf::encode(&value), usize::MAX / 2, &mut shown);
-                let told: Vec<_> = [5, 6, 7, 11].map(|column| text_of(&batch, column, row)).into();
-                prop_assert_eq!(told, [text::who(&etf::encode(&pid(*n))), module(*n), name.clone(), shown]);
+                let answer: Vec<_> = [5, 6, 7, 11].map(|column| text_of(&batch, column, row)).into();
+                prop_assert_eq!(answer, [text::who(&etf::encode(&pid(*n))), module(*n), name.clone(), shown]);
             }
         }
     }

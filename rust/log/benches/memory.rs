@@ -82,8 +82,8 @@ fn main() -> io::Result<()> {
     println!("{} bytes a record; before: {} KiB", record(0)?.len(), most());
     File::open("/proc/self/status")?; // without /proc there is nothing to measure
     for records in [10_000_000, most_of_all] {
-        let (begun, count) = (Instant::now(), merged(records)?);
-        let seconds = begun.elapsed().as_secs_f64();
+        let (began, count) = (Instant::now(), merged(records)?);
+        let seconds = began.elapsed().as_secs_f64();
         println!("{count} records: {} KiB at most; {:.1} million a second", most(), count as f64 / seconds / 1e6);
     }
     Ok(())

@@ -14,7 +14,11 @@
 //! | `{channel, Number, Class, Name, MaxSize}` | a queue: its class, its name (may be empty), and its capacity, or the empty list if it has none |
 
 use crate::frame::HEADER;
-use inviso_term::{etf, record::numbered, term::Term};
+use inviso_term::{
+    etf::{self, tag},
+    record::numbered,
+    term::Term,
+};
 use num_traits::ToPrimitive;
 use std::sync::Arc;
 
@@ -184,34 +188,34 @@ pub fn split(payload: &[u8]) -> (&[u8], &[u8]) {
 
 #[cold]
 fn split_marked(payload: &[u8]) -> Option<(&[u8], &[u8])> {
-    let behind = payload.len().checked_sub(list_length(payload)? + TAIL)?;
+    let after_term = payload.len().checked_sub(list_length(payload)? + TAIL)?;
     // the mark may be the end of a text: then the term ends there, too
     let version = usize::from(payload.first() == Some(&etf::VERSION));
     let term = version + etf::length(payload.get(version..)?)?;
     // the number of a message may be between them
-    let number = payload.get(term..behind)?;
-    (number.len() == numbered::length(number)).then(|| payload.split_at(behind))
+    let number = payload.get(term..after_term)?;
+    (number.len() == numbered::length(number)).then(|| payload.split_at(after_term))
 }
 
 /// Bytes of the length and the mark.
 const TAIL: usize = 4 + MARK.len();
 
 /// The length of the list that ends these bytes.
-fn list_length(behind: &[u8]) -> Option<usize> {
-    let (_, length) = behind.strip_suffix(&MARK)?.split_last_chunk::<4>()?;
+fn list_length(after_term: &[u8]) -> Option<usize> {
+    let (_, length) = after_term.strip_suffix(&MARK)?.split_last_chunk::<4>()?;
     Some(u32::from_be_bytes(*length) as usize)
 }
 
 /// The bytes of the list.
-fn list(behind: &[u8]) -> Option<&[u8]> {
-    let list = behind.get(..behind.len().checked_sub(TAIL)?)?;
-    (list_length(behind)? == list.len()).then_some(list)
+fn list(after_term: &[u8]) -> Option<&[u8]> {
+    let list = after_term.get(..after_term.len().checked_sub(TAIL)?)?;
+    (list_length(after_term)? == list.len()).then_some(list)
 }
 
 /// The known items after a term.
 #[must_use]
-pub fn items(behind: &[u8]) -> Vec<Item> {
-    match list(behind).map(etf::decode) {
+pub fn items(after_term: &[u8]) -> Vec<Item> {
+    match list(after_term).map(etf::decode) {
         Some(Ok(Term::List(items))) => items.iter().filter_map(Item::of).collect(),
         _ => Vec::new(),
     }
@@ -235,10 +239,8 @@ impl Heads {
     /// Appends the items to the last record, whose term begins at `begin`.
     #[cold]
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, begin: usize) {
-        const LIST: u8 = 108;
-        const NIL: u8 = 106;
         let Heads(items, count) = std::mem::take(self);
-        let list = [&[LIST][..], &count.to_be_bytes(), &items, &[NIL]].concat();
+        let list = [&[tag::LIST][..], &count.to_be_bytes(), &items, &[tag::NIL]].concat();
         out.extend_from_slice(&list);
         out.extend_from_slice(&(list.len() as u32).to_be_bytes());
         out.extend_from_slice(&MARK);
@@ -272,9 +274,9 @@ mod tests {
         let (mut reader, mut all) = (Reader::open(path).unwrap(), Vec::new());
         while let Some(event) = reader.read().unwrap() {
             let Event::Record { record: Record::Term(payload), .. } = event else { panic!("{event:?}") };
-            let (term, behind) = split(payload);
+            let (term, after_term) = split(payload);
             assert_eq!((term, Record::Term(payload).check().is_ok()), (&[131, 106][..], true));
-            all.push(items(behind));
+            all.push(items(after_term));
         }
         all
     }

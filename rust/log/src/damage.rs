@@ -48,11 +48,11 @@ pub enum What {
     Block,
     /// The writer of a wrap set has deleted the file that was being read, and perhaps later ones. Reading goes on with the oldest
     /// file.
-    #[error("the writer came round")]
+    #[error("the writer deleted the file that was being read")]
     Overtaken,
     /// A followed file is shorter than what was read of it, or has other contents: another program emptied and restarted it. The
     /// file may be one of a wrap set. It is read from its beginning.
-    #[error("the file was begun anew")]
+    #[error("the file was emptied and started again")]
     Anew,
 }
 

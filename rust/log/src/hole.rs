@@ -5,10 +5,7 @@
 //! need not be aligned to five.
 
 use crate::frame::{self, Next, Record, HEADER};
-use inviso_term::etf::{self, DecodeError, Decoder, Limits};
-
-/// The tag of a compressed term.
-const COMPRESSED: u8 = 80;
+use inviso_term::etf::{self, tag, DecodeError, Decoder, Limits};
 
 /// How many zeros `bytes` begins with.
 pub(crate) fn zeros(bytes: &[u8]) -> usize {
@@ -68,7 +65,7 @@ fn is_term(bytes: &[u8]) -> Option<bool> {
         Err(DecodeError::Deep) => bytes.get(1..).is_some_and(etf::is_whole).then_some(true),
         Err(DecodeError::Short) => None,
         // a compressed term that is cut off looks like a damaged one
-        Err(_) => (bytes.get(1) != Some(&COMPRESSED)).then_some(false),
+        Err(_) => (bytes.get(1) != Some(&tag::COMPRESSED)).then_some(false),
     }
 }
 

@@ -197,9 +197,9 @@ impl IpPort {
     fn with_room(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
         while state.queue.is_full() && !state.no_client && !state.patience.is_zero() {
-            let (begun, patience) = (Instant::now(), state.patience);
+            let (began, patience) = (Instant::now(), state.patience);
             state = self.shared.sent.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
-            state.patience = state.patience.saturating_sub(begun.elapsed());
+            state.patience = state.patience.saturating_sub(began.elapsed());
         }
         state
     }
@@ -251,11 +251,11 @@ impl Sink for IpPort {
         };
         self.shared.lock().pausing = false;
         // a thread that can't start drops its closure. So it gets the sender only after it has started
-        let (give, take) = std::sync::mpsc::sync_channel::<Box<Sender>>(1);
+        let (to_thread, from_port) = std::sync::mpsc::sync_channel::<Box<Sender>>(1);
         let thread = thread::Builder::new().name(THREAD.into());
-        match thread.spawn(move || take.recv().ok().map(|sender| Box::new(sender.run()))) {
+        match thread.spawn(move || from_port.recv().ok().map(|sender| Box::new(sender.run()))) {
             Ok(thread) => {
-                let _ = give.send(sender);
+                let _ = to_thread.send(sender);
                 self.sending = Sending::Running(thread);
                 Ok(())
             }

@@ -5,7 +5,7 @@
 //! creation of the log's own tracees. So a pid from another of the logs gets that log's name, wherever it is written.
 
 use crate::about;
-use inviso_term::etf::{self, NodeName};
+use inviso_term::etf::{self, tag, NodeName};
 use rustc_hash::FxHashMap;
 
 /// The node of a pid.
@@ -140,7 +140,7 @@ impl Nodes {
     /// Appends a message of a log, with the nodes' names in its pids, ports and references.
     pub fn put(&self, log: usize, payload: &[u8], out: &mut Vec<u8>) {
         let Some(own) = self.logs.get(log) else { return out.extend_from_slice(payload) };
-        let (payload, behind) = about::split(payload);
+        let (payload, items) = about::split(payload);
         let creation = own.own.as_ref().filter(|own| own.is_nameless()).map(|own| own.creation);
         let written;
         let mut term = payload;
@@ -158,23 +158,8 @@ impl Nodes {
             of => self.by_creation.get(&of).and_then(|log| self.logs.get(*log)).map(|log| &log.named),
         };
         etf::renamed(term, node, out);
-        out.extend_from_slice(behind);
+        out.extend_from_slice(items);
     }
-}
-
-/// Tags of the external term format.
-mod tag {
-    pub const COMPRESSED: u8 = 80;
-    pub const NEW_PID: u8 = 88;
-    pub const NEW_PORT: u8 = 89;
-    pub const ATOM: u8 = 100;
-    pub const PORT: u8 = 102;
-    pub const PID: u8 = 103;
-    pub const SMALL_TUPLE: u8 = 104;
-    pub const SMALL_ATOM: u8 = 115;
-    pub const ATOM_UTF8: u8 = 118;
-    pub const SMALL_ATOM_UTF8: u8 = 119;
-    pub const V4_PORT: u8 = 120;
 }
 
 /// Whether the payload uses today's encoding of identifiers. A node uses one encoding for all of them.

@@ -108,7 +108,7 @@ impl Queue {
             self.lost += u64::from(dropped.is_none());
         }
         match self.waiting.front_mut() {
-            Some(Waiting::Dropped(behind)) => *behind = behind.saturating_add(lost),
+            Some(Waiting::Dropped(after)) => *after = after.saturating_add(lost),
             _ if lost > 0 => self.waiting.push_front(Waiting::Dropped(lost)),
             _ => {}
         }

@@ -105,9 +105,9 @@ impl SetReader {
                 if let Some(found) = current.reader.find()? {
                     return Ok(Some(found));
                 }
-                if let Some(anew) = Growing::restarted(&mut current.reader)? {
+                if let Some(restarted) = Growing::restarted(&mut current.reader)? {
                     current.reader.set_follow(!current.is_whole);
-                    return Ok(Some(anew));
+                    return Ok(Some(restarted));
                 }
             }
             match if self.follow { self.open_next_written()? } else { self.open_next_listed()? } {

@@ -2,7 +2,7 @@
 
 use crate::frame::Record;
 use inviso_term::{
-    etf::{self, DecodeError, Decoder, Limits, Visit},
+    etf::{self, tag, DecodeError, Decoder, Limits, Visit},
     record::{Kind, TRACE, TRACE_TS},
     term::Term,
 };
@@ -13,15 +13,6 @@ const SEQ_TRACE: &str = Kind::Seq.tag();
 const TRACE_NAME: &[u8] = TRACE.as_bytes();
 const TRACE_TS_NAME: &[u8] = TRACE_TS.as_bytes();
 const SEQ_TRACE_NAME: &[u8] = SEQ_TRACE.as_bytes();
-
-/// Tags of the external term format.
-mod tag {
-    pub const SMALL_INTEGER: u8 = 97;
-    pub const INTEGER: u8 = 98;
-    pub const SMALL_TUPLE: u8 = 104;
-    pub const SMALL_BIG: u8 = 110;
-    pub const SMALL_ATOM_UTF8: u8 = 119;
-}
 
 /// The timestamp of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

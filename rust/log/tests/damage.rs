@@ -134,10 +134,10 @@ fn records_without_a_term_are_not_converted() {
     let done = convert::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
     assert_eq!(erlang, [records(&[&[131, 97, 1]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])].concat());
     assert_eq!(done.records, 3);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         done.damage.iter().map(|damage| (damage.at, damage.what.name(), damage.what.to_string())).collect();
     let short = "the bytes end in the middle of a term";
-    assert_eq!(told, [(8, "term", "unknown tag 255".into()), (15, "term", short.into())]);
+    assert_eq!(reported, [(8, "term", "unknown tag 255".into()), (15, "term", short.into())]);
 }
 
 proptest! {

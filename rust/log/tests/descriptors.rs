@@ -46,7 +46,7 @@ fn socket(here: SocketAddr, there: Option<SocketAddr>) -> RawFd {
 }
 
 /// Makes `number` another descriptor of the file behind `of`, as a program's `close` and `open` do.
-fn give(number: RawFd, of: &impl AsRawFd) {
+fn reuse(number: RawFd, of: &impl AsRawFd) {
     // SAFETY: the number becomes the descriptor of a program's file. The former owner has to notice that: it is the subject of
     // the test.
     assert_eq!(unsafe { libc::dup2(of.as_raw_fd(), number) }, number);
@@ -82,7 +82,7 @@ fn a_file_with_a_logs_descriptor_is_left_alone() {
         log.term(TERM).unwrap();
         log.flush().unwrap();
         let (number, mine) = (open_in(&logs), folder.path().join("mine"));
-        give(number, &File::create(&mine).unwrap());
+        reuse(number, &File::create(&mine).unwrap());
         log.term(TERM).unwrap();
         assert!(log.flush().is_err());
         assert_eq!(log.lost(), 1);
@@ -99,7 +99,7 @@ struct Pair(UnixStream, RawFd);
 impl Pair {
     fn in_place_of(number: RawFd) -> Pair {
         let (mine, other) = UnixStream::pair().unwrap();
-        give(number, &mine);
+        reuse(number, &mine);
         other.set_nonblocking(true).unwrap();
         Pair(other, number)
     }
@@ -151,7 +151,7 @@ fn a_socket_with_the_listeners_descriptor_is_left_alone() {
     let mut port = IpPort::local(0, 10).unwrap();
     let (number, mine) = (socket(port.address(), None), TcpListener::bind("127.0.0.1:0").unwrap());
     mine.set_nonblocking(true).unwrap();
-    give(number, &mine);
+    reuse(number, &mine);
     let client = TcpStream::connect(mine.local_addr().unwrap()).unwrap();
     port.term(TERM).unwrap();
     assert_eq!(port.close_within(Duration::from_secs(60)).unwrap(), 1);

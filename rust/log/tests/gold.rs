@@ -31,7 +31,7 @@ fn samples(kind: &str) -> Vec<PathBuf> {
     some
 }
 
-fn told(sample: &Path) -> Json {
+fn answer(sample: &Path) -> Json {
     serde_json::from_str(&fs::read_to_string(sample.join("terms.json")).unwrap()).unwrap()
 }
 
@@ -104,9 +104,9 @@ fn read_file(path: &Path) -> (Vec<Json>, Option<What>) {
 }
 
 /// The messages of the node's own reader, without its `end_of_trace`.
-fn expected(told: &Json) -> Vec<Json> {
-    let mut terms = told["terms"].as_array().unwrap().clone();
-    if told["exit"].is_null() || told["exit"]["a"] == "normal" {
+fn expected(answer: &Json) -> Vec<Json> {
+    let mut terms = answer["terms"].as_array().unwrap().clone();
+    if answer["exit"].is_null() || answer["exit"]["a"] == "normal" {
         assert_eq!(terms.pop().unwrap()["a"], "end_of_trace");
     }
     terms
@@ -125,7 +125,7 @@ fn payloads(path: &Path) -> Vec<Vec<u8>> {
 fn files_and_streams_are_read_as_the_node_read_them() {
     for (kind, name) in [("plain", "trace"), ("ip", "stream.bin")] {
         for sample in samples(kind) {
-            assert_eq!(read_file(&sample.join(name)), (expected(&told(&sample)), None), "{sample:?}");
+            assert_eq!(read_file(&sample.join(name)), (expected(&answer(&sample)), None), "{sample:?}");
         }
     }
 }
@@ -140,15 +140,15 @@ fn damage_is_reported_where_the_node_gave_up() {
             "synthetic-short-payload" => Some(What::Cut(8)),
             _ => None,
         };
-        assert_eq!(read_file(&sample.join("trace")), (expected(&told(&sample)), damage), "{name}");
+        assert_eq!(read_file(&sample.join("trace")), (expected(&answer(&sample)), damage), "{name}");
     }
 }
 
 #[test]
 fn wrap_sets_are_read_in_the_nodes_order() {
     for sample in samples("wrap") {
-        let told = told(&sample);
-        let names = Names::new(&sample.join("trace"), told["kind"]["suffix"].as_str().unwrap()).unwrap();
+        let answer = answer(&sample);
+        let names = Names::new(&sample.join("trace"), answer["kind"]["suffix"].as_str().unwrap()).unwrap();
         let found = messages(|found| {
             let mut reader = SetReader::open(names.clone(), false).unwrap();
             loop {
@@ -158,10 +158,10 @@ fn wrap_sets_are_read_in_the_nodes_order() {
                 }
             }
         });
-        assert_eq!(found, (expected(&told), None), "{sample:?}");
+        assert_eq!(found, (expected(&answer), None), "{sample:?}");
         let order = names.present().unwrap().into_iter().map(|number| names.path(number));
         let order: Vec<_> = order.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
-        assert_eq!(serde_json::json!(order), told["read_order"]);
+        assert_eq!(serde_json::json!(order), answer["read_order"]);
     }
 }
 
@@ -183,7 +183,7 @@ fn files_are_written_byte_for_byte() {
 fn wrap_sets_are_written_byte_for_byte() {
     for sample in samples("wrap") {
         let folder = tempfile::tempdir().unwrap();
-        let kind = &told(&sample)["kind"];
+        let kind = &answer(&sample)["kind"];
         let number = |field: &str| kind[field].as_u64().unwrap();
         let suffix = kind["suffix"].as_str().unwrap();
         let here = Names::new(&folder.path().join("trace"), suffix).unwrap();
@@ -204,12 +204,12 @@ fn wrap_sets_are_written_byte_for_byte() {
 #[test]
 fn streams_are_sent_byte_for_byte() {
     for sample in samples("ip") {
-        let told = told(&sample);
-        let mut port = IpPort::local(0, told["kind"]["que_size"].as_u64().unwrap() as usize).unwrap();
+        let answer = answer(&sample);
+        let mut port = IpPort::local(0, answer["kind"]["que_size"].as_u64().unwrap() as usize).unwrap();
         let stream = sample.join("stream.bin");
         payloads(&stream).iter().for_each(|payload| port.term(payload).unwrap());
         // the node dropped them one by one
-        let dropped = expected(&told).iter().filter_map(|term| term["t"][1].as_u64()).sum::<u64>();
+        let dropped = expected(&answer).iter().filter_map(|term| term["t"][1].as_u64()).sum::<u64>();
         (0..dropped).for_each(|_| port.term(&[106]).unwrap());
         let mut client = TcpStream::connect(port.address()).unwrap();
         assert_eq!(port.close_within(Duration::from_secs(10)).unwrap(), 0);

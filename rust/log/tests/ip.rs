@@ -41,12 +41,12 @@ fn count(mut client: Reader<impl Read>) -> (u64, u64) {
 fn what_a_slow_client_misses_is_counted_at_its_place() {
     let mut port = IpPort::local(0, 50).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
-    let (all, begun) = (20_000, Instant::now());
+    let (all, began) = (20_000, Instant::now());
     for n in 0..all {
         port.term(&message(n, 1000)).unwrap();
     }
     // 20 MB that no client has read
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(20));
     let reader = thread::spawn(move || count(Reader::new(client)));
     // a message after there was space again
     assert_eq!(port.close_within(LONG).unwrap(), 0);
@@ -74,11 +74,11 @@ fn a_burst_reaches_a_client_that_reads() {
 fn a_client_that_never_reads_is_waited_for_once() {
     let mut port = IpPort::local(0, 5).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
-    let begun = Instant::now();
+    let began = Instant::now();
     // more than the system accepts, then many. A wait for each would take 200 s
     (0..20).for_each(|n| port.term(&message(n, 1 << 20)).unwrap());
     (20..1020).for_each(|n| port.term(&message(n, 1)).unwrap());
-    assert!(begun.elapsed() < Duration::from_secs(100));
+    assert!(began.elapsed() < Duration::from_secs(100));
     assert!(port.waiting() <= 5 && port.lost() > 0);
     drop(client);
 }
@@ -152,9 +152,9 @@ fn a_client_that_never_reads_does_not_keep_the_port_from_ending() {
     let mut port = IpPort::local(0, 10).unwrap();
     let client = TcpStream::connect(port.address()).unwrap();
     (0..10).for_each(|n| port.term(&message(n, 4 << 20)).unwrap());
-    let begun = Instant::now();
+    let began = Instant::now();
     assert!(port.close_within(Duration::from_millis(100)).unwrap() > 0);
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(20));
     drop(client);
 }
 

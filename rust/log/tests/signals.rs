@@ -99,16 +99,16 @@ fn a_file() {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the string lives until the call returns.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let at = path.clone();
     let writer = thread::spawn(move || {
-        tell.send(this_thread()).unwrap();
+        sender.send(this_thread()).unwrap();
         let mut log = FileLog::create(&at, Options::default()).unwrap();
         (0..3).for_each(|n| log.term(&message(n, 1 << 20)).unwrap());
         log.close().unwrap();
         (log.lost(), log.bytes())
     });
-    let thread = told.recv().unwrap();
+    let thread = receiver.recv().unwrap();
     let pipe = File::open(&path).unwrap();
     // SAFETY: the descriptor is open.
     let room = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) };

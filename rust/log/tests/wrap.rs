@@ -151,9 +151,9 @@ proptest! {
 fn a_time_limit_begins_a_new_file_whatever_the_size() {
     let folder = tempfile::tempdir().unwrap();
     let names = names(folder.path());
-    let begun = Instant::now();
-    let at = |ms| begun + Duration::from_millis(ms);
-    let mut log = WrapLog::create(names.clone(), Limit::Time(Duration::from_millis(100)), 3, begun).unwrap();
+    let began = Instant::now();
+    let at = |ms| began + Duration::from_millis(ms);
+    let mut log = WrapLog::create(names.clone(), Limit::Time(Duration::from_millis(100)), 3, began).unwrap();
     assert_eq!(log.due(), Some(at(100)));
     log.tick(at(99)).unwrap();
     assert_eq!(names.present().unwrap(), [0]);
@@ -209,15 +209,15 @@ fn a_reader_in_another_thread_keeps_order() {
         });
         let mut reader = SetReader::open(names, true).unwrap();
         // it begins with the oldest existing file, which may be a later one already
-        let (mut next, mut told) = (0, true);
+        let (mut next, mut reported) = (0, true);
         while next <= last {
             let ended = done.load(SeqCst);
             match reader.read().unwrap() {
-                Some(Event::Damage(Damage { what: What::Overtaken, .. })) => told = true,
+                Some(Event::Damage(Damage { what: What::Overtaken, .. })) => reported = true,
                 Some(event) => {
                     let n = number(event);
-                    assert!(n == next || n > next && told, "{n} after {next}");
-                    (next, told) = (n + 1, false);
+                    assert!(n == next || n > next && reported, "{n} after {next}");
+                    (next, reported) = (n + 1, false);
                 }
                 None => assert!(!ended, "stopped at {next}"),
             }

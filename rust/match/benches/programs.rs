@@ -179,12 +179,13 @@ fn accept(c: &mut Criterion) {
     let plain = compiled(list([above(10, list([]))]));
     assert!(is_match(&plain.run(&mut call)));
     group.bench_function("no body", |b| b.iter(|| is_match(&black_box(&plain).run(black_box(&mut call)))));
-    let told = compiled(list([above(10, message())]));
+    let with_message = compiled(list([above(10, message())]));
     let mut room = [0; 256];
     group.bench_function("a message of three, written", |b| {
         b.iter(|| {
             let mut out = Encoder::new(&mut room);
-            if let Outcome::Match { message: inviso_match::Message::Value(value), .. } = told.run(black_box(&mut call))
+            if let Outcome::Match { message: inviso_match::Message::Value(value), .. } =
+                with_message.run(black_box(&mut call))
             {
                 let mut view = |view: Live, out: &mut Encoder<'_>| match view {
                     Live::Int(n) => out.int(n),

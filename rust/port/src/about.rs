@@ -53,7 +53,7 @@ pub fn set_threads(thread: Thread) {
 pub struct Described {
     /// The file of a set that these items are in.
     file: u64,
-    begun: bool,
+    has_begun: bool,
     last: Option<u64>,
     processes: HashSet<u64>,
     /// A bit for each number of a function's name.
@@ -101,7 +101,7 @@ impl Described {
         if pid == 0 || self.processes.contains(&pid) {
             return;
         }
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.has_begun, true) {
             let name = lock(&PROGRAM).clone();
             sink.about(&Item::Program { os_pid: std::process::id(), name });
         }

@@ -276,7 +276,7 @@ struct Sum {
 }
 
 impl Ledger for Sums {
-    fn enter(&mut self, _: Option<u32>, name: u32) -> u32 {
+    fn begin_call(&mut self, _: Option<u32>, name: u32) -> u32 {
         self.by.entry((self.process, name)).or_default().calls += 1;
         let of = (self.process, name);
         match self.free.pop() {
@@ -299,7 +299,7 @@ impl Ledger for Sums {
         }
     }
 
-    fn leave(&mut self, _: Option<u32>, call: u32, time: u64, nested: bool, _: bool) {
+    fn end_call(&mut self, _: Option<u32>, call: u32, time: u64, nested: bool, _: bool) {
         if let Some(sum) = self.open.get(call as usize).and_then(|of| self.by.get_mut(of)) {
             sum.cumulative += if nested { 0 } else { time as i64 };
         }

@@ -256,12 +256,12 @@ impl MessageRows {
                 3,
                 if matches!(channel.class, Class::Thread | Class::Task) { "mailbox" } else { channel.class.word() },
             );
-            if let Some(told) = state.tracks.titles().channel(&channel.of) {
-                sheet.name(4, &told.class);
-                if !told.name.is_empty() {
-                    sheet.text(5, &told.name);
+            if let Some(facts) = state.tracks.titles().channel(&channel.of) {
+                sheet.name(4, &facts.class);
+                if !facts.name.is_empty() {
+                    sheet.text(5, &facts.name);
                 }
-                sheet.int(6, told.maxsize);
+                sheet.int(6, facts.maxsize);
             }
             sheet.int(7, channel.sent);
             sheet.int(8, channel.received);

@@ -205,8 +205,8 @@ impl Rows for Functions {
             sheet.name(1, &known.module);
             sheet.text(2, &known.function);
             sheet.int(3, i64::from(known.arity));
-            let told = state.tracks.titles().function(&known.module, &known.function, known.arity);
-            if let Some(Function { is_c, source: (file, line), .. }) = told {
+            let facts = state.tracks.titles().function(&known.module, &known.function, known.arity);
+            if let Some(Function { is_c, source: (file, line), .. }) = facts {
                 sheet.name(4, if *is_c { "c" } else { "python" });
                 if *line > 0 {
                     sheet.name(5, file);

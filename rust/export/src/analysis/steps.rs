@@ -189,17 +189,17 @@ impl Rows for Collections {
             Some(Kind::GcMinorStart | Kind::GcMajorStart) => drop(self.0.insert(process, at)),
             Some(Kind::GcMinorEnd | Kind::GcMajorEnd) => {
                 let begun = self.0.remove(&process).filter(|begun| begun.is_known && at.is_known);
-                let told = |key: &[u8]| trace.value.and_then(|list| number(list, key));
+                let number_of = |key: &[u8]| trace.value.and_then(|list| number(list, key));
                 sheet.name(0, state.node_of(process));
                 sheet.int(1, process);
-                let took = told(b"duration").or(begun.map(|begun| at.at.saturating_sub(begun.at)));
+                let took = number_of(b"duration").or(begun.map(|begun| at.at.saturating_sub(begun.at)));
                 let start = begun.map(|begun| begun.at).or(took.filter(|_| at.is_known).map(|took| at.at - took));
                 state.put_time(sheet, 2, start);
                 sheet.int(4, took);
                 for (n, key) in [&b"generation"[..], b"collected", b"uncollectable", b"candidates"].iter().enumerate() {
-                    sheet.int(5 + n, told(key));
+                    sheet.int(5 + n, number_of(key));
                 }
-                sheet.int(9, told(b"resident_size").and_then(|words| words.checked_mul(BYTES_OF_WORD)));
+                sheet.int(9, number_of(b"resident_size").and_then(|words| words.checked_mul(BYTES_OF_WORD)));
                 sheet.next();
             }
             _ => {}

@@ -165,9 +165,9 @@ mod tests {
             homed(&whole[..length], "a@b", 1, &mut out);
             assert_eq!(out, whole[..length]);
         }
-        let behind = [encode(&Term::Pid(Identifier::own(1))), vec![9, 9]].concat();
+        let with_rest = [encode(&Term::Pid(Identifier::own(1))), vec![9, 9]].concat();
         let mut out = Vec::new();
-        homed(&behind, "a@b", 1, &mut out);
+        homed(&with_rest, "a@b", 1, &mut out);
         assert_eq!(out, [encode(&Term::Pid(Identifier::new(1, "a@b", 1))), vec![9, 9]].concat());
     }
 }

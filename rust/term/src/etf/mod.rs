@@ -59,7 +59,9 @@ pub const SMALL: i64 = (1 << 59) - 1;
 /// The largest number of characters in an atom.
 pub const MAX_ATOM: usize = 255;
 
-mod tag {
+/// The tags of the format.
+#[allow(missing_docs)] // each has its name in Erlang's documentation
+pub mod tag {
     pub const RECORD: u8 = 67;
     pub const NEW_FLOAT: u8 = 70;
     pub const BIT_BINARY: u8 = 77;
