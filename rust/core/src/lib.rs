@@ -43,4 +43,4 @@ pub use delivery::{drain, message};
 pub use record::parts;
 pub use state::{error, flags, life, names, node, plan, session, snapshot, thread, tracee, tracer, tree};
 pub use sync::{current, grace, section, segments};
-pub use trace::{event, happening, matching, messages, monitor, relations, seq};
+pub use trace::{event, matching, messages, monitor, process_events, relations, seq};

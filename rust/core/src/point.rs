@@ -52,10 +52,10 @@ pub struct Program(Arc<Inner>);
 
 struct Inner {
     node: Arc<Node>,
-    points: Mutex<Vec<Arc<State>>>,
+    points: Mutex<Vec<Arc<PointState>>>,
 }
 
-struct State {
+struct PointState {
     key: usize,
     name: Arc<Mfa>,
     armed: AtomicU8,
@@ -64,7 +64,7 @@ struct State {
 
 /// A place in a Rust program that can be traced: one function.
 #[derive(Clone)]
-pub struct Point(Arc<State>);
+pub struct Point(Arc<PointState>);
 
 /// This thread's scheduler; leaves the node when the thread ends.
 struct Here {
@@ -187,7 +187,7 @@ fn write_name(out: &mut Encoder<'_>, name: &Mfa) -> Result<(), Full> {
 /// A call of a trace point that has not ended; it ends when this is dropped.
 #[must_use = "the call ends when this is dropped"]
 pub struct Call<'a> {
-    point: Option<&'a State>,
+    point: Option<&'a PointState>,
     at: usize,
 }
 
@@ -208,7 +208,7 @@ impl Point {
     }
 }
 
-fn enter(state: &State, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
+fn enter(state: &PointState, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
     let mut at = 0;
     here(&state.node, |thread, depth| {
         let mark = *depth + 1;
@@ -231,7 +231,7 @@ impl Drop for Call<'_> {
     }
 }
 
-fn leave(state: &State, at: usize) {
+fn leave(state: &PointState, at: usize) {
     let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
     here(&state.node, |thread, depth| {
         let nothing = |_: &mut Encoder<'_>| Ok(());
@@ -291,7 +291,7 @@ impl Program {
     #[must_use]
     pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
         let mut points = self.0.points.lock().unpoisoned();
-        let state = Arc::new(State {
+        let state = Arc::new(PointState {
             key: points.len() + 1,
             name: Arc::new(Mfa { module: module.into(), function: function.into(), arity }),
             armed: AtomicU8::new(0),

@@ -261,12 +261,12 @@ fn a_name_of_a_process_that_nobody_unrelated_is_free_again() {
 fn a_limit_is_reported_to_those_that_it_is_reached_for() {
     let (node, mut thread, p) = world();
     let (low, high) = (session(&node), session(&node));
-    low.set_limit(monitor::Event::LongGc, Some(10));
-    high.set_limit(monitor::Event::LongGc, Some(100));
-    assert_eq!(node.watched(monitor::Event::LongGc), Some(10));
-    assert_eq!(node.watched(monitor::Event::LargeHeap), None);
+    low.set_limit(monitor::LimitEvent::LongGc, Some(10));
+    high.set_limit(monitor::LimitEvent::LongGc, Some(100));
+    assert_eq!(node.watched(monitor::LimitEvent::LongGc), Some(10));
+    assert_eq!(node.watched(monitor::LimitEvent::LargeHeap), None);
     for took in [5u64, 50, 500] {
-        node.alarm(&mut thread, p[1].pid, monitor::Event::LongGc, |_, limit| {
+        node.alarm(&mut thread, p[1].pid, monitor::LimitEvent::LongGc, |_, limit| {
             (took >= limit).then(|| Term::from(took as i64))
         });
     }

@@ -4,12 +4,12 @@ use inviso_core::{
     clock::Clock,
     control::{Arm, Op},
     flags::Flags,
-    happening::Turn,
     matching::Subject,
     messages::{on_receive, on_send, About, Parcel, Pattern},
     node::{Node, Who},
     plan::kinds,
     point::Program,
+    process_events::Turn,
     seq,
     session::{Capture, Options, Session},
     thread::Thread,
@@ -96,8 +96,9 @@ fn a_tracer_is_asked_before_the_match_spec_runs_and_told_after_it() {
         tuple("message", vec![Term::str("seen")]),
     ];
     let wanted = Arc::new(AtomicBool::new(false));
-    let wants = wanted.clone();
-    let (heard, options) = Scribe::answering(move |_| if wants.load(SeqCst) { Answer::Trace } else { Answer::Discard });
+    let is_wanted = wanted.clone();
+    let (heard, options) =
+        Scribe::answering(move |_| if is_wanted.load(SeqCst) { Answer::Trace } else { Answer::Discard });
     let spec = spec(Context::Call, Term::atom("_"), body);
     let (program, order, _session) = program_with(options, kinds::LOCAL, Op::Match(spec));
     drop(order.enter(|out| out.int(1)));
@@ -417,7 +418,7 @@ own! {
 fn each_tag_goes_to_its_own_pair() {
     let nothing = etf::encode(&Term::List(vec![]));
     let tell = |node: &Node, thread: &mut Thread, about: About<'_>, kind: record::Kind| {
-        node.tell(thread, about, Flags::ALL, kind, 4, &nothing);
+        node.emit_event(thread, about, Flags::ALL, kind, 4, &nothing);
     };
     use record::Kind as K;
     let cases: [(&str, bool, &[K]); 7] = [

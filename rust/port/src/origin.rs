@@ -102,13 +102,13 @@ fn generation(forks: u64) -> usize {
 impl Origin {
     /// This process.
     #[inline]
-    pub fn here() -> Origin {
+    pub fn own() -> Origin {
         Origin(FORKS.load(Ordering::Acquire))
     }
 
     /// The process of this creation, at a node of this name.
     pub fn of(name: String, creation: u64) -> Origin {
-        if let Some(own) = Origin::own(creation) {
+        if let Some(own) = Origin::own_or_ancestor(creation) {
             return own;
         }
         let mut others = lock(&OTHERS);
@@ -133,7 +133,7 @@ impl Origin {
     }
 
     fn met(name: &str, creation: u32) -> Origin {
-        if let Some(own) = Origin::own(creation.into()) {
+        if let Some(own) = Origin::own_or_ancestor(creation.into()) {
             return own;
         }
         let mut others = lock(&OTHERS);
@@ -154,7 +154,7 @@ impl Origin {
     }
 
     /// This process or an ancestor by fork.
-    fn own(creation: u64) -> Option<Origin> {
+    fn own_or_ancestor(creation: u64) -> Option<Origin> {
         let forks = FORKS.load(Ordering::Acquire);
         let is = |n: &u64| same(CREATIONS[generation(*n)].load(Ordering::Acquire), creation);
         (0..=forks).rev().find(is).filter(|_| creation != 0).map(Origin)
@@ -162,7 +162,7 @@ impl Origin {
 
     /// Whether the creation in a term is this process's.
     pub fn is_own(creation: u32) -> bool {
-        creation != 0 && creation == Origin::here().creation() as u32
+        creation != 0 && creation == Origin::own().creation() as u32
     }
 
     /// The origin of a sort number from [`Origin::order`].
@@ -185,7 +185,7 @@ impl Origin {
 
     /// The first number in a pid's text: 0 for this process and for the node that is shown as this one.
     pub fn number(self) -> u64 {
-        if self == Origin::here() || self.0 == SHOWN_AS_HERE.load(Ordering::Acquire) && self.0 >= OTHER {
+        if self == Origin::own() || self.0 == SHOWN_AS_HERE.load(Ordering::Acquire) && self.0 >= OTHER {
             return 0;
         }
         self.0.checked_sub(OTHER).map_or(self.0 + 1, |place| place + GENERATIONS as u64 + 1)

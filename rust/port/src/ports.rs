@@ -148,7 +148,7 @@ fn all_ports() -> Vec<Arc<LogPort>> {
 
 /// An encoder of messages with this node's present name.
 pub fn messages() -> Messages {
-    Messages::new(&own::name(), Origin::here().creation() as u32)
+    Messages::new(&own::name(), Origin::own().creation() as u32)
 }
 
 impl Inner {
@@ -353,7 +353,7 @@ impl LogPort {
     fn drain(&self, inner: &mut Inner) -> u64 {
         let feeders = lock(&self.feeders).clone();
         self.node.clock.follow();
-        inner.messages.identify(&own::name(), Origin::here().creation() as u32);
+        inner.messages.identify(&own::name(), Origin::own().creation() as u32);
         let sessions: Vec<_> = feeders.iter().map(|session| &**session).collect();
         let mut bytes = vec![0; sessions.len()];
         // never busy: all drains of these rings hold `inner`

@@ -35,7 +35,7 @@ pub struct Order {
 
 /// A thread's part in it.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct LastTurn {
     /// The turn that it took last.
     taken: u64,
     /// When its last record was.
@@ -78,7 +78,7 @@ impl Order {
 
     /// Ticks of a record that a thread writes now; `read` reads the counter.
     #[inline(always)]
-    pub(crate) fn moment(&self, read: impl Fn() -> u64, turn: &mut Turn) -> u64 {
+    pub(crate) fn moment(&self, read: impl Fn() -> u64, turn: &mut LastTurn) -> u64 {
         let word = self.word.load(Relaxed);
         if word == 0 {
             return read();
@@ -94,7 +94,7 @@ impl Order {
     /// back, or that thread's next records could come before this one.
     #[cold]
     #[inline(never)]
-    fn take(&self, mut word: u64, read: impl Fn() -> u64, turn: &mut Turn) -> u64 {
+    fn take(&self, mut word: u64, read: impl Fn() -> u64, turn: &mut LastTurn) -> u64 {
         loop {
             if word == 0 {
                 return read();
@@ -106,7 +106,7 @@ impl Order {
                     let ticks = early.unwrap_or_else(&read).max(turn.ticks + 1);
                     let now = self.word.load(Relaxed);
                     if now == word + 1 || mutant!("turn_kept_unseen") {
-                        *turn = Turn { taken: word + 1, ticks };
+                        *turn = LastTurn { taken: word + 1, ticks };
                         return ticks;
                     }
                     word = now;

@@ -22,7 +22,7 @@ impl Node {
     /// [`Error::SessionDead`], [`Error::ProcessDead`].
     pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, Error> {
         let lived = session.is_alive();
-        let population = self.population.lock().unpoisoned();
+        let registry = self.registry.lock().unpoisoned();
         // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock
         // later and clears what is set here. Else flags could be left for the next session of this index.
         if !(session.is_alive() || lived && mutant!("flags_unlocked")) {
@@ -47,7 +47,7 @@ impl Node {
                 return Err(Error::ProcessDead);
             }
             tracee.change(session.index, how, flags);
-            drop(population);
+            drop(registry);
             if how {
                 self.trace_status(session, Some(tracee));
             }
@@ -65,7 +65,7 @@ impl Node {
         let mut asked = Vec::new();
         let asks = how && session.options.tracer.is_some();
         if which.0 {
-            for tracee in population.living.values().filter(|tracee| class.has(tracee.kind)) {
+            for tracee in registry.living.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
                 tracee.change(session.index, how, flags);
                 if asks {
@@ -73,7 +73,7 @@ impl Node {
                 }
             }
         }
-        drop(population);
+        drop(registry);
         for tracee in asked {
             self.trace_status(session, Some(&tracee));
         }

@@ -95,9 +95,9 @@ impl Node {
         Ok(())
     }
 
-    /// New functions have come into being: every session's `on_load` pattern takes those that `wants` says it does, by the
+    /// New functions have come into being: every session's `on_load` pattern takes those that `is_wanted` says it does, by the
     /// session's id.
-    pub fn loaded(&self, targets: &[Target], wants: &dyn Fn(u64, &Mfa) -> bool, host: &dyn Arm) {
+    pub fn loaded(&self, targets: &[Target], is_wanted: &dyn Fn(u64, &Mfa) -> bool, host: &dyn Arm) {
         let mut control = self.control.lock().unpoisoned();
         let sessions: Vec<_> = self.sessions().into_iter().filter_map(|s| s.on_load().map(|e| (s, e))).collect();
         if sessions.is_empty() {
@@ -114,7 +114,7 @@ impl Node {
             let before = entries.len();
             for (session, pattern) in &sessions {
                 let taken = pattern.has & !kinds::GLOBAL != 0 || target.exported;
-                if taken && wants(session.id, &target.name) && !entries.iter().any(|e| e.session.id == session.id) {
+                if taken && is_wanted(session.id, &target.name) && !entries.iter().any(|e| e.session.id == session.id) {
                     let mut entry = Entry::new(session);
                     let op = |spec: &Option<Arc<Program>>| spec.clone().map_or(Op::On, Op::Match);
                     let (messages, rest) = (kinds::LOCAL | kinds::GLOBAL, kinds::COUNTERS);

@@ -39,7 +39,7 @@ impl Node {
         table[index] = Some(session.clone());
         let retired = self.publish(|old| old.with_sessions(table));
         self.width.fetch_max(index as u32 + 1, Relaxed);
-        self.population.lock().unpoisoned().join(&session);
+        self.registry.lock().unpoisoned().add_session(&session);
         control.retired.push(retired);
         Ok(session)
     }
@@ -77,7 +77,7 @@ impl Node {
         session.set_on_load(None);
         self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
         if !mutant!("destroy_keeps_flags") {
-            self.population.lock().unpoisoned().leave(session);
+            self.registry.lock().unpoisoned().remove_session(session);
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();

@@ -29,12 +29,12 @@ const PARTS: usize = if cfg!(loom) { 2 } else { 26 };
 /// The cells of one thread.
 #[derive(Default)]
 pub struct Counts {
-    cells: Segments<Cell, FIRST, PARTS>,
+    cells: Segments<CountCell, FIRST, PARTS>,
 }
 
 /// One cell of one thread.
 #[derive(Default)]
-struct Cell(AtomicU64);
+struct CountCell(AtomicU64);
 
 impl Counts {
     /// One more call. Only the owning thread may call this.

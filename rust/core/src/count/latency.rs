@@ -13,11 +13,11 @@ const BITS: u32 = 7;
 /// A histogram of nanoseconds.
 #[derive(Default)]
 pub struct Latency {
-    buckets: Segments<Bucket, 1024, 8>,
+    buckets: Segments<HistogramBucket, 1024, 8>,
 }
 
 #[derive(Default)]
-struct Bucket(AtomicU64);
+struct HistogramBucket(AtomicU64);
 
 fn place(value: u64) -> usize {
     let width = 64 - value.leading_zeros();

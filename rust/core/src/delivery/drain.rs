@@ -218,9 +218,9 @@ impl<'s> Drain<'s> {
             let untold = if spilled { draining.session.take_untold() } else { 0 };
             batch.records.extend((untold > 0).then_some(Taken { of, ticks: 0, what: Bytes::Lost(untold) }));
             if let Some(before) = draining.one.as_deref_mut().filter(|before| spilled && !before.batches.is_empty()) {
-                sources.push(Source::Spilled(of, before, Vec::new()));
+                sources.push(RecordSource::Spilled(of, before, Vec::new()));
             }
-            sources.extend(draining.feeds.iter().map(|feed| Source::Ring(RingSource::new(of, feed))));
+            sources.extend(draining.feeds.iter().map(|feed| RecordSource::Ring(RingSource::new(of, feed))));
         }
         // those that may have something, by the ticks of what they have next; 0 until it has been seen
         let mut next: BinaryHeap<_> = (0..sources.len()).map(|index| Reverse((0, index))).collect();
@@ -228,8 +228,8 @@ impl<'s> Drain<'s> {
         while let Some(Reverse((_, index))) = next.pop() {
             let limit = next.peek().map_or(now, |Reverse((ticks, _))| now.min(*ticks));
             let left = match &mut sources[index] {
-                Source::Ring(ring) => ring.read(limit, losses, &mut batch),
-                Source::Spilled(of, before, done) => before.read(*of, limit, &mut batch, done),
+                RecordSource::Ring(ring) => ring.read(limit, losses, &mut batch),
+                RecordSource::Spilled(of, before, done) => before.read(*of, limit, &mut batch, done),
             };
             match left {
                 Left::Later(ticks) if ticks <= now => next.push(Reverse((ticks, index))),
@@ -247,8 +247,8 @@ impl<'s> Drain<'s> {
         let (mut done, mut tails) = (Tails::new(), Vec::new());
         for source in sources {
             match source {
-                Source::Spilled(_, _, read) => done.extend(read),
-                Source::Ring(ring) => tails.extend(ring.tail().map(|tail| (ring.of, tail))),
+                RecordSource::Spilled(_, _, read) => done.extend(read),
+                RecordSource::Ring(ring) => tails.extend(ring.tail().map(|tail| (ring.of, tail))),
             }
         }
         for (of, tail) in tails {
@@ -267,7 +267,7 @@ impl<'s> Drain<'s> {
 const EXPECTED: usize = 1 << 16;
 
 /// Where records come from.
-enum Source<'s> {
+enum RecordSource<'s> {
     /// A ring.
     Ring(RingSource<'s>),
     /// What was spilled of a session, and how far its rings have come by what has been read.

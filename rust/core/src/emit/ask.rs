@@ -57,7 +57,9 @@ pub(crate) fn answer(
 /// Tells of a record that was put down, and asks first if nobody has.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool) {
+pub(crate) fn call_tracer(
+    node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool,
+) {
     let record = event::event(header, payload).to_owned();
     let Some(kind) = Kind::from_u8(record.kind) else { return };
     let group = Group::of(kind, record.tracee);
@@ -72,7 +74,7 @@ pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: 
         return;
     }
     let Some(Module(tracer)) = &session.options.tracer else { return };
-    run(thread, session, || tracer.tell(group, &event));
+    run(thread, session, || tracer.emit(group, &event));
 }
 
 impl Session {
@@ -104,9 +106,9 @@ impl Node {
     /// The tracer of a process or port is gone, and its flags with it.
     pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
         // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
-        let population = self.population.lock().unpoisoned();
+        let registry = self.registry.lock().unpoisoned();
         if session.is_alive() {
-            if let Some(tracee) = population.living.get(&pid) {
+            if let Some(tracee) = registry.living.get(&pid) {
                 tracee.set(session.index, Flags::NONE);
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     emit::{ask, carried, emit_numbered},
     record::header::{stamp, Head},
     state::{
-        deferred::{Late, Question, Values},
+        deferred::{Deferred, Question, Values},
         flags::Flags,
         gate,
         node::Node,
@@ -29,32 +29,32 @@ use std::sync::Arc;
 #[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn leave(
+pub(crate) fn defer_values(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
 ) {
     let carried = carried(node, session, flags);
-    let (extra, session, asked) = (extra.to_vec(), session.clone(), thread.granted);
-    thread.late.push(Late::Values(Values { session, flags, head, now, extra, carried, asked }));
+    let (extra, session, asked) = (extra.to_vec(), session.clone(), thread.accepted);
+    thread.deferred.push(Deferred::Values(Values { session, flags, head, now, extra, carried, asked }));
 }
 
 /// Puts a question down; not while a tracer module is at work here.
 #[cold]
 #[inline(never)]
-pub(crate) fn question(thread: &mut Thread, session: &Arc<Session>, kind: Kind, tracee: u64, which: u16) {
+pub(crate) fn defer_question(thread: &mut Thread, session: &Arc<Session>, kind: Kind, tracee: u64, which: u16) {
     if !gate::is_inside() {
         let session = session.clone();
-        thread.late.push(Late::Question(Question { session, kind, tracee, which, meta_lost: None }));
+        thread.deferred.push(Deferred::Question(Question { session, kind, tracee, which, meta_lost: None }));
     }
 }
 
 /// The same, of a call's meta messages.
 #[cold]
 #[inline(never)]
-pub(crate) fn question_of_meta(thread: &mut Thread, entry: &Entry, tracee: u64) {
+pub(crate) fn defer_meta_question(thread: &mut Thread, entry: &Entry, tracee: u64) {
     if !gate::is_inside() {
         let (session, meta_lost) = (entry.session.clone(), entry.meta_lost.clone());
         let question = Question { session, kind: Kind::Call, tracee, which: kinds::META, meta_lost };
-        thread.late.push(Late::Question(question));
+        thread.deferred.push(Deferred::Question(question));
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) trait Source {
     /// Writes what a message lacks.
     fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16);
     /// Goes on where a tracer module was asked, and wants to be told.
-    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question);
+    fn accepted(&self, node: &Node, thread: &mut Thread, question: &Question);
 }
 
 /// Something else, of which all was said.
@@ -71,24 +71,24 @@ struct OfEvent;
 
 impl Source for OfEvent {
     fn write(&self, _: Kind, _: &mut Vec<u8>, _: &Session, _: u16) {}
-    fn go_on(&self, _: &Node, _: &mut Thread, _: &Question) {}
+    fn accepted(&self, _: &Node, _: &mut Thread, _: &Question) {}
 }
 
 /// The same of any other event.
 #[cold]
 #[inline(never)]
-pub(crate) fn take_events(node: &Node, thread: &mut Thread) {
-    take_all(node, thread, &OfEvent);
+pub(crate) fn run_events(node: &Node, thread: &mut Thread) {
+    run_all(node, thread, &OfEvent);
 }
 
-pub(crate) fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
-    for late in std::mem::take(&mut thread.late) {
+pub(crate) fn run_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
+    for late in std::mem::take(&mut thread.deferred) {
         match late {
-            Late::Values(values) => make(node, thread, values, source),
-            Late::Event { session, header, payload, asked } => {
-                ask::tell(node, thread, &session, header, &payload, asked);
+            Deferred::Values(values) => make(node, thread, values, source),
+            Deferred::Event { session, header, payload, asked } => {
+                ask::call_tracer(node, thread, &session, header, &payload, asked);
             }
-            Late::Question(question) => {
+            Deferred::Question(question) => {
                 let (kind, tracee) = (question.kind, question.tracee);
                 let (group, session) = (Group::of(kind, tracee), &question.session);
                 let wanted = match &question.meta_lost {
@@ -102,14 +102,14 @@ pub(crate) fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
                     None => ask::ask(node, thread, session, group, kind.tag(), Some(tracee)),
                 };
                 if wanted {
-                    thread.granted = true;
-                    source.go_on(node, thread, &question);
-                    thread.granted = false;
+                    thread.accepted = true;
+                    source.accepted(node, thread, &question);
+                    thread.accepted = false;
                 }
             }
         }
-        if !thread.late.is_empty() {
-            take_all(node, thread, source);
+        if !thread.deferred.is_empty() {
+            run_all(node, thread, source);
         }
     }
 }
@@ -119,7 +119,7 @@ fn make(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
     let mut payload = Vec::new();
     source.write(head.kind, &mut payload, &session, thread.shared.number);
     let more = stamp::with_extra(&mut payload, &extra);
-    thread.granted = asked;
+    thread.accepted = asked;
     emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);
-    thread.granted = false;
+    thread.accepted = false;
 }

@@ -1,6 +1,6 @@
 //! Loom models of what happens between threads, apart from the ring (which has its own beside it).
 //!
-//! `asking`, `current`, `counters`, `life` and `delivery` take one protocol each and explore it deeply; `node` drives a whole
+//! `tracer_calls`, `current`, `counters`, `life` and `delivery` take one protocol each and explore it deeply; `node` drives a whole
 //! [`crate::state::node::Node`] and is bounded more tightly. A model names the outcomes that some execution must reach and how
 //! many executions there must be, because a run that explores next to nothing is green as well; `mutants.rs` lists the
 //! bugs that make a model fail. `INVISO_LOOM=long` explores with one more preemption.
@@ -13,7 +13,6 @@
 //! - Ticks are real time. Nothing here branches on them but a drain, whose models have ticks of their own.
 //! - A `SeqCst` access counts as `AcqRel`, see [`crate::sync::grace::pin`].
 
-mod asking;
 mod counters;
 mod current;
 mod delivery;
@@ -22,6 +21,7 @@ mod node;
 mod order;
 mod section;
 mod seq;
+mod tracer_calls;
 
 use std::{
     collections::BTreeSet,

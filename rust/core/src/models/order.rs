@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    clock::order::{Order, Turn},
+    clock::order::{LastTurn, Order},
     sync::{
         thread, Arc, AtomicU64,
         Ordering::{AcqRel, Acquire, Release},
@@ -24,14 +24,14 @@ impl Shared {
     }
 
     /// A record is written. That takes a tick, and so does reading the counter.
-    fn record(&self, turn: &mut Turn) -> u64 {
+    fn record(&self, turn: &mut LastTurn) -> u64 {
         self.clock.fetch_add(1, AcqRel);
         self.order.moment(|| self.clock.fetch_add(1, AcqRel), turn)
     }
 
     /// As many records, the last of which is handed over, and so is the first.
     fn records(&self, count: usize) -> Vec<u64> {
-        let mut turn = Turn::default();
+        let mut turn = LastTurn::default();
         let mut all = Vec::new();
         for n in 1..=count {
             all.push(self.record(&mut turn));
@@ -51,7 +51,7 @@ fn hands_over(count: usize, least: usize, outcomes: &'static [&'static str]) {
             let shared = shared.clone();
             move || shared.records(count)
         });
-        let mut turn = Turn::default();
+        let mut turn = LastTurn::default();
         let first = shared.record(&mut turn);
         let before = shared.handed.load(Acquire);
         let second = shared.record(&mut turn);
@@ -95,7 +95,7 @@ fn the_time_comes_after_what_was_counted() {
             let shared = shared.clone();
             move || shared.order.timed()
         });
-        let mut turn = Turn::default();
+        let mut turn = LastTurn::default();
         let first = shared.record(&mut turn);
         let before = shared.handed.load(Acquire);
         let second = shared.record(&mut turn);

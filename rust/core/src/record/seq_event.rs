@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 /// An event, and the processes that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SeqEventKind {
     Send { from: u64, to: u64 },
     Receive { from: u64, at: u64 },
     Print { by: u64 },
@@ -32,22 +32,22 @@ const FIXED: usize = 1 + 2 + 8 + 8;
 /// Room for what a term has besides the label and what was sent: heads, names and numbers, and two pids.
 const AROUND: usize = 256;
 
-impl Told {
+impl SeqEventKind {
     /// The process whose event it is.
     pub fn process(self) -> u64 {
         match self {
-            Told::Send { from: process, .. } | Told::Receive { at: process, .. } | Told::Print { by: process } => {
-                process
-            }
+            SeqEventKind::Send { from: process, .. }
+            | SeqEventKind::Receive { at: process, .. }
+            | SeqEventKind::Print { by: process } => process,
         }
     }
 
     /// How its record begins, who it comes from, and who it is for: 0 for nobody.
     fn parts(self) -> (u8, u64, u64) {
         match self {
-            Told::Send { from, to } => (SEND, from, to),
-            Told::Receive { from, at } => (RECEIVE, from, at),
-            Told::Print { by } => (PRINT, by, 0),
+            SeqEventKind::Send { from, to } => (SEND, from, to),
+            SeqEventKind::Receive { from, at } => (RECEIVE, from, at),
+            SeqEventKind::Print { by } => (PRINT, by, 0),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn around(token: &TokenFields<'_>) -> usize {
 
 /// Writes the payload of an event's record; `message` writes what was sent or printed.
 pub(crate) fn write(
-    out: &mut Encoder<'_>, token: &TokenFields<'_>, told: Told,
+    out: &mut Encoder<'_>, token: &TokenFields<'_>, told: SeqEventKind,
     message: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>,
 ) -> Result<Head, Full> {
     let (form, from, to) = told.parts();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// What the record of an event stands for.
-    fn said(told: Told, away: Option<Arc<Identifier>>, room: usize) -> Option<String> {
+    fn said(told: SeqEventKind, away: Option<Arc<Identifier>>, room: usize) -> Option<String> {
         let label = etf::encode(&Term::str("order"));
         let token = TokenFields { label: &label, serial: (3, -9), away: away.as_deref() };
         let mut room = vec![0; room];
@@ -186,15 +186,15 @@ mod tests {
         let away = Arc::new(Identifier::new(4, "shop@far", 7));
         let far = Term::Pid((*away).clone());
         for (told, away, what) in [
-            (Told::Send { from: 8, to: 12 }, None, format!("send,{{3,-9}},{},{}", own(8), own(12))),
+            (SeqEventKind::Send { from: 8, to: 12 }, None, format!("send,{{3,-9}},{},{}", own(8), own(12))),
             (
-                Told::Send { from: 8, to: 4 | tracee::Kind::Port as u64 },
+                SeqEventKind::Send { from: 8, to: 4 | tracee::Kind::Port as u64 },
                 None,
                 format!("send,{{3,-9}},{},{port}", own(8)),
             ),
-            (Told::Receive { from: 8, at: 12 }, None, format!("receive,{{3,-9}},{},{}", own(8), own(12))),
-            (Told::Receive { from: 0, at: 12 }, Some(away), format!("receive,{{3,-9}},{far},{}", own(12))),
-            (Told::Print { by: 8 }, None, format!("print,{{3,-9}},{},[]", own(8))),
+            (SeqEventKind::Receive { from: 8, at: 12 }, None, format!("receive,{{3,-9}},{},{}", own(8), own(12))),
+            (SeqEventKind::Receive { from: 0, at: 12 }, Some(away), format!("receive,{{3,-9}},{far},{}", own(12))),
+            (SeqEventKind::Print { by: 8 }, None, format!("print,{{3,-9}},{},[]", own(8))),
         ] {
             let whole = said(told, away.clone(), 4096).unwrap();
             assert!(whole.contains(&what), "{whole}, not {what}");

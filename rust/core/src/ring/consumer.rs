@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use super::{
     edge,
-    page::{step, Frame, State},
+    page::{step, Frame, PageState},
     Overflow, Ring,
 };
 use crate::sync::{mutants::mutant, MutexGuard, Ordering::Relaxed, TryLockError};
@@ -93,14 +93,14 @@ impl Ring {
     {
         let cursor = match self.consumed.cursor.try_lock() {
             Ok(cursor) => cursor,
-            // a closure panicked: its record wasn't taken, and `Reading` has left all as it must be
+            // a closure panicked: its record wasn't taken, and `PageReader` has left all as it must be
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) if mutant!("waits_its_turn") => {
                 self.consumed.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
             }
             Err(TryLockError::WouldBlock) => return Err(Busy),
         };
-        let mut reading = Reading { ring: self, cursor, page: None };
+        let mut reading = PageReader { ring: self, cursor, page: None };
         let mut drained = Drained::default();
         let head = self.produced.head.load(edge::COMMIT_SEEN.order());
         let mut calls = 0;
@@ -130,14 +130,14 @@ enum Next<'a> {
 }
 
 /// A drain under way. However it ends, it lets go of the page and moves `tail`.
-struct Reading<'a> {
+struct PageReader<'a> {
     ring: &'a Ring,
     cursor: MutexGuard<'a, Cursor>,
     /// The cursor's page, while we hold it (`+reader`).
     page: Option<&'a Frame>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PageReader<'a> {
     /// Finds what is next; `head`, which was acquired, says that something is.
     fn next(&mut self, head: u64) -> Next<'a> {
         self.hold();
@@ -146,7 +146,7 @@ impl<'a> Reading<'a> {
                 Some(page) if !self.is_at_end(page) => break page,
                 _ => {}
             }
-            if !self.go_on() {
+            if !self.next_page() {
                 // no page up to `current` has anything left, and `head` counts none behind that
                 return Next::Gap(head - self.cursor.tail);
             }
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Leaves the cursor's page for the oldest newer one, if there is a newer one.
-    fn go_on(&mut self) -> bool {
+    fn next_page(&mut self) -> bool {
         let current = self.ring.produced.current.load(edge::TURN_SEEN.order());
         self.free();
         self.hold_after(current)
@@ -187,7 +187,7 @@ impl<'a> Reading<'a> {
     fn held(&self, seq: u64, read: u32) -> Option<&'a Frame> {
         let frame = self.ring.frame(seq);
         // relaxed: a hold publishes nothing; `head` and `current` publish what it lets us read
-        let held = frame.change(State::live(seq, read), State::held(seq, read), Relaxed);
+        let held = frame.change(PageState::live(seq, read), PageState::held(seq, read), Relaxed);
         held.is_ok().then_some(frame)
     }
 
@@ -246,11 +246,11 @@ impl<'a> Reading<'a> {
         if let Some(page) = self.page.take() {
             self.publish_tail();
             if !mutant!("never_frees") {
-                page.set(State::FREE, edge::GIVE_BACK.order());
+                page.set(PageState::FREE, edge::GIVE_BACK.order());
             }
             let may_wait = matches!(self.ring.overflow, Overflow::Block { .. });
             if may_wait && !mutant!("room_wakes_nobody") {
-                self.ring.room.wake();
+                self.ring.backpressure.wake();
             }
         }
     }
@@ -260,7 +260,7 @@ impl<'a> Reading<'a> {
         if let Some(page) = self.page.take() {
             let Cursor { seq, read, .. } = *self.cursor;
             let read = if mutant!("forgets_read") { 0 } else { read };
-            page.set(State::live(seq, read), edge::GIVE_BACK.order());
+            page.set(PageState::live(seq, read), edge::GIVE_BACK.order());
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for PageReader<'_> {
     fn drop(&mut self) {
         match self.page {
             Some(page) if self.is_at_end(page) || mutant!("frees_open") => self.free(),

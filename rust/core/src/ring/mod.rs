@@ -39,7 +39,7 @@
 //!
 //! # States
 //!
-//! The word of a frame (`page::State`), `s` being a page's number and `r` the records of it that
+//! The word of a frame (`page::PageState`), `s` being a page's number and `r` the records of it that
 //! were read:
 //!
 //! | state | meaning | leaves it | to |
@@ -75,25 +75,25 @@
 //! find, and `tests/loom.sh` plants them one by one. `tests.rs` compares with a slow list and runs
 //! two real threads.
 
+mod backpressure;
 mod consumer;
 #[cfg(all(test, loom))]
 mod models;
 mod mutants;
 mod page;
 mod producer;
-mod room;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::time::Duration;
 
 use crate::sync::{mutants::mutant, Arc, AtomicBool, AtomicU64, Mutex, Ordering::Relaxed};
+use backpressure::Backpressure;
 use consumer::Cursor;
 pub use consumer::{Busy, Drained, RecordRef};
 use mutants::edge;
 use page::Frame;
 pub use producer::{Producer, Pushed, Waits};
-use room::Room;
 
 /// Bytes of a record's header.
 pub const HEADER_BYTES: usize = 32;
@@ -108,7 +108,7 @@ const MIN_FRAMES: usize = 3;
 /// No ring is larger than this, whatever is asked for.
 const MAX_BYTES: usize = 1 << 34;
 
-const _: () = assert!(*PAGE_BYTES.end() / HEADER_BYTES <= page::State::MAX_RECORDS as usize);
+const _: () = assert!(*PAGE_BYTES.end() / HEADER_BYTES <= page::PageState::MAX_RECORDS as usize);
 const _: () = assert!(PAGE_BYTES.start().is_power_of_two() && PAGE_BYTES.end().is_power_of_two());
 
 /// What a push does when every page is full.
@@ -132,7 +132,7 @@ pub struct Ring {
     page_bytes: usize,
     overflow: Overflow,
     closed: AtomicBool,
-    room: Room,
+    backpressure: Backpressure,
     produced: Produced,
     consumed: Consumed,
 }
@@ -181,7 +181,7 @@ impl Ring {
             page_bytes,
             overflow,
             closed: AtomicBool::new(false),
-            room: Room::new(),
+            backpressure: Backpressure::new(),
             produced: Produced {
                 head: AtomicU64::new(0),
                 current: AtomicU64::new(0),
@@ -198,7 +198,7 @@ impl Ring {
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
         if matches!(self.overflow, Overflow::Block { .. }) && !mutant!("close_wakes_nobody") {
-            self.room.wake();
+            self.backpressure.wake();
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! # States
 //!
-//! [`State`] packs, from the lowest bit: kind (2 bits), records read (16), page number (46). At a
+//! [`PageState`] packs, from the lowest bit: kind (2 bits), records read (16), page number (46). At a
 //! page a microsecond the numbers last two years; at the rate that a core can fill pages of 64 KiB,
 //! thirty.
 //!
@@ -57,10 +57,10 @@ pub(super) fn fetch_ahead(at: *mut u8) {
 
 /// The word of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct State(u64);
+pub(super) struct PageState(u64);
 
-impl State {
-    pub(super) const FREE: State = State(0);
+impl PageState {
+    pub(super) const FREE: PageState = PageState(0);
     /// The number of records that a page may have.
     pub(super) const MAX_RECORDS: u32 = (1 << 16) - 1;
 
@@ -72,18 +72,18 @@ impl State {
     const SEQ_SHIFT: u32 = 18;
 
     /// The producer prepares page `seq`.
-    pub(super) const fn busy(seq: u64) -> State {
-        State(Self::BUSY | seq << Self::SEQ_SHIFT)
+    pub(super) const fn busy(seq: u64) -> PageState {
+        PageState(Self::BUSY | seq << Self::SEQ_SHIFT)
     }
 
     /// Page `seq` can be read; `read` of its records were.
-    pub(super) const fn live(seq: u64, read: u32) -> State {
-        State(Self::LIVE | (read as u64) << Self::READ_SHIFT | seq << Self::SEQ_SHIFT)
+    pub(super) const fn live(seq: u64, read: u32) -> PageState {
+        PageState(Self::LIVE | (read as u64) << Self::READ_SHIFT | seq << Self::SEQ_SHIFT)
     }
 
-    /// As [`State::live`], with a reader inside.
-    pub(super) const fn held(seq: u64, read: u32) -> State {
-        State(Self::live(seq, read).0 | Self::HELD)
+    /// As [`PageState::live`], with a reader inside.
+    pub(super) const fn held(seq: u64, read: u32) -> PageState {
+        PageState(Self::live(seq, read).0 | Self::HELD)
     }
 
     pub(super) const fn is_held(self) -> bool {
@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for PageState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 & Self::KIND {
             Self::BUSY => write!(f, "BUSY#{}", self.seq()),
@@ -131,7 +131,7 @@ impl Frame {
     pub(super) fn new(page_bytes: usize) -> Frame {
         let _ = page_bytes;
         Frame {
-            word: AtomicU64::new(State::FREE.0),
+            word: AtomicU64::new(PageState::FREE.0),
             base: AtomicU64::new(0),
             memory: AtomicPtr::new(ptr::null_mut()),
             sealed: AtomicU32::new(Frame::OPEN),
@@ -141,23 +141,23 @@ impl Frame {
     }
 
     /// Changes the word from `from` to `to`, or says what it is.
-    pub(super) fn change(&self, from: State, to: State, success: Ordering) -> Result<(), State> {
+    pub(super) fn change(&self, from: PageState, to: PageState, success: Ordering) -> Result<(), PageState> {
         match self.word.compare_exchange(from.0, to.0, success, Relaxed) {
             Ok(_) => Ok(()),
-            Err(seen) => Err(State(seen)),
+            Err(seen) => Err(PageState(seen)),
         }
     }
 
     /// Whether there is no page.
     pub(super) fn is_free(&self) -> bool {
         // relaxed: a guess
-        self.word.load(Relaxed) == State::FREE.0
+        self.word.load(Relaxed) == PageState::FREE.0
     }
 
     /// Sets the word, which the caller owns: `BUSY` is the producer's, `+reader` the reader's.
     /// Returns the old one.
-    pub(super) fn set(&self, to: State, order: Ordering) -> State {
-        State(self.word.swap(to.0, order))
+    pub(super) fn set(&self, to: PageState, order: Ordering) -> PageState {
+        PageState(self.word.swap(to.0, order))
     }
 
     /// Allocates the frame's page. Null if there is no memory. Only the producer calls it, once a
@@ -217,7 +217,7 @@ impl Frame {
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        State(self.word.load(Relaxed)).fmt(f)
+        PageState(self.word.load(Relaxed)).fmt(f)
     }
 }
 
@@ -287,18 +287,18 @@ mod tests {
 
     #[test]
     fn a_state_reads_as_it_is_written_down() {
-        let shown = [State::FREE, State::busy(7), State::live(12, 0), State::held(12, 3)];
+        let shown = [PageState::FREE, PageState::busy(7), PageState::live(12, 0), PageState::held(12, 3)];
         assert_eq!(format!("{shown:?}"), "[FREE, BUSY#7, LIVE#12/0, LIVE#12/3+reader]");
-        let widest = State::held((1 << 46) - 1, State::MAX_RECORDS);
-        assert_eq!((widest.seq(), widest.read()), ((1 << 46) - 1, State::MAX_RECORDS));
-        assert!(widest.is_held() && !State::live(1, State::MAX_RECORDS).is_held());
+        let widest = PageState::held((1 << 46) - 1, PageState::MAX_RECORDS);
+        assert_eq!((widest.seq(), widest.read()), ((1 << 46) - 1, PageState::MAX_RECORDS));
+        assert!(widest.is_held() && !PageState::live(1, PageState::MAX_RECORDS).is_held());
     }
 
     #[test]
     fn a_frame_answers_with_the_state_it_saw() {
         let frame = Frame::new(64);
-        assert_eq!(frame.change(State::FREE, State::busy(1), Relaxed), Ok(()));
-        assert_eq!(frame.change(State::FREE, State::busy(2), Relaxed), Err(State::busy(1)));
-        assert_eq!(frame.set(State::live(1, 0), Relaxed), State::busy(1));
+        assert_eq!(frame.change(PageState::FREE, PageState::busy(1), Relaxed), Ok(()));
+        assert_eq!(frame.change(PageState::FREE, PageState::busy(2), Relaxed), Err(PageState::busy(1)));
+        assert_eq!(frame.set(PageState::live(1, 0), Relaxed), PageState::busy(1));
     }
 }

@@ -22,7 +22,7 @@ use std::ptr;
 
 use super::{
     edge,
-    page::{self, Frame, State},
+    page::{self, Frame, PageState},
     Overflow, Ring,
 };
 use crate::sync::{mutants::mutant, Arc, Ordering::Relaxed};
@@ -66,12 +66,12 @@ pub struct Producer {
     pressed: bool,
     waits: Waits,
     /// What we know of each frame.
-    kept: Box<[Kept]>,
+    copies: Box<[FrameCopy]>,
 }
 
 /// The producer's plain copy of what it wrote to a frame.
 #[derive(Clone)]
-struct Kept {
+struct FrameCopy {
     memory: *mut u8,
     /// The records of its sealed page.
     records: u32,
@@ -84,7 +84,7 @@ unsafe impl Send for Producer {}
 
 impl Producer {
     pub(super) fn new(ring: Arc<Ring>) -> Producer {
-        let kept = vec![Kept { memory: ptr::null_mut(), records: 0 }; ring.frames.len()];
+        let copies = vec![FrameCopy { memory: ptr::null_mut(), records: 0 }; ring.frames.len()];
         Producer {
             at: ptr::null_mut(),
             room: 0,
@@ -97,7 +97,7 @@ impl Producer {
             ended: false,
             pressed: false,
             waits: |wait| wait(),
-            kept: kept.into_boxed_slice(),
+            copies: copies.into_boxed_slice(),
         }
     }
 
@@ -214,7 +214,7 @@ impl Producer {
             self.open = false;
             self.room = 0;
             let records = (self.head - self.base) as u32;
-            self.kept[self.ring.frame_index(self.seq)].records = records;
+            self.copies[self.ring.frame_index(self.seq)].records = records;
             if !mutant!("unsealed") {
                 // relaxed: published by the commit of what comes after the page
                 self.ring.frame(self.seq).sealed.store(records, Relaxed);
@@ -253,27 +253,27 @@ impl Producer {
     fn take(&mut self, seq: u64) -> bool {
         let ring = &*self.ring;
         let index = ring.frame_index(seq);
-        let (frame, kept) = (&ring.frames[index], &mut self.kept[index]);
+        let (frame, copies) = (&ring.frames[index], &mut self.copies[index]);
         let overwrites = ring.overflow == Overflow::Overwrite || mutant!("takes_live");
 
-        let mut before = State::FREE;
-        while let Err(seen) = frame.change(before, State::busy(seq), edge::GIVE_BACK_SEEN.order()) {
+        let mut before = PageState::FREE;
+        while let Err(seen) = frame.change(before, PageState::busy(seq), edge::GIVE_BACK_SEEN.order()) {
             if !overwrites || seen.is_held() && !mutant!("takes_held") {
                 return false;
             }
             before = seen;
         }
-        if before != State::FREE && !mutant!("counts_none") {
+        if before != PageState::FREE && !mutant!("counts_none") {
             let read = if mutant!("counts_read") { 0 } else { before.read() };
-            self.lost += u64::from(kept.records - read);
+            self.lost += u64::from(copies.records - read);
             // relaxed: as in `lose`
             ring.produced.lost.store(self.lost, Relaxed);
         }
-        if kept.memory.is_null() {
-            kept.memory = frame.allocate(ring.page_bytes);
-            if kept.memory.is_null() {
+        if copies.memory.is_null() {
+            copies.memory = frame.allocate(ring.page_bytes);
+            if copies.memory.is_null() {
                 // relaxed: nobody wrote anything that the next owner, who is us, would have to see
-                frame.set(State::FREE, Relaxed);
+                frame.set(PageState::FREE, Relaxed);
                 return false;
             }
         }
@@ -283,14 +283,14 @@ impl Producer {
         // relaxed: published by `current`
         frame.base.store(self.head, Relaxed);
         frame.sealed.store(Frame::OPEN, Relaxed);
-        frame.set(State::live(seq, 0), Relaxed);
+        frame.set(PageState::live(seq, 0), Relaxed);
         ring.produced.current.store(seq, edge::TURN.order());
 
         if ring.frames.len() >= PRESSED_FRAMES {
             let half_a_ring_before = seq + ring.frames.len() as u64 / 2;
             self.pressed |= !ring.frame(half_a_ring_before).is_free();
         }
-        self.at = kept.memory;
+        self.at = copies.memory;
         self.room = ring.page_bytes;
         self.seq = seq;
         self.base = self.head;
@@ -305,7 +305,7 @@ impl Producer {
         };
         let (ring, waits) = (Arc::clone(&self.ring), self.waits);
         let mut ready = false;
-        waits(&mut || ready = ring.room.wait(limit, || self.turn() || ring.is_closed()));
+        waits(&mut || ready = ring.backpressure.wait(limit, || self.turn() || ring.is_closed()));
         ready && self.open
     }
 

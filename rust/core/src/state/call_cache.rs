@@ -6,7 +6,7 @@
 
 use crate::{
     count::cells::CellRef,
-    state::{flags::Flags, frame::wants, setting::kinds},
+    state::{flags::Flags, frame::exit_actions, setting::kinds},
 };
 use inviso_match::Program;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Action {
     /// The same, in a session with a call tree.
     Branch(Branching),
     /// A record without a payload is written.
-    Tell(Told),
+    Emit(EmitPlan),
     /// A match spec decides.
     Filter(Filter),
     /// Whatever the plan says for the session with this id.
@@ -31,7 +31,7 @@ impl Action {
         match self {
             Action::Measure(known) => known.id,
             Action::Branch(known) => known.id,
-            Action::Tell(known) => known.id,
+            Action::Emit(known) => known.id,
             Action::Filter(known) => known.id,
             Action::Planned(id) => *id,
         }
@@ -41,8 +41,8 @@ impl Action {
     #[inline(always)]
     pub fn is_clocked(&self) -> bool {
         match self {
-            Action::Measure(known) => known.wants != wants::MEMORY,
-            Action::Branch(known) => known.wants != wants::MEMORY,
+            Action::Measure(known) => known.exit_actions != exit_actions::MEMORY,
+            Action::Branch(known) => known.exit_actions != exit_actions::MEMORY,
             Action::Filter(_) => false,
             _ => true,
         }
@@ -51,10 +51,10 @@ impl Action {
     /// The kinds that it stands for.
     pub fn kinds(&self) -> u16 {
         match self {
-            Action::Measure(known) if known.wants == wants::TIME => kinds::TIME,
-            Action::Branch(known) if known.wants == wants::TIME => kinds::TIME,
+            Action::Measure(known) if known.exit_actions == exit_actions::TIME => kinds::TIME,
+            Action::Branch(known) if known.exit_actions == exit_actions::TIME => kinds::TIME,
             Action::Measure(_) | Action::Branch(_) => kinds::MEMORY,
-            Action::Tell(_) | Action::Filter(_) => kinds::LOCAL,
+            Action::Emit(_) | Action::Filter(_) => kinds::LOCAL,
             Action::Planned(_) => !kinds::COUNT,
         }
     }
@@ -71,8 +71,8 @@ pub(crate) struct Measured {
     pub key: u32,
     pub generation: u32,
     pub index: u16,
-    /// [`crate::state::frame::wants::TIME`] or [`crate::state::frame::wants::MEMORY`].
-    pub wants: u16,
+    /// [`crate::state::frame::exit_actions::TIME`] or [`crate::state::frame::exit_actions::MEMORY`].
+    pub exit_actions: u16,
 }
 
 /// See [`Action::Branch`].
@@ -84,12 +84,12 @@ pub(crate) struct Branching {
     pub generation: u32,
     pub index: u16,
     /// As in [`Measured`].
-    pub wants: u16,
+    pub exit_actions: u16,
 }
 
-/// See [`Action::Tell`].
+/// See [`Action::Emit`].
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct EmitPlan {
     /// The tracer, which is not traced.
     pub tracer: u64,
     /// The record's first word.
@@ -114,7 +114,7 @@ pub(crate) struct Filter {
 
 /// All that happens at a call of a function. On a cache line of its own.
 #[repr(align(64))]
-pub(crate) struct Known {
+pub(crate) struct CachedCall {
     pub code: usize,
     /// The snapshot that says so.
     pub version: u32,
@@ -131,15 +131,15 @@ pub(crate) struct More {
     pub actions: Vec<Action>,
 }
 
-const _: () = assert!(size_of::<Known>() == 64);
+const _: () = assert!(size_of::<CachedCall>() == 64);
 
-impl Known {
+impl CachedCall {
     /// A call of `code` adds to these counters, then does these things.
-    pub fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> Known {
+    pub fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> CachedCall {
         let counter = if counters.is_empty() { 0 } else { counters.remove(0) + 1 };
         let first = if actions.is_empty() { None } else { Some(actions.remove(0)) };
         let more = !(counters.is_empty() && actions.is_empty());
-        Known { code, version, counter, first, more: more.then(|| Box::new(More { counters, actions })) }
+        CachedCall { code, version, counter, first, more: more.then(|| Box::new(More { counters, actions })) }
     }
 
     /// The action that comes after `n` others.
@@ -161,13 +161,13 @@ impl Known {
 
 /// Functions, each at the one place that its address gives.
 #[derive(Default)]
-pub(crate) struct Memory(Vec<Known>);
+pub(crate) struct CallCache(Vec<CachedCall>);
 
 /// Places at first and at most; powers of two.
 const FEW: usize = 64;
 const MANY: usize = 4096;
 
-impl Memory {
+impl CallCache {
     #[inline(always)]
     fn place(code: usize, places: usize) -> usize {
         (code >> 4 ^ code >> 13) & (places.wrapping_sub(1))
@@ -180,14 +180,14 @@ impl Memory {
         self.0.get(place).filter(|known| known.code == code && known.version == version).map(|_| place)
     }
 
-    /// What is remembered at a place that [`Memory::find`] gave.
+    /// What is remembered at a place that [`CallCache::find`] gave.
     #[inline(always)]
-    pub fn at(&mut self, place: usize) -> &mut Known {
+    pub fn at(&mut self, place: usize) -> &mut CachedCall {
         &mut self.0[place]
     }
 
     /// Remembers a function.
-    pub fn keep(&mut self, known: Known) {
+    pub fn keep(&mut self, known: CachedCall) {
         if self.0.is_empty() {
             self.0.resize_with(FEW, Self::nothing);
         }
@@ -199,8 +199,8 @@ impl Memory {
         self.0[place] = known;
     }
 
-    fn nothing() -> Known {
-        Known { code: 0, version: 0, counter: 0, first: None, more: None }
+    fn nothing() -> CachedCall {
+        CachedCall { code: 0, version: 0, counter: 0, first: None, more: None }
     }
 
     fn grow(&mut self, version: u32) {
@@ -218,38 +218,38 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn known(code: usize, version: u32) -> Known {
-        Known { code, version, ..Memory::nothing() }
+    fn known(code: usize, version: u32) -> CachedCall {
+        CachedCall { code, version, ..CallCache::nothing() }
     }
 
     #[test]
     fn what_is_kept_is_found_in_its_version_only() {
-        let mut memory = Memory::default();
-        assert_eq!(memory.find(16, 1), None);
-        memory.keep(known(16, 1));
-        let place = memory.find(16, 1).expect("just kept");
-        assert_eq!(memory.at(place).code, 16);
-        assert_eq!(memory.find(16, 2), None);
-        assert_eq!(memory.find(32, 1), None);
+        let mut cache = CallCache::default();
+        assert_eq!(cache.find(16, 1), None);
+        cache.keep(known(16, 1));
+        let place = cache.find(16, 1).expect("just kept");
+        assert_eq!(cache.at(place).code, 16);
+        assert_eq!(cache.find(16, 2), None);
+        assert_eq!(cache.find(32, 1), None);
     }
 
     #[test]
     fn it_grows_to_a_bound() {
-        let mut memory = Memory::default();
+        let mut cache = CallCache::default();
         for code in (16..1 << 20).step_by(16) {
-            memory.keep(known(code, 1));
+            cache.keep(known(code, 1));
         }
-        assert_eq!(memory.0.len(), MANY);
-        let found = (16..1 << 20).step_by(16).filter(|code| memory.find(*code, 1).is_some()).count();
+        assert_eq!(cache.0.len(), MANY);
+        let found = (16..1 << 20).step_by(16).filter(|code| cache.find(*code, 1).is_some()).count();
         assert_eq!(found, MANY);
     }
 
     #[test]
     fn few_functions_take_little_room() {
-        let mut memory = Memory::default();
+        let mut cache = CallCache::default();
         for round in 1..100 {
-            memory.keep(known(4096, round));
+            cache.keep(known(4096, round));
         }
-        assert_eq!(memory.0.len(), FEW);
+        assert_eq!(cache.0.len(), FEW);
     }
 }

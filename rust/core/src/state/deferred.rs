@@ -7,7 +7,7 @@ use inviso_term::record::Kind;
 use std::sync::Arc;
 
 /// What is still to be done.
-pub(crate) enum Late {
+pub(crate) enum Deferred {
     /// A message is made.
     Values(Values),
     /// A tracer module is told.

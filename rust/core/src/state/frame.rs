@@ -4,7 +4,7 @@
 use crate::count::cells::CellRef;
 
 /// What a shadow frame wants at its call's end.
-pub mod wants {
+pub mod exit_actions {
     /// call_time's charge.
     pub const TIME: u16 = 1;
     /// call_memory's charge.
@@ -40,13 +40,13 @@ pub(crate) struct Frame {
     pub start: u64,
     pub id: u32,
     pub index: u16,
-    pub wants: u16,
+    pub exit_actions: u16,
 }
 
 impl Frame {
     #[inline(always)]
-    pub fn new(at: usize, id: u32, index: u16, wants: u16, start: u64) -> Frame {
-        Frame { at, before: None, start, id, index, wants }
+    pub fn new(at: usize, id: u32, index: u16, exit_actions: u16, start: u64) -> Frame {
+        Frame { at, before: None, start, id, index, exit_actions }
     }
 }
 
@@ -102,10 +102,10 @@ impl Timer {
         self.memory.mark = allocated;
     }
 
-    /// What is charged: `wants` is [`wants::TIME`] or [`wants::MEMORY`].
+    /// What is charged: `exit_actions` is [`exit_actions::TIME`] or [`exit_actions::MEMORY`].
     #[inline(always)]
-    pub fn of(&mut self, wants: u16) -> &mut Charge {
-        if wants & wants::TIME != 0 {
+    pub fn of(&mut self, exit_actions: u16) -> &mut Charge {
+        if exit_actions & exit_actions::TIME != 0 {
             &mut self.time
         } else {
             &mut self.memory

@@ -13,7 +13,7 @@
 //! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: either the add is seen, or the caller sees it closed |
 //!
 //! # Checked by
-//! `models::asking` (loom); `tests/tracer.rs`.
+//! `models::tracer_calls` (loom); `tests/tracer.rs`.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
@@ -43,24 +43,24 @@ pub(crate) fn is_inside() -> bool {
 
 /// The calls of one session's tracer module.
 #[derive(Default)]
-pub(crate) struct Calls(AtomicU32);
+pub(crate) struct CallGate(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
 
 const LEAVE: Edge = Edge(Release, "call_leaves_relaxed");
 
 /// One call; leaves when it is dropped.
-struct Call<'a>(&'a Calls);
+struct Entered<'a>(&'a CallGate);
 
-impl Drop for Call<'_> {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
         INSIDE.with(|inside| inside.set(false));
         self.0 .0.fetch_sub(1, LEAVE.order());
     }
 }
 
-impl Calls {
-    fn enter(&self) -> Option<Call<'_>> {
+impl CallGate {
+    fn enter(&self) -> Option<Entered<'_>> {
         if is_inside() {
             return None;
         }
@@ -71,7 +71,7 @@ impl Calls {
             return None;
         }
         INSIDE.with(|inside| inside.set(true));
-        Some(Call(self))
+        Some(Entered(self))
     }
 
     /// Runs a callback; `None` where it may not run, or where it panicked.

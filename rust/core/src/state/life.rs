@@ -29,20 +29,20 @@ use std::fmt;
 
 /// One of the states above.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct State(u8);
+struct LifeState(u8);
 
-impl State {
-    const ALIVE: State = State(0);
-    const CLEARING: State = State(1);
-    const DEAD: State = State(2);
+impl LifeState {
+    const ALIVE: LifeState = LifeState(0);
+    const CLEARING: LifeState = LifeState(1);
+    const DEAD: LifeState = LifeState(2);
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for LifeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
-            State::ALIVE => "ALIVE",
-            State::CLEARING => "CLEARING",
-            State::DEAD => "DEAD",
+            LifeState::ALIVE => "ALIVE",
+            LifeState::CLEARING => "CLEARING",
+            LifeState::DEAD => "DEAD",
             _ => "?",
         })
     }
@@ -57,39 +57,39 @@ impl Life {
     /// ALIVE.
     #[must_use]
     pub fn new() -> Self {
-        Life(AtomicU8::new(State::ALIVE.0))
+        Life(AtomicU8::new(LifeState::ALIVE.0))
     }
 
-    fn state(&self) -> State {
-        State(self.0.load(Acquire))
+    fn state(&self) -> LifeState {
+        LifeState(self.0.load(Acquire))
     }
 
     /// Whether it may be used.
     #[inline(always)]
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.state() == State::ALIVE
+        self.state() == LifeState::ALIVE
     }
 
     /// Whether its end is done.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        self.state() == State::DEAD
+        self.state() == LifeState::DEAD
     }
 
     /// ALIVE to CLEARING; `true` for the one caller who is to do the rest.
     pub fn begin_end(&self) -> bool {
         if mutant!("end_twice") {
             let alive = self.is_alive();
-            self.0.store(State::CLEARING.0, Release);
+            self.0.store(LifeState::CLEARING.0, Release);
             return alive;
         }
-        self.0.compare_exchange(State::ALIVE.0, State::CLEARING.0, AcqRel, Acquire).is_ok()
+        self.0.compare_exchange(LifeState::ALIVE.0, LifeState::CLEARING.0, AcqRel, Acquire).is_ok()
     }
 
     /// CLEARING to DEAD. Only for who won [`Life::begin_end`], at the very end.
     pub fn finish_end(&self) {
-        self.0.store(State::DEAD.0, DEAD_STORE.order());
+        self.0.store(LifeState::DEAD.0, DEAD_STORE.order());
     }
 }
 

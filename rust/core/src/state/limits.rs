@@ -5,7 +5,7 @@ use crate::sync::AtomicU64;
 
 /// An event of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum LimitEvent {
     /// A collection took so many milliseconds.
     LongGc = 0,
     /// A process has so many messages waiting.
@@ -20,15 +20,15 @@ pub enum Event {
     BusyDistPort = 5,
 }
 
-impl Event {
+impl LimitEvent {
     /// All of them with the names that users write, in the order of their numbers.
-    pub const NAMES: [(&'static str, Event); 6] = [
-        ("long_gc", Event::LongGc),
-        ("long_message_queue", Event::LongMessageQueue),
-        ("long_schedule", Event::LongSchedule),
-        ("large_heap", Event::LargeHeap),
-        ("busy_port", Event::BusyPort),
-        ("busy_dist_port", Event::BusyDistPort),
+    pub const NAMES: [(&'static str, LimitEvent); 6] = [
+        ("long_gc", LimitEvent::LongGc),
+        ("long_message_queue", LimitEvent::LongMessageQueue),
+        ("long_schedule", LimitEvent::LongSchedule),
+        ("large_heap", LimitEvent::LargeHeap),
+        ("busy_port", LimitEvent::BusyPort),
+        ("busy_dist_port", LimitEvent::BusyDistPort),
     ];
 
     /// The name that users write.

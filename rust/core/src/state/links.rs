@@ -13,14 +13,14 @@ use rustc_hash::FxHashMap;
 /// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
 #[derive(Default)]
 pub(crate) struct Relations {
-    pub known: Mutex<Known>,
+    pub known: Mutex<LinkTables>,
     /// Whether there has ever been a link or a name. Of names it is written and read under the node's lock of its processes, so
     /// that a process that ends finds its own.
     pub used: AtomicBool,
 }
 
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct LinkTables {
     pub links: FxHashMap<u64, Vec<u64>>,
     pub by_name: FxHashMap<Box<str>, u64>,
     pub by_pid: FxHashMap<u64, Box<str>>,
@@ -42,7 +42,7 @@ impl Relations {
     }
 }
 
-impl Known {
+impl LinkTables {
     pub fn join(&mut self, one: u64, other: u64) -> bool {
         let links = self.links.entry(one).or_default();
         let fresh = !links.contains(&other);

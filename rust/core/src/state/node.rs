@@ -4,7 +4,7 @@
 
 use crate::{
     clock::{
-        order::{Order, Turn},
+        order::{LastTurn, Order},
         Clock,
     },
     count::counts,
@@ -15,11 +15,11 @@ use crate::{
         links::Relations,
         mfa::Mfa,
         names::Names,
-        registry::Population,
+        registry::Registry,
         seq::Seq,
         session::Session,
         snapshot::Snapshot,
-        suspended_calls::Kept,
+        suspended_calls::SuspendedCalls,
         thread::{Shared, Thread},
         tracee::Tracee,
     },
@@ -62,12 +62,12 @@ pub struct Node {
     pub(crate) snapshot: Current<Snapshot>,
     pub(crate) control: Mutex<Control>,
     pub(crate) threads: Mutex<Threads>,
-    pub(crate) kept: Kept,
+    pub(crate) suspended_calls: SuspendedCalls,
     /// Coroutines that wait, in sessions with a call tree, by address and counter.
-    pub(crate) suspended: Kept,
+    pub(crate) suspended: SuspendedCalls,
     collector: Collector,
     waits: Waits,
-    pub(crate) population: Mutex<Population>,
+    pub(crate) registry: Mutex<Registry>,
     next_unique: AtomicU64,
     /// Sessions that ask for stamps in CPU time.
     cpu_stamps: AtomicU32,
@@ -103,10 +103,10 @@ impl Node {
                 numbers: Vec::new(),
                 next: 1,
             }),
-            kept: Kept::default(),
-            suspended: Kept::default(),
+            suspended_calls: SuspendedCalls::default(),
+            suspended: SuspendedCalls::default(),
             collector: Collector::new(),
-            population: Mutex::new(Population::default()),
+            registry: Mutex::new(Registry::default()),
             next_unique: AtomicU64::new(1),
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
@@ -119,7 +119,7 @@ impl Node {
 
     /// Ticks of a record that a thread writes now.
     #[inline(always)]
-    pub(crate) fn moment(&self, turn: &mut Turn) -> u64 {
+    pub(crate) fn moment(&self, turn: &mut LastTurn) -> u64 {
         self.order.moment(|| self.clock.ticks(), turn)
     }
 
@@ -169,47 +169,47 @@ impl Node {
 
     /// A new process, with the flags that new processes get in each session.
     pub fn process(&self, kind: Kind, object: usize) -> Arc<Tracee> {
-        self.population.lock().unpoisoned().adopt(kind, object, None)
+        self.registry.lock().unpoisoned().adopt(kind, object, None)
     }
 
     /// A process that runs a tracer: sessions find it, but it is none of those that are new to them, as no beginning of it is told.
     pub fn tracer_process(&self) -> Arc<Tracee> {
-        self.population.lock().unpoisoned().admit()
+        self.registry.lock().unpoisoned().admit()
     }
 
     /// A process that no session finds and that has no flags: for threads that are not the program's.
     pub fn hidden(&self) -> Arc<Tracee> {
-        let number = self.population.lock().unpoisoned().number();
+        let number = self.registry.lock().unpoisoned().number();
         Arc::new(Tracee::new(number << 2 | Kind::Thread as u64, Kind::Thread, 0))
     }
 
     /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
     pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
-        self.population.lock().unpoisoned().adopt(kind, object, Some(parent))
+        self.registry.lock().unpoisoned().adopt(kind, object, Some(parent))
     }
 
     /// A number that no process or port of this node has or will have, for something that is neither.
     pub fn unused_number(&self) -> u64 {
-        self.population.lock().unpoisoned().number()
+        self.registry.lock().unpoisoned().number()
     }
 
     /// The process has ended. `true` for the caller who ended it. A process that has ended may still make calls (a task that is done calls
     /// its callbacks): they count for it until [`Node::fold_counters`].
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         let unlocked = mutant!("process_ends_unlocked").then(|| tracee.begin_end());
-        let mut population = self.population.lock().unpoisoned();
+        let mut registry = self.registry.lock().unpoisoned();
         if !unlocked.unwrap_or_else(|| tracee.begin_end()) {
             return false;
         }
         if tracee.is_tracer() {
-            drop(population);
+            drop(registry);
             self.lose_tracers(tracee); // before it counts as dead: a dead tracer must have no flags
-            population = self.population.lock().unpoisoned();
+            registry = self.registry.lock().unpoisoned();
         }
         tracee.end();
-        let _let_go_of_outside_the_lock = population.living.remove(&tracee.pid);
+        let _let_go_of_outside_the_lock = registry.living.remove(&tracee.pid);
         let named = self.relations.are_used() && tracee.kind.is_process(); // a port's host unrelates it, and tells of that
-        drop(population);
+        drop(registry);
         if named {
             self.relations.forget_name(tracee.pid);
         }
@@ -234,10 +234,10 @@ impl Node {
 
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
     pub fn lose_tracer(&self, session: &Session) {
-        let population = self.population.lock().unpoisoned();
+        let registry = self.registry.lock().unpoisoned();
         session.lose_tracer();
-        population.clear(session);
-        drop(population);
+        registry.clear(session);
+        drop(registry);
         self.ask_cpu_stamps(session, false);
     }
 
@@ -260,7 +260,7 @@ impl Node {
     /// The living process of a pid.
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
-        self.population.lock().unpoisoned().living.get(&pid).cloned()
+        self.registry.lock().unpoisoned().living.get(&pid).cloned()
     }
 
     /// Whether any function has a plan; a host may leave out calls of those that have none.
@@ -294,9 +294,9 @@ impl Node {
     }
 
     fn all(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Arc<Tracee>> {
-        let population = self.population.lock().unpoisoned();
-        let mut all: Vec<_> = population.living.values().filter(|t| wanted(t.kind)).cloned().collect();
-        drop(population);
+        let registry = self.registry.lock().unpoisoned();
+        let mut all: Vec<_> = registry.living.values().filter(|t| wanted(t.kind)).cloned().collect();
+        drop(registry);
         all.sort_by_key(|t| t.pid);
         all
     }

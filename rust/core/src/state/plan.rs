@@ -53,7 +53,7 @@ impl Entry {
     }
 
     /// The entry as it is once the tracer module has answered: it sends these of its messages.
-    pub(crate) fn granted(&self, which: u16) -> Entry {
+    pub(crate) fn accepted(&self, which: u16) -> Entry {
         let run = self.has & which & kinds::MESSAGES;
         Entry { set: Setting { run, ..self.set.clone() }, ..self.clone() }
     }

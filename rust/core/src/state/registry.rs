@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Who lives.
 #[derive(Default)]
-pub(crate) struct Population {
+pub(crate) struct Registry {
     /// Processes and ports by their numbers.
     pub living: FxHashMap<u64, Arc<Tracee>>,
     /// Sessions that exist, and some whose end is not done.
@@ -27,7 +27,7 @@ pub(crate) struct Population {
     last: u64,
 }
 
-impl Population {
+impl Registry {
     /// A number that nothing has had, and that no process or port will have.
     pub fn number(&mut self) -> u64 {
         self.last += 1; // pids from 4 on: smaller ones are reserved, see `cells::FOLDED`
@@ -57,12 +57,12 @@ impl Population {
     }
 
     /// New processes have flags of this session from now on.
-    pub fn join(&mut self, session: &Arc<Session>) {
+    pub fn add_session(&mut self, session: &Arc<Session>) {
         self.sessions.push(session.clone());
     }
 
     /// The session has ended: nobody has flags of it, nor will.
-    pub fn leave(&mut self, session: &Session) {
+    pub fn remove_session(&mut self, session: &Session) {
         self.sessions.retain(|known| known.id != session.id);
         self.clear(session);
     }

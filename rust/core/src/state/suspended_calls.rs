@@ -14,14 +14,14 @@ use rustc_hash::FxHashMap;
 
 /// A call that has begun.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun {
-    /// See [`crate::state::frame::wants`].
-    pub wants: u16,
+pub(crate) struct PendingCall {
+    /// See [`crate::state::frame::exit_actions`].
+    pub exit_actions: u16,
     /// Ticks at its beginning.
     pub start: u64,
 }
 
-type Shard = FxHashMap<(usize, u32), Begun>;
+type Shard = FxHashMap<(usize, u32), PendingCall>;
 
 /// Locks, so that threads seldom meet.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
@@ -30,18 +30,18 @@ const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
 const MOST: usize = 1 << 13;
 
 /// The suspendable calls of a node, by address and session id, or another number of the session's.
-pub(crate) struct Kept {
+pub(crate) struct SuspendedCalls {
     shards: [Mutex<Shard>; SHARDS],
     len: AtomicUsize,
 }
 
-impl Default for Kept {
+impl Default for SuspendedCalls {
     fn default() -> Self {
-        Kept { shards: std::array::from_fn(|_| Mutex::default()), len: AtomicUsize::new(0) }
+        SuspendedCalls { shards: std::array::from_fn(|_| Mutex::default()), len: AtomicUsize::new(0) }
     }
 }
 
-impl Kept {
+impl SuspendedCalls {
     fn shard(&self, at: usize) -> MutexGuard<'_, Shard> {
         self.shards[(at >> 4 ^ at >> 12) % SHARDS].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -53,7 +53,7 @@ impl Kept {
     }
 
     /// Keeps a call.
-    pub fn keep(&self, at: usize, id: u32, begun: Begun) {
+    pub fn keep(&self, at: usize, id: u32, begun: PendingCall) {
         let mut shard = self.shard(at);
         if shard.len() >= MOST {
             self.len.fetch_sub(shard.len(), Relaxed);
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// Takes a call out.
-    pub fn take(&self, at: usize, id: u32) -> Option<Begun> {
+    pub fn take(&self, at: usize, id: u32) -> Option<PendingCall> {
         let begun = self.shard(at).remove(&(at, id))?;
         self.len.fetch_sub(1, Relaxed);
         Some(begun)
@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_taken_once() {
-        let kept = Kept::default();
+        let kept = SuspendedCalls::default();
         assert!(kept.is_empty());
-        kept.keep(64, 1, Begun { wants: 4, start: 7 });
-        kept.keep(64, 1, Begun { wants: 4, start: 8 });
+        kept.keep(64, 1, PendingCall { exit_actions: 4, start: 7 });
+        kept.keep(64, 1, PendingCall { exit_actions: 4, start: 8 });
         assert!(!kept.is_empty());
         assert!(kept.take(64, 2).is_none());
         assert_eq!(kept.take(64, 1).map(|b| b.start), Some(8));
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn it_is_bounded() {
-        let kept = Kept::default();
+        let kept = SuspendedCalls::default();
         for at in 0..SHARDS * MOST * 2 {
-            kept.keep(at * 16, 1, Begun { wants: 4, start: 0 });
+            kept.keep(at * 16, 1, PendingCall { exit_actions: 4, start: 0 });
         }
         assert!(kept.len.load(Relaxed) <= SHARDS * MOST);
     }

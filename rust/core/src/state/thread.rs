@@ -4,15 +4,15 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    clock::order::Turn,
+    clock::order::LastTurn,
     count::counts::Counts,
     ring::{Producer, Pushed, Ring, Waits},
-    state::{call_cache::Memory, deferred::Late, gate, session::Session, tracee::Tracee, tree::Branches},
+    state::{call_cache::CallCache, deferred::Deferred, gate, session::Session, tracee::Tracee, tree::Branches},
     sync::section::Section,
 };
 use std::sync::Arc;
 
-pub use super::frame::wants;
+pub use super::frame::exit_actions;
 pub(crate) use super::frame::{Frame, Timer};
 
 /// What other threads may look at.
@@ -77,18 +77,18 @@ pub struct Thread {
     pub(crate) stack: Vec<Frame>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
-    pub(crate) memory: Memory,
+    pub(crate) call_cache: CallCache,
     pub(crate) branches: Branches,
     pub(crate) scratch: Vec<u8>,
     /// Room for what a match spec adds to a message.
     pub(crate) extra: Vec<u8>,
     /// What is still to be done when the section has been left.
-    pub(crate) late: Vec<Late>,
+    pub(crate) deferred: Vec<Deferred>,
     /// Whether the tracer module that is told next has said that it wants to be.
-    pub(crate) granted: bool,
+    pub(crate) accepted: bool,
     pub(crate) rings: Rings,
     /// Its part in the order of records.
-    pub(crate) turn: Turn,
+    pub(crate) turn: LastTurn,
     /// Ticks of the records of the sending that is being written of; 0 before the first of them.
     pub(crate) sent_at: u64,
     waits: Waits,
@@ -103,14 +103,14 @@ impl Thread {
             stack: Vec::with_capacity(256),
             timers: Vec::new(),
             pending: Pending::default(),
-            memory: Memory::default(),
+            call_cache: CallCache::default(),
             branches: Branches::default(),
             scratch: Vec::new(),
             extra: Vec::new(),
-            late: Vec::new(),
-            granted: false,
+            deferred: Vec::new(),
+            accepted: false,
             rings: Rings::default(),
-            turn: Turn::default(),
+            turn: LastTurn::default(),
             sent_at: 0,
             waits,
         }
@@ -198,8 +198,8 @@ impl Thread {
     fn first_push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {
         if session.options.tracer.is_some() {
             if !gate::is_inside() {
-                let (payload, asked) = (payload.to_vec(), self.granted);
-                self.late.push(Late::Event { session: session.clone(), header, payload, asked });
+                let (payload, asked) = (payload.to_vec(), self.accepted);
+                self.deferred.push(Deferred::Event { session: session.clone(), header, payload, asked });
             }
             return Pushed::Stored;
         }

@@ -23,7 +23,7 @@ use inviso_term::{
 };
 use std::sync::Arc;
 
-pub use super::token_liveness::{Label, Living};
+pub use super::token_liveness::{Label, TokenGuard};
 
 /// The flags of a token, a bit each, as they stand in it.
 pub mod flags {
@@ -145,7 +145,7 @@ pub enum Carried {
 
 /// A process's token and its counters, in an era.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct TokenState {
     pub era: u64,
     pub token: Option<Token>,
     pub previous: i64,
@@ -165,7 +165,7 @@ fn rank(serial: i64, was_below: bool) -> i64 {
     }
 }
 
-impl Standing {
+impl TokenState {
     /// Counts from a token's serial on, if that is larger; see [`FAR`].
     pub fn count(&mut self, serial: i64) {
         if self.current >= FAR && serial < FAR {
@@ -200,19 +200,19 @@ impl Standing {
 
 /// A process's place in sequential tracing, made at its first token.
 #[derive(Default)]
-pub(crate) struct Place {
-    pub standing: Mutex<Option<Box<Standing>>>,
+pub(crate) struct TokenSlot {
+    pub standing: Mutex<Option<Box<TokenState>>>,
     /// Whether it may have a token: a first look of the thread that runs the process. Written under the lock.
     pub maybe: AtomicBool,
 }
 
-impl Place {
+impl TokenSlot {
     /// What stands there in this era; nothing of an earlier one does.
-    pub fn with<R>(&self, era: u64, with: impl FnOnce(&mut Standing) -> R) -> R {
+    pub fn with<R>(&self, era: u64, with: impl FnOnce(&mut TokenState) -> R) -> R {
         let mut place = self.standing.lock().unpoisoned();
         let standing = place.get_or_insert_default();
         if standing.era != era && !mutant!("seq_revived") {
-            **standing = Standing { era, ..Standing::default() };
+            **standing = TokenState { era, ..TokenState::default() };
         }
         let done = with(standing);
         self.maybe.store(standing.token.is_some(), Relaxed);

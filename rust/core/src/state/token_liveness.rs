@@ -36,12 +36,12 @@ const TOKENS: u64 = ABROAD - 1;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Census {
+pub(crate) struct TokenLiveness {
     word: AtomicU64,
     gone: OnceLock<fn()>,
 }
 
-impl Census {
+impl TokenLiveness {
     #[inline(always)]
     pub(crate) fn is_in_use(&self) -> bool {
         self.word.load(Relaxed) as u32 != 0
@@ -52,20 +52,20 @@ impl Census {
     }
 
     /// What is called where the last token has gone, by whichever thread and in whatever it does: it may only ask for something.
-    pub(crate) fn tell(&self, gone: fn()) {
+    pub(crate) fn on_last_released(&self, gone: fn()) {
         let _ = self.gone.set(gone);
     }
 
     /// A token of this era comes to be.
-    pub(crate) fn token(self: &Arc<Self>) -> Living {
+    pub(crate) fn token(self: &Arc<Self>) -> TokenGuard {
         let word = self.change(|word| Some((word | IN_USE) + 1)).unwrap_or_default();
-        Living { census: self.clone(), era: word >> ERA }
+        TokenGuard { liveness: self.clone(), era: word >> ERA }
     }
 
     /// A token of that era comes back, if it is still the era.
-    pub(crate) fn token_of(self: &Arc<Self>, era: u64) -> Option<Living> {
+    pub(crate) fn token_of(self: &Arc<Self>, era: u64) -> Option<TokenGuard> {
         self.change(|word| (word >> ERA == era).then_some((word | IN_USE) + 1))?;
-        Some(Living { census: self.clone(), era })
+        Some(TokenGuard { liveness: self.clone(), era })
     }
 
     /// One may be outside of the node from now on, where nobody can count it.
@@ -90,7 +90,7 @@ impl Census {
         self.change(|word| Some(((word >> ERA) + 1) << ERA));
     }
 
-    fn leave(&self, era: u64) {
+    fn release(&self, era: u64) {
         let left = self.change(|word| (word >> ERA == era || mutant!("seq_life_of_before")).then(|| word - 1));
         if left.is_some_and(|word| (word - 1) & (ABROAD | TOKENS) == 0) {
             if let Some(gone) = self.gone.get() {
@@ -105,24 +105,24 @@ impl Census {
 }
 
 /// A token is there, as long as this is; in its own era.
-pub struct Living {
-    census: Arc<Census>,
+pub struct TokenGuard {
+    liveness: Arc<TokenLiveness>,
     pub(crate) era: u64,
 }
 
-impl Drop for Living {
+impl Drop for TokenGuard {
     fn drop(&mut self) {
-        self.census.leave(self.era);
+        self.liveness.release(self.era);
     }
 }
 
 /// The label of a token, as [`label`](super::token::label) makes one. A token lives as long as somebody has its label.
 #[derive(Clone)]
-pub struct Label(Arc<(Box<[u8]>, Option<Living>)>);
+pub struct Label(Arc<(Box<[u8]>, Option<TokenGuard>)>);
 
 impl Label {
     /// The same label, of a token that lives.
-    pub(crate) fn living(self, living: Living) -> Self {
+    pub(crate) fn living(self, living: TokenGuard) -> Self {
         if self.0 .1.as_ref().is_some_and(|has| has.era == living.era) {
             return self;
         }
@@ -168,52 +168,52 @@ mod tests {
     fn tokens_are_in_use_until_the_last_has_gone_and_that_is_asked_for() {
         static GONE: AtomicU32 = AtomicU32::new(0);
         let gone = || GONE.load(Ordering::Relaxed);
-        let census = Arc::new(Census::default());
-        census.tell(|| {
+        let liveness = Arc::new(TokenLiveness::default());
+        liveness.on_last_released(|| {
             GONE.fetch_add(1, Ordering::Relaxed);
         });
-        assert!(!census.is_in_use() && !census.end());
-        let (one, other) = (census.token(), census.token());
+        assert!(!liveness.is_in_use() && !liveness.end());
+        let (one, other) = (liveness.token(), liveness.token());
         drop(one);
-        assert!(census.is_in_use() && !census.end() && gone() == 0);
+        assert!(liveness.is_in_use() && !liveness.end() && gone() == 0);
         drop(other);
-        assert!(census.is_in_use() && gone() == 1);
-        assert!(census.end() && !census.is_in_use() && !census.end());
+        assert!(liveness.is_in_use() && gone() == 1);
+        assert!(liveness.end() && !liveness.is_in_use() && !liveness.end());
     }
 
     #[test]
     fn a_token_counts_in_its_own_era_only() {
-        let census = Arc::new(Census::default());
-        let before = census.token();
-        census.reset();
-        assert!(!census.is_in_use() && census.era() == 1 && census.token_of(0).is_none());
-        let (now, back) = (census.token(), census.token_of(1));
+        let liveness = Arc::new(TokenLiveness::default());
+        let before = liveness.token();
+        liveness.reset();
+        assert!(!liveness.is_in_use() && liveness.era() == 1 && liveness.token_of(0).is_none());
+        let (now, back) = (liveness.token(), liveness.token_of(1));
         drop((before, back));
-        assert!(!census.end());
+        assert!(!liveness.end());
         drop(now);
-        assert!(census.end());
+        assert!(liveness.end());
     }
 
     #[test]
     fn one_that_may_be_outside_keeps_them_in_use_until_a_reset() {
-        let census = Arc::new(Census::default());
-        census.go_abroad();
-        drop(census.token());
-        assert!(census.is_in_use() && !census.end());
-        census.reset();
-        assert!(!census.is_in_use());
+        let liveness = Arc::new(TokenLiveness::default());
+        liveness.go_abroad();
+        drop(liveness.token());
+        assert!(liveness.is_in_use() && !liveness.end());
+        liveness.reset();
+        assert!(!liveness.is_in_use());
     }
 
     #[test]
     fn a_label_lives_once_and_is_the_same_with_or_without() {
-        let census = Arc::new(Census::default());
+        let liveness = Arc::new(TokenLiveness::default());
         let label = Label::from(vec![97, 7]);
-        let living = label.clone().living(census.token());
+        let living = label.clone().living(liveness.token());
         assert_eq!((&label, &*living), (&living, &[97, 7][..]));
-        let again = living.clone().living(census.token());
+        let again = living.clone().living(liveness.token());
         drop(living);
-        assert!(!census.end());
+        assert!(!liveness.end());
         drop(again);
-        assert!(census.end());
+        assert!(liveness.end());
     }
 }

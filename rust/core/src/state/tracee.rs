@@ -76,7 +76,7 @@ pub struct Tracee {
     /// What it is.
     pub kind: Kind,
     /// Its token of sequential tracing, if it has one.
-    pub(crate) seq: super::token::Place,
+    pub(crate) seq: super::token::TokenSlot,
     /// Whatever the host keeps with a process.
     pub host: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -95,7 +95,7 @@ impl Tracee {
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
             memberships: crate::sync::OnceLock::new(),
             index: Index::default(),
-            seq: super::token::Place::default(),
+            seq: super::token::TokenSlot::default(),
             host: OnceLock::new(),
         }
     }

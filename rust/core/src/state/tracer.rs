@@ -160,7 +160,7 @@ macro_rules! pairs {
                 }
             }
             /// What is told, of any group; as [`Tracer::ask`].
-            fn tell(&self, group: Group, event: &Event<'_>) {
+            fn emit(&self, group: Group, event: &Event<'_>) {
                 match group {
                     Group::General => self.trace(event),
                     $(Group::$group => self.$trace(event),)*

@@ -45,12 +45,12 @@ pub struct Place {
 
 /// The call tree of a session.
 pub struct Tree {
-    known: Mutex<Known>,
+    known: Mutex<Places>,
     places: usize,
     depth: u16,
 }
 
-struct Known {
+struct Places {
     places: Vec<Place>,
     numbers: FxHashMap<(u32, u32), u32>,
 }
@@ -66,7 +66,7 @@ impl Tree {
     #[must_use]
     pub fn bounded(places: usize, depth: u16) -> Tree {
         let root = Place { above: ROOT, slot: UNKNOWN, depth: 0 };
-        Tree { known: Mutex::new(Known { places: vec![root], numbers: FxHashMap::default() }), places, depth }
+        Tree { known: Mutex::new(Places { places: vec![root], numbers: FxHashMap::default() }), places, depth }
     }
 
     /// The place of a function that is called from the place `above`.
@@ -95,7 +95,7 @@ impl Tree {
     }
 }
 
-impl Known {
+impl Places {
     /// The place above a place.
     fn above(&self, place: u32) -> Place {
         self.places[self.places[place as usize].above as usize]

@@ -37,9 +37,9 @@
 //! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |
 //! | `turn_kept_unseen` | a turn that another thread took meanwhile is kept | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
 //! | `turn_unlooked` | a thread goes on by its own count, whoever had the turn | `order::what_comes_after_has_more_ticks` |
-//! | `call_leaves_relaxed` | a call of a tracer module ends without Release | `asking::no_call_outlasts_the_end` |
-//! | `call_looks_first` | who calls a tracer module looks whether it is closed before coming in | `asking::no_call_outlasts_the_end` |
-//! | `close_unwaited` | the end of a session doesn't wait for calls of its tracer module | `asking::no_call_outlasts_the_end` |
+//! | `call_leaves_relaxed` | a call of a tracer module ends without Release | `tracer_calls::no_call_outlasts_the_end` |
+//! | `call_looks_first` | who calls a tracer module looks whether it is closed before coming in | `tracer_calls::no_call_outlasts_the_end` |
+//! | `close_unwaited` | the end of a session doesn't wait for calls of its tracer module | `tracer_calls::no_call_outlasts_the_end` |
 //! | `seq_revived` | what stands in a process is not looked at for its era | `seq::a_reset_reaches_what_is_under_way` |
 //! | `seq_life_of_before` | a token of before a reset is taken from the count after it | `seq::a_token_of_before_a_reset_takes_none_of_after_it_away` |
 //! | `seq_ends_unseen` | tokens go out of use by a load and a store | `seq::a_token_that_comes_as_they_go_out_of_use_is_in_use` |

@@ -57,7 +57,7 @@ pub trait Subject {
 }
 
 /// The trace point that a program runs at.
-struct Point<'t, 'a, A> {
+struct TracePoint<'t, 'a, A> {
     node: &'t Node,
     current: &'t Tracee,
     session: &'t Session,
@@ -73,7 +73,7 @@ pub(crate) struct Decision {
     /// Whether exception_from is wanted.
     pub raises: bool,
     /// What becomes of the message.
-    pub message: Told,
+    pub message: Disclosure,
     /// Whether what the rings hold is to be written.
     pub dumps: bool,
 }
@@ -90,11 +90,11 @@ impl Decision {
 
 /// What becomes of a message.
 #[derive(Clone, Copy)]
-pub(crate) enum Told {
+pub(crate) enum Disclosure {
     /// It is sent as it is.
     Plain,
     /// It is kept back.
-    Nothing,
+    Suppressed,
     /// It carries one more term, whose bytes these many are.
     Extra(usize),
 }
@@ -105,14 +105,14 @@ pub(crate) enum Told {
 pub(crate) fn decide<A: Subject>(
     node: &Node, current: &Tracee, session: &Session, program: &Program, call: &A, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
-    let mut point = Point { node, current, session, call, dumps: false };
+    let mut point = TracePoint { node, current, session, call, dumps: false };
     match program.run(&mut point) {
         Outcome::NoMatch => None,
         Outcome::Match { return_trace, exception_trace, message } => {
             let message = match message {
-                Message::Plain => Told::Plain,
-                Message::Suppressed => Told::Nothing,
-                Message::Value(value) => Told::Extra(write(&value, call, &session.options.capture, extra)),
+                Message::Plain => Disclosure::Plain,
+                Message::Suppressed => Disclosure::Suppressed,
+                Message::Value(value) => Disclosure::Extra(write(&value, call, &session.options.capture, extra)),
             };
             Some(Decision {
                 returns: return_trace || exception_trace,
@@ -171,7 +171,7 @@ pub(crate) fn takes_exception(
     decide(node, current, session, program, &Exception(parts), &mut Vec::new()).is_some()
 }
 
-impl<A> Point<'_, '_, A> {
+impl<A> TracePoint<'_, '_, A> {
     /// The process that an action names, by its pid or its name, or the port that it is told that it is.
     fn process(&self, process: &Term) -> Result<Arc<Tracee>, Refused> {
         let found = match process {
@@ -250,7 +250,7 @@ fn flags(term: &Term) -> Result<Flags, Refused> {
     names.iter().try_fold(Flags::NONE, |all, name| Ok(all | flag(name)?))
 }
 
-impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
+impl<'a, A: Subject> Host<'a> for TracePoint<'_, 'a, A> {
     type View = A::View<'a>;
 
     #[inline(always)]

@@ -22,7 +22,7 @@ use crate::{
         thread::Thread,
     },
     sync::Ordering::Relaxed,
-    trace::matching::{self, Subject, Told},
+    trace::matching::{self, Disclosure, Subject},
 };
 use inviso_match::Program;
 use inviso_term::{
@@ -92,19 +92,19 @@ fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: F
     let snapshot = node.snapshot.load_inside(&inside);
     for index in 0..snapshot.width() {
         if about.tracee(thread).flags(index).has(wanted) {
-            tell(node, thread, snapshot, index, about, kind, parcel);
+            emit_message(node, thread, snapshot, index, about, kind, parcel);
         }
     }
     let sent_at = thread.sent_at;
-    if !thread.late.is_empty() {
+    if !thread.deferred.is_empty() {
         drop(inside);
-        take_deferred(node, thread, about, parcel);
+        run_deferred(node, thread, about, parcel);
     }
     sent_at
 }
 
 #[inline(always)]
-fn tell<P: Parcel>(
+fn emit_message<P: Parcel>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, index: u16, about: About<'_>, kind: Kind, parcel: &P,
 ) {
     let Some((session, patterns)) = snapshot.standing(index) else { return };
@@ -114,22 +114,22 @@ fn tell<P: Parcel>(
         return;
     }
     if tracer == MODULE {
-        return deferred::question(thread, session, kind, pid, 0);
+        return deferred::defer_question(thread, session, kind, pid, 0);
     }
-    go_on(node, thread, session, patterns, index, about, kind, parcel);
+    match_and_emit(node, thread, session, patterns, index, about, kind, parcel);
 }
 
 /// A message that a tracer module wants to be told of: match specs run now.
 #[cold]
 #[inline(never)]
-fn on_granted<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
+fn on_accepted<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let index = question.session.index;
     let Some((session, patterns)) = snapshot.standing(index) else { return };
     if session.id == question.session.id {
         thread.sent_at = 0;
-        go_on(node, thread, session, patterns, index, about, question.kind, parcel);
+        match_and_emit(node, thread, session, patterns, index, about, question.kind, parcel);
     }
 }
 
@@ -145,21 +145,21 @@ impl<P: Parcel> Source for OfMessage<'_, P> {
         }
     }
 
-    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
-        on_granted(node, thread, self.0, question, self.1);
+    fn accepted(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        on_accepted(node, thread, self.0, question, self.1);
     }
 }
 
 /// Does what was put down where a message was sent or has arrived.
 #[cold]
 #[inline(never)]
-fn take_deferred<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
-    deferred::take_all(node, thread, &OfMessage(about, parcel));
+fn run_deferred<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
+    deferred::run_all(node, thread, &OfMessage(about, parcel));
 }
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn go_on<P: Parcel>(
+fn match_and_emit<P: Parcel>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, patterns: &Patterns, index: u16, about: About<'_>,
     kind: Kind, parcel: &P,
 ) {
@@ -187,9 +187,9 @@ fn filtered<P: Parcel>(
     let decision = matching::decide(node, tracee, session, program, parcel, &mut extra);
     let (flags, pid) = (tracee.flags(index), tracee.pid);
     let added = match decision.map(|decision| decision.message) {
-        Some(Told::Plain) => Some(0),
-        Some(Told::Extra(length)) => Some(length),
-        Some(Told::Nothing) | None => None,
+        Some(Disclosure::Plain) => Some(0),
+        Some(Disclosure::Extra(length)) => Some(length),
+        Some(Disclosure::Suppressed) | None => None,
     };
     if let Some(length) = added.filter(|_| !flags.has(Flags::SILENT)) {
         write(node, thread, session, flags, pid, kind, &extra[..length], parcel);
@@ -219,7 +219,7 @@ fn write<P: Parcel>(
     let more = if word == 0 { 0 } else { stamp::NUMBERED } | (parcel.kind() as u8) << stamp::KIND_SHIFT;
     let head = Head { tracee, kind, what, more };
     if session.options.capture.takes != Takes::Values {
-        return deferred::leave(node, thread, session, flags, head, extra, now);
+        return deferred::defer_values(node, thread, session, flags, head, extra, now);
     }
     if what == 0 && kind != Kind::Receive {
         return with_name(node, thread, session, flags, head, extra, now, parcel);

@@ -2,9 +2,9 @@
 
 pub mod about;
 pub mod event;
-pub mod happening;
 pub mod matching;
 pub mod messages;
 pub mod monitor;
+pub mod process_events;
 pub mod relations;
 pub mod seq;

@@ -19,12 +19,12 @@ use crate::{
 };
 use inviso_term::{etf, record::Kind, term::Term};
 
-pub use crate::state::limits::Event;
+pub use crate::state::limits::LimitEvent;
 
 impl Session {
     /// The limit of an event, `None` if it isn't watched for.
     #[must_use]
-    pub fn limit(&self, event: Event) -> Option<u64> {
+    pub fn limit(&self, event: LimitEvent) -> Option<u64> {
         Some(self.limits.limits[event as usize].load(Relaxed)).filter(|limit| *limit != OFF)
     }
 
@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Sets or removes the limit of an event.
-    pub fn set_limit(&self, event: Event, limit: Option<u64>) {
+    pub fn set_limit(&self, event: LimitEvent, limit: Option<u64>) {
         self.limits.limits[event as usize].store(limit.unwrap_or(OFF), Relaxed);
     }
 
@@ -48,14 +48,15 @@ impl Session {
 impl Node {
     /// Whether some living session watches for an event: the lowest limit.
     #[must_use]
-    pub fn watched(&self, event: Event) -> Option<u64> {
+    pub fn watched(&self, event: LimitEvent) -> Option<u64> {
         self.sessions().iter().filter_map(|session| session.limit(event)).min()
     }
 
-    /// Reports an event of a process or port to each session whose limit `wants` says is reached. `info` says what there is to say
+    /// Reports an event of a process or port to each session whose limit is reached, as `info_of` says there is to say
     /// about it to that session.
     pub fn alarm(
-        &self, thread: &mut Thread, about: u64, event: Event, mut wants: impl FnMut(&Session, u64) -> Option<Term>,
+        &self, thread: &mut Thread, about: u64, event: LimitEvent,
+        mut info_of: impl FnMut(&Session, u64) -> Option<Term>,
     ) {
         let inside = thread.shared.section.enter();
         let snapshot = self.snapshot.load_inside(&inside);
@@ -64,7 +65,7 @@ impl Node {
             if session.tracer.load(Relaxed) == about {
                 continue;
             }
-            if let Some(info) = wants(session, limit) {
+            if let Some(info) = info_of(session, limit) {
                 let payload = etf::encode(&Term::Tuple(vec![Term::atom(event.name()), info]));
                 let head = Head { tracee: about, kind: Kind::Monitor, what: 0, more: 0 };
                 let now = self.moment(&mut thread.turn);

@@ -47,7 +47,7 @@ impl Node {
     /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow. `starts`
     /// says that `to` is being started: what it inherits takes the place of the flags that new processes have.
     pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee, starts: bool) -> bool {
-        self.tell(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
+        self.emit_event(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
         if from.pid == to.pid {
             return false;
         }
@@ -63,7 +63,7 @@ impl Node {
 
     /// `tracee` was linked to by `by`.
     pub fn on_getting_linked(&self, thread: &mut Thread, tracee: &Tracee, by: u64) {
-        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
+        self.emit_event(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
     }
 
     /// Processes only: a port gets no flags by a link, and takes none from the first that is linked to.
@@ -79,11 +79,11 @@ impl Node {
 
     /// `from` removes its link to `to`; `true` if there was one.
     pub fn unlink(&self, thread: &mut Thread, from: &Tracee, to: u64) -> bool {
-        self.tell(thread, About::Other(from), of(from), Kind::Unlink, to, &[]);
+        self.emit_event(thread, About::Other(from), of(from), Kind::Unlink, to, &[]);
         let parted = self.part(from.pid, to);
         if parted {
             if let Some(other) = self.tracee(to) {
-                self.tell(thread, About::Other(&other), of(&other), Kind::GettingUnlinked, from.pid, &[]);
+                self.emit_event(thread, About::Other(&other), of(&other), Kind::GettingUnlinked, from.pid, &[]);
             }
         }
         parted
@@ -97,7 +97,7 @@ impl Node {
 
     /// A link of `tracee` is gone because `ended` has ended.
     pub fn on_getting_unlinked(&self, thread: &mut Thread, tracee: &Tracee, ended: u64) {
-        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingUnlinked, ended, &[]);
+        self.emit_event(thread, About::Other(tracee), of(tracee), Kind::GettingUnlinked, ended, &[]);
     }
 
     /// The processes and ports that this one is linked to, in the order of the links.
@@ -129,8 +129,8 @@ impl Node {
     pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
         {
             // held until the name is given: a process that ends meanwhile finds it
-            let population = self.population.lock().unpoisoned();
-            if !population.living.contains_key(&tracee.pid) {
+            let registry = self.registry.lock().unpoisoned();
+            if !registry.living.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
             }
             self.relations.used.store(true, Relaxed);
@@ -145,7 +145,7 @@ impl Node {
             known.by_pid.insert(tracee.pid, name.into());
         }
         let payload = etf::encode(&Term::atom(name));
-        self.tell(thread, About::Other(tracee), of(tracee), Kind::Register, 0, &payload);
+        self.emit_event(thread, About::Other(tracee), of(tracee), Kind::Register, 0, &payload);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Node {
     /// `tracee` has lost its name, because it has ended or somebody has taken it back.
     pub fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
         let payload = etf::encode(&Term::atom(name));
-        self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
+        self.emit_event(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
     }
 
     /// The name of a process or port.

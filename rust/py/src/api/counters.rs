@@ -12,13 +12,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// A function: module, name, arity, file, line.
-type Function = (String, String, u32, String, i32);
+type CountedFunction = (String, String, u32, String, i32);
 
 /// What was counted: `(module, function, arity, file, line, pid, calls, amount)`, the amount in nanoseconds or bytes.
 pub type Row = (String, String, u32, String, i32, Option<Pid>, u64, u64);
 
 /// Functions, places and the counts there: see [`tree`].
-pub type Places = (Vec<Function>, Vec<(i64, i64)>, Vec<(i64, Pid, u64, u64, u64)>);
+pub type PlaceCounts = (Vec<CountedFunction>, Vec<(i64, i64)>, Vec<(i64, Pid, u64, u64, u64)>);
 
 /// A code object with a counter.
 struct Counted {
@@ -52,7 +52,7 @@ fn counted(host: &Host, session: &Session, kind: &str) -> PyResult<(Vec<Counted>
     Ok((all, measure))
 }
 
-fn function(py: Python<'_>, host: &Host, counted: &Counted) -> Option<Function> {
+fn function(py: Python<'_>, host: &Host, counted: &Counted) -> Option<CountedFunction> {
     let name = host.node.name(counted.name)?;
     let (file, line) = host.place_of(py, counted.code);
     Some((name.module.to_string(), name.function.to_string(), name.arity, file, line))
@@ -105,7 +105,7 @@ pub fn all(py: Python<'_>, host: &Host, session: &Session, kind: &str) -> PyResu
 ///
 /// # Errors
 /// ValueError: another kind, or the session keeps no tree.
-pub fn tree(py: Python<'_>, host: &Host, session: &Session, kind: &str) -> PyResult<Places> {
+pub fn tree(py: Python<'_>, host: &Host, session: &Session, kind: &str) -> PyResult<PlaceCounts> {
     let (all, Some(measure)) = counted(host, session, kind)? else { return Err(PyValueError::new_err("kind")) };
     let Some(tree) = session.tree.get() else { return Err(PyValueError::new_err("the session keeps no tree")) };
     // the counts first: the places that are read next include each of theirs

@@ -60,7 +60,7 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 /// The names of processes. With `is_log`, pids without a creation belong to other operating system processes.
 fn titles(names: &Bound<'_, PyDict>, is_log: bool) -> PyResult<Titles> {
-    let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
+    let mut titles = Titles::new(Origin::own().creation() as u32, is_log);
     for (pid, name) in names {
         titles.insert(&bytes_of(&pid)?, name.extract()?);
     }
@@ -68,7 +68,7 @@ fn titles(names: &Bound<'_, PyDict>, is_log: bool) -> PyResult<Titles> {
 }
 
 /// An element of an iterable of messages.
-enum Given {
+enum Element {
     /// A message, in the external term format.
     Term(Vec<u8>),
     /// The description of damage, as readers of logs report it.
@@ -77,25 +77,25 @@ enum Given {
 
 static DAMAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-impl Given {
-    fn of(message: &Bound<'_, PyAny>) -> PyResult<Given> {
+impl Element {
+    fn of(message: &Bound<'_, PyAny>) -> PyResult<Element> {
         let py = message.py();
         match bytes_of(message) {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 let class = DAMAGE.import(py, "inviso.log", "Damage")?;
                 match message.is_instance(class)? {
-                    true => Ok(Given::Damage(message.str()?.to_string_lossy().into_owned())),
+                    true => Ok(Element::Damage(message.str()?.to_string_lossy().into_owned())),
                     false => Err(error),
                 }
             }
-            bytes => bytes.map(Given::Term),
+            bytes => bytes.map(Element::Term),
         }
     }
 
     fn give<T: Take + ?Sized>(&self, take: &mut T) {
         match self {
-            Given::Term(bytes) => take.term(bytes),
-            Given::Damage(text) => take.damage(text),
+            Element::Term(bytes) => take.term(bytes),
+            Element::Damage(text) => take.damage(text),
         }
     }
 }
@@ -113,17 +113,17 @@ fn told<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyTuple>
     (*messages, *dropped, *untimed, *unknown, *damaged, damage.clone()).into_pyobject(py)
 }
 
-struct Making {
+struct ExportState {
     export: Export,
     input: Option<Input>,
 }
 
 /// An export in the making.
 #[pyclass(frozen, module = "inviso._native")]
-pub struct Exporter(Mutex<Making>);
+pub struct Exporter(Mutex<ExportState>);
 
 impl Exporter {
-    fn lock(&self) -> MutexGuard<'_, Making> {
+    fn lock(&self) -> MutexGuard<'_, ExportState> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -154,7 +154,7 @@ impl Exporter {
         }
         titles.set_own_program(own.0, own.1);
         programs.into_iter().for_each(|(node, pid, name)| titles.give_program(&node, pid, name));
-        Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
+        Ok(Exporter(Mutex::new(ExportState { export: Export::new(writer, titles, erlang), input: None })))
     }
 
     /// Sets the input: a file, or a wrap set.
@@ -195,7 +195,7 @@ impl Exporter {
     /// Adds messages, or their bytes, and damage.
     fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
         // before the lock: code of the program may run
-        let messages = messages.iter().map(|message| Given::of(&message)).collect::<PyResult<Vec<_>>>()?;
+        let messages = messages.iter().map(|message| Element::of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
         messages.iter().for_each(|given| given.give(&mut making.export));
         making.export.check().map_err(|error| of_system(&error, None))
@@ -221,7 +221,7 @@ impl Exporter {
 
 /// Some logs, one after another.
 #[derive(Default)]
-struct Logs {
+struct LogSequence {
     /// The logs that have not been read, the next one last.
     left: Vec<(PathBuf, Option<String>)>,
     input: Option<Input>,
@@ -231,7 +231,7 @@ struct Logs {
 
 type Closed = Arc<Mutex<Option<PathBuf>>>;
 
-impl Logs {
+impl LogSequence {
     /// Gives records to `take` until that has enough; returns whether there may be more.
     fn read<T: Take + ?Sized>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
@@ -255,7 +255,7 @@ impl Logs {
 /// The source of a table's rows.
 enum Source {
     /// Logs.
-    Logs(Logs),
+    LogSequence(LogSequence),
     /// Logs after the first batch, if there is more than one processor.
     Pieces(Pieces),
     /// A callable that returns lists of messages, and None at the end; a callable that makes the error of a message
@@ -346,7 +346,7 @@ impl Rows {
     fn batch(&mut self) -> PyResult<Option<table::Batch>> {
         while !self.ended && !self.table.is_full() {
             match &mut self.source {
-                Source::Logs(logs) => {
+                Source::LogSequence(logs) => {
                     let read = logs.read(&mut *self.table, |table| table.is_full());
                     self.ended = !matches!(read, Ok(true));
                     self.failed = read.err().map(|error| of_log(&error, &self.closed));
@@ -379,10 +379,10 @@ impl Rows {
     fn part(&mut self) -> PyResult<()> {
         let alone = || std::thread::available_parallelism().map_or(true, |processors| processors.get() < 2);
         let Some(values) = self.table.parted() else { return Ok(()) };
-        if self.ended || !matches!(self.source, Source::Logs(_)) || alone() {
+        if self.ended || !matches!(self.source, Source::LogSequence(_)) || alone() {
             return Ok(());
         }
-        if let Source::Logs(logs) = &mut self.source {
+        if let Source::LogSequence(logs) = &mut self.source {
             let mut logs = std::mem::take(logs);
             let feed = Box::new(move |piece: &mut Piece| logs.read(piece, Piece::is_full));
             let pieces = Pieces::new(values, feed).map_err(|error| of_system(&error, None))?;
@@ -413,7 +413,7 @@ fn messages(
             *list = Some(messages.unbind());
             break;
         }
-        let given = Given::of(&messages.get_item(*taken)?);
+        let given = Element::of(&messages.get_item(*taken)?);
         given.map_err(|error| refused(py, refuse, error))?.give(table);
         *taken += 1;
     }
@@ -451,7 +451,7 @@ impl Batches for Rows {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        let source = std::mem::replace(&mut self.source, Source::Logs(Logs::default()));
+        let source = std::mem::replace(&mut self.source, Source::LogSequence(LogSequence::default()));
         if let Source::Messages((more, refuse), list, _) = source {
             // the releasing thread may be attached or not; after the interpreter's end nothing is dropped
             Python::try_attach(|py| {
@@ -480,7 +480,7 @@ impl ArrowRows {
         let closed = Closed::default();
         let source = match messages {
             Some(messages) => Source::Messages(messages, None, 0),
-            None => Source::Logs(Logs { left: logs, input: None, closed: closed.clone() }),
+            None => Source::LogSequence(LogSequence { left: logs, input: None, closed: closed.clone() }),
         };
         let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
         let rows = Rows {

@@ -18,7 +18,7 @@
 
 use super::{
     tracer::Installed,
-    tracer_abi::{Enabled, Env, Table, Trace, ABI},
+    tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI},
 };
 use crate::{convert::match_spec, entry::forking};
 use inviso_core::tracer::{self, Answer, Event, Group, Tracer};
@@ -38,7 +38,7 @@ use std::{
 /// A library that is in memory.
 struct Loaded {
     handle: *mut c_void,
-    table: &'static Table,
+    table: &'static LibraryTable,
     data: AtomicPtr<c_void>,
     /// Whether `load` or `upgrade` has accepted it, so that `unload` has to be called.
     begun: bool,
@@ -151,7 +151,7 @@ fn check(handle: *mut c_void) -> Result<Loaded, Refused> {
     }
     // SAFETY: the symbol that the header defines has this type.
     let table = unsafe {
-        let entry = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> *const Table>(entry);
+        let entry = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> *const LibraryTable>(entry);
         entry(ABI)
     };
     if table.is_null() {
@@ -162,10 +162,10 @@ fn check(handle: *mut c_void) -> Result<Loaded, Refused> {
     if abi != ABI {
         return Err(format!("was compiled for version {abi} of inviso_tracer.h, and this is {ABI}; compile it again"));
     }
-    if size < size_of::<Table>() {
+    if size < size_of::<LibraryTable>() {
         let why = format!(
             "has a table of {size} bytes in place of {}; set its size to sizeof(inviso_tracer)",
-            size_of::<Table>()
+            size_of::<LibraryTable>()
         );
         return Err(why);
     }
@@ -191,7 +191,7 @@ fn text(name: *const c_char) -> String {
 }
 
 /// The place of a library, for as long as there is one.
-type Place = Arc<RwLock<Option<Arc<Loaded>>>>;
+type LibrarySlot = Arc<RwLock<Option<Arc<Loaded>>>>;
 
 /// A library that stays in memory until this is dropped.
 struct Inside {
@@ -216,7 +216,7 @@ impl Drop for Inside {
 }
 
 /// Enters the library, if there is one.
-fn enter(place: &Place) -> Option<Inside> {
+fn enter(place: &LibrarySlot) -> Option<Inside> {
     // the library is taken away under the lock, and `inside` is looked at after that
     let place = place.read().unwrap_or_else(|e| e.into_inner());
     let (loaded, forks) = (place.as_ref()?.clone(), forking::forks());
@@ -241,7 +241,7 @@ fn let_go(py: Python<'_>, old: Arc<Loaded>) {
 /// A shared library that is a tracer module.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct Library {
-    place: Place,
+    place: LibrarySlot,
 }
 
 #[pymethods]
@@ -329,7 +329,7 @@ impl Library {
 
 /// A library as the tracer of one session.
 pub struct Tracing {
-    place: Place,
+    place: LibrarySlot,
     installed: Arc<Installed>,
     state: Term,
 }
@@ -340,7 +340,7 @@ impl Tracer for Tracing {
     }
 
     fn trace(&self, event: &Event<'_>) {
-        self.tell(Group::General, event);
+        self.emit(Group::General, event);
     }
 
     fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
@@ -365,7 +365,7 @@ impl Tracer for Tracing {
         }
     }
 
-    fn tell(&self, group: Group, event: &Event<'_>) {
+    fn emit(&self, group: Group, event: &Event<'_>) {
         let Some(loaded) = enter(&self.place) else { return };
         let Some(trace) = pair(loaded.table, group).1 else { return };
         let mut env = Env::new(loaded.data.load(Ordering::Acquire));
@@ -394,7 +394,7 @@ fn opts(event: &Event<'_>) -> Term {
 }
 
 /// The pair of a group; the general one replaces a function that is missing.
-fn pair(table: &Table, group: Group) -> (Option<Enabled>, Option<Trace>) {
+fn pair(table: &LibraryTable, group: Group) -> (Option<Enabled>, Option<Trace>) {
     let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
     let (own, general) = (table.pairs[at], table.pairs[0]);
     (own.enabled.or(general.enabled), own.trace.or(general.trace))

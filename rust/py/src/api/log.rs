@@ -78,7 +78,7 @@ pub enum Logs {
 }
 
 /// A record that was read and is not an object yet.
-enum Item {
+enum LogItem {
     /// The place where it began, its payload, and the number of its file.
     Term(u64, Range<usize>, usize),
     Dropped(u32),
@@ -93,12 +93,12 @@ pub enum Read {
     None,
 }
 
-struct State {
+struct ReadState {
     from: Logs,
     follow: bool,
-    /// The payloads of [`State::items`].
+    /// The payloads of [`ReadState::items`].
     payloads: Vec<u8>,
-    items: Vec<Item>,
+    items: Vec<LogItem>,
     /// The files of the items.
     files: Vec<Option<PathBuf>>,
     /// The place of the last file.
@@ -112,7 +112,7 @@ struct State {
 /// Reads records in batches, of one log or several.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LogReader {
-    state: Mutex<State>,
+    state: Mutex<ReadState>,
     closed: AtomicBool,
     drop: Py<PyAny>,
     damage: Py<PyAny>,
@@ -242,7 +242,7 @@ impl Logs {
     }
 }
 
-impl State {
+impl ReadState {
     /// Reads up to `n` records; returns whether there may be more.
     fn fill(&mut self, n: usize) -> io::Result<bool> {
         self.payloads.clear();
@@ -264,11 +264,11 @@ impl State {
                     let from = payloads.len();
                     payloads.extend_from_slice(payload);
                     *bytes += (HEADER + payload.len()) as u64;
-                    items.push(Item::Term(at, from..payloads.len(), 0));
+                    items.push(LogItem::Term(at, from..payloads.len(), 0));
                 }
                 Event::Record { record: Record::Dropped(n), .. } => {
                     *bytes += HEADER as u64;
-                    items.push(Item::Dropped(n));
+                    items.push(LogItem::Dropped(n));
                 }
                 Event::Damage(found) => damage = Some(found),
             });
@@ -287,12 +287,12 @@ impl State {
                 self.place = Some(place);
                 self.files.push(self.from.path());
             }
-            if let (None, Some(Item::Term(_, _, file))) = (damage, self.items.last_mut()) {
+            if let (None, Some(LogItem::Term(_, _, file))) = (damage, self.items.last_mut()) {
                 *file = self.files.len() - 1;
             }
             if let Some(found) = damage {
                 let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
-                self.items.push(Item::Damage(Box::new(told)));
+                self.items.push(LogItem::Damage(Box::new(told)));
             }
         }
         Ok(true)
@@ -332,7 +332,7 @@ impl LogReader {
         let mut made = Vec::with_capacity(state.items.len());
         for item in &state.items {
             made.push(match item {
-                Item::Term(at, place, file) => {
+                LogItem::Term(at, place, file) => {
                     let payload = state.payloads.get(place.clone()).unwrap_or_default();
                     match etf::message(py, payload, &makers)? {
                         Ok(message) => message,
@@ -342,8 +342,8 @@ impl LogReader {
                         }
                     }
                 }
-                Item::Dropped(n) => call(self.drop.bind(py), (*n,))?,
-                Item::Damage(told) => {
+                LogItem::Dropped(n) => call(self.drop.bind(py), (*n,))?,
+                LogItem::Damage(told) => {
                     let (at, kind, what, path) = &**told;
                     call(self.damage.bind(py), (*at, kind, what, path))?
                 }
@@ -384,7 +384,7 @@ impl LogReader {
 impl LogReader {
     fn of(from: Logs, follow: bool, drop: Py<PyAny>, damage: Py<PyAny>) -> LogReader {
         let (payloads, items, files, cache) = (Vec::new(), Vec::new(), Vec::new(), Cache::default());
-        let state = State { from, follow, payloads, items, files, place: None, failed: None, bytes: 0, cache };
+        let state = ReadState { from, follow, payloads, items, files, place: None, failed: None, bytes: 0, cache };
         LogReader { state: Mutex::new(state), closed: AtomicBool::new(false), drop, damage }
     }
 }

@@ -72,14 +72,14 @@ struct Count {
 /// The items that [`LogMerge::taken`] has read.
 struct Batch {
     /// The number of the log, those of the tracee's names, the time stamp.
-    items: Vec<(usize, Vec<u32>, Option<Stamp>, Made)>,
+    items: Vec<(usize, Vec<u32>, Option<Stamp>, RawObject)>,
     /// Names that have no object yet, by log and number.
     names: FxHashMap<(usize, u32), Vec<u8>>,
     more: bool,
 }
 
 /// The material of an object.
-enum Made {
+enum RawObject {
     Term(u64, Vec<u8>),
     Dropped(u32),
     Damage(Told),
@@ -87,13 +87,13 @@ enum Made {
 
 /// Objects that were made already.
 #[derive(Default)]
-struct Known {
+struct MadeObjects {
     names: FxHashMap<(usize, u32), Py<PyAny>>,
     cache: Cache,
 }
 
 /// A record or damage of a log.
-pub(super) enum Item<'a> {
+pub(super) enum MergeItem<'a> {
     /// Where it is, its message, its time stamp.
     Term(u64, &'a [u8], Option<Stamp>),
     Dropped(u32),
@@ -130,7 +130,7 @@ impl Placed {
     }
 }
 
-pub(super) struct State {
+pub(super) struct MergeState {
     from: Logs,
     /// The counts of logs that were closed.
     ended: Option<Placed>,
@@ -138,13 +138,13 @@ pub(super) struct State {
     follow: bool,
     about: About,
     pub(super) lines: Option<(bool, Lines)>,
-    known: Known,
+    known: MadeObjects,
 }
 
 /// Logs in one order.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LogMerge {
-    state: Mutex<State>,
+    state: Mutex<MergeState>,
     drop: Py<PyAny>,
     damage: Py<PyAny>,
 }
@@ -152,11 +152,12 @@ pub struct LogMerge {
 /// A log: its node's name, its files or the set, the trace information files.
 type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
 
-impl State {
+impl MergeState {
     /// Gives up to `n` records to `take`, as long as that wants more. `to` is the file that `take` writes. Returns
     /// whether there may be more.
     pub(super) fn read(
-        &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
+        &mut self, n: usize, to: Option<&Path>,
+        mut take: impl FnMut(&mut About, usize, MergeItem<'_>) -> io::Result<bool>,
     ) -> PyResult<bool> {
         let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
         for _ in 0..n {
@@ -170,7 +171,7 @@ impl State {
                         Ok(stamp) => {
                             about.counts[log].records += 1;
                             about.learn(log, payload);
-                            done = take(about, log, Item::Term(at, payload, stamp));
+                            done = take(about, log, MergeItem::Term(at, payload, stamp));
                         }
                         Err(e) => damage = Some((log, Damage { at, what: What::Term(e) })),
                     }
@@ -178,14 +179,14 @@ impl State {
                 Event::Record { record: Record::Dropped(n), .. } => {
                     about.counts[log].records += 1;
                     about.counts[log].lost += u64::from(n);
-                    done = take(about, log, Item::Dropped(n));
+                    done = take(about, log, MergeItem::Dropped(n));
                 }
                 Event::Damage(found) => damage = Some((log, found)),
             });
             let read = read.map_err(|error| of_system(&error, self.from.path().as_deref()))?;
             if let Some((log, found)) = damage {
                 let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
-                done = take(&mut self.about, log, Item::Damage(&told));
+                done = take(&mut self.about, log, MergeItem::Damage(&told));
                 self.about.note(log, told);
             }
             if matches!(read, Read::None) {
@@ -285,7 +286,7 @@ impl LogMerge {
             "inviso" => Order::Inviso,
             _ => return Err(PyValueError::new_err(format!("no order {order}"))),
         };
-        let state = py.detach(|| -> PyResult<State> {
+        let state = py.detach(|| -> PyResult<MergeState> {
             let (mut labels, mut places, mut aliases) = (Vec::new(), Vec::new(), Vec::new());
             for (label, files, ti) in logs {
                 labels.push(label);
@@ -306,7 +307,7 @@ impl LogMerge {
             let counts = vec![Count::default(); labels.len()];
             let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
             own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
-            Ok(State { from, ended: None, order, follow, about, lines: None, known: Known::default() })
+            Ok(MergeState { from, ended: None, order, follow, about, lines: None, known: MadeObjects::default() })
         })?;
         Ok(LogMerge { state: Mutex::new(state), drop, damage })
     }
@@ -354,14 +355,14 @@ impl LogMerge {
                 let (mut state, mut named) = (self.lock(), Vec::new());
                 state.read(STEP, Some(&out), |about, at, item| {
                     match item {
-                        Item::Term(_, payload, _) if about.is_named => {
+                        MergeItem::Term(_, payload, _) if about.is_named => {
                             named.clear();
                             about.nodes.put(at, payload, &mut named);
                             log.copy(Record::Term(&named))?;
                         }
-                        Item::Term(_, payload, _) => log.copy(Record::Term(payload))?,
-                        Item::Dropped(n) => log.copy(Record::Dropped(n))?,
-                        Item::Damage(_) => {}
+                        MergeItem::Term(_, payload, _) => log.copy(Record::Term(payload))?,
+                        MergeItem::Dropped(n) => log.copy(Record::Dropped(n))?,
+                        MergeItem::Damage(_) => {}
                     }
                     Ok(true)
                 })
@@ -391,9 +392,9 @@ impl LogMerge {
         let (made, mut unread) = (PyList::empty(py), Vec::new());
         for (log, names, stamp, item) in items {
             let object = match item {
-                Made::Dropped(n) => call(self.drop.bind(py), (n,))?,
-                Made::Damage((at, kind, what, path)) => call(self.damage.bind(py), (at, kind, what, path))?,
-                Made::Term(at, payload) => match etf::message(py, &payload, &makers)? {
+                RawObject::Dropped(n) => call(self.drop.bind(py), (n,))?,
+                RawObject::Damage((at, kind, what, path)) => call(self.damage.bind(py), (at, kind, what, path))?,
+                RawObject::Term(at, payload) => match etf::message(py, &payload, &makers)? {
                     Ok(message) => message,
                     Err(why) => {
                         unread.push((log, (at, "term".to_owned(), why.clone(), None)));
@@ -475,13 +476,13 @@ impl LogMerge {
         let (mut state, mut named) = (self.lock(), Vec::new());
         state.read(n, None, |about, log, item| {
             match item {
-                Item::Term(_, payload, _) => {
+                MergeItem::Term(_, payload, _) => {
                     named.clear();
                     about.nodes.put(log, payload, &mut named);
                     to.term(&named);
                 }
-                Item::Dropped(n) => to.dropped(n.into()),
-                Item::Damage((at, _, what, path)) => {
+                MergeItem::Dropped(n) => to.dropped(n.into()),
+                MergeItem::Damage((at, _, what, path)) => {
                     let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
                     to.damage(&format!("{path}at byte {at}: {what}"));
                 }
@@ -491,17 +492,17 @@ impl LogMerge {
     }
 
     /// Up to `n` items, with the terms of names that have no object yet, and the objects that exist.
-    fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
+    fn taken(&self, n: usize) -> PyResult<(Batch, MadeObjects)> {
         let (mut state, mut items) = (self.lock(), Vec::new());
         let more = state.read(n, None, |about, log, item| {
             let names = match &item {
-                Item::Term(_, payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
+                MergeItem::Term(_, payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
                 _ => Vec::new(),
             };
             items.push(match item {
-                Item::Term(at, payload, stamp) => (log, names, stamp, Made::Term(at, payload.to_vec())),
-                Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
-                Item::Damage(told) => (log, names, None, Made::Damage(told.clone())),
+                MergeItem::Term(at, payload, stamp) => (log, names, stamp, RawObject::Term(at, payload.to_vec())),
+                MergeItem::Dropped(n) => (log, names, None, RawObject::Dropped(n)),
+                MergeItem::Damage(told) => (log, names, None, RawObject::Damage(told.clone())),
             });
             Ok(true)
         })?;
@@ -517,7 +518,7 @@ impl LogMerge {
         Ok((Batch { items, names, more }, std::mem::take(&mut state.known)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MergeState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }

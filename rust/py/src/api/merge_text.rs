@@ -1,6 +1,6 @@
 //! A message of a log as text.
 
-use super::merge::{aliases_of, About, Item, State, PART};
+use super::merge::{aliases_of, About, MergeItem, MergeState, PART};
 use inviso_cpython::interpreter::local_time::local_time;
 use inviso_export::{
     erlang,
@@ -66,7 +66,7 @@ pub(super) fn style(name: &str) -> PyResult<Style> {
     }
 }
 
-impl State {
+impl MergeState {
     /// Adds up to `n` lines, or about [`PART`] bytes of them; returns whether there may be more.
     pub(super) fn text(&mut self, style: Style, colour: bool, n: usize, out: &mut String) -> PyResult<bool> {
         let (_, mut lines) = match self.lines.take() {
@@ -75,7 +75,7 @@ impl State {
         };
         let (mut left, mut named) = (n, Vec::new());
         let more = self.read(usize::MAX, None, |about, log, item| {
-            left -= usize::from(style == Style::Lines || !matches!(item, Item::Damage(_)));
+            left -= usize::from(style == Style::Lines || !matches!(item, MergeItem::Damage(_)));
             match style {
                 Style::Lines => line(&mut lines, about, log, item, &mut named, out),
                 Style::Inviso => inviso(about, log, item, out),
@@ -88,11 +88,11 @@ impl State {
 }
 
 /// Adds a line for people.
-fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named: &mut Vec<u8>, out: &mut String) {
+fn line(lines: &mut Lines, about: &mut About, log: usize, item: MergeItem<'_>, named: &mut Vec<u8>, out: &mut String) {
     let About { nodes, is_named, has_labels, aliases, .. } = about;
     let label = has_labels.then(|| nodes.name(log));
     match item {
-        Item::Term(_, payload, _) => {
+        MergeItem::Term(_, payload, _) => {
             let payload = if *is_named {
                 named.clear();
                 nodes.put(log, payload, named);
@@ -102,8 +102,8 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
             };
             lines.message(payload, label, &mut Names { nodes, aliases, log }, out);
         }
-        Item::Dropped(n) => lines.dropped(n.into(), label, out),
-        Item::Damage((at, _, what, path)) => {
+        MergeItem::Dropped(n) => lines.dropped(n.into(), label, out),
+        MergeItem::Damage((at, _, what, path)) => {
             let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
             lines.damage(&format!("{path}at byte {at}: {what}"), label, out);
         }
@@ -112,19 +112,19 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
 }
 
 /// Adds a line in Inviso's form; nothing for damage.
-pub(super) fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
+pub(super) fn inviso(about: &mut About, log: usize, item: MergeItem<'_>, out: &mut String) {
     let begin = |about: &About, out: &mut String| {
         let name = Term::atom(about.nodes.name(log));
         erlang::write(&format::encode(&name), &mut |_| 0, out);
         out.push_str(" [");
     };
     match item {
-        Item::Damage(_) => return,
-        Item::Dropped(n) => {
+        MergeItem::Damage(_) => return,
+        MergeItem::Dropped(n) => {
             begin(about, out);
             out.push_str(&format!("] {{drop,{n}}}"));
         }
-        Item::Term(_, payload, stamp) => {
+        MergeItem::Term(_, payload, stamp) => {
             begin(about, out);
             let names = aliases_of(about, log, payload, stamp).to_vec();
             for (n, name) in names.into_iter().enumerate() {

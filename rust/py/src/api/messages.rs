@@ -26,30 +26,30 @@ use pyo3::{prelude::*, sync::PyOnceLock, types::*, IntoPyObjectExt};
 use std::{collections::HashMap, sync::Mutex};
 
 /// Module and function, as atoms, and the arity.
-type Name = (Py<PyAny>, Py<PyAny>, u32);
+type FunctionName = (Py<PyAny>, Py<PyAny>, u32);
 
 /// The atoms that messages are made of.
-pub struct Words {
+pub struct MessageAtoms {
     atom: Py<PyAny>,
     trace: Py<PyAny>,
     trace_ts: Py<PyAny>,
     /// In the order of [`Kind::ALL`].
     tags: Vec<Py<PyAny>>,
-    names: Mutex<HashMap<u32, Name>>,
+    names: Mutex<HashMap<u32, FunctionName>>,
 }
 
-static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+static WORDS: PyOnceLock<MessageAtoms> = PyOnceLock::new();
 
-impl Words {
+impl MessageAtoms {
     /// The one set of words.
     ///
     /// # Errors
     /// The error of importing this package's own terms.
-    pub fn get(py: Python<'_>) -> PyResult<&Words> {
+    pub fn get(py: Python<'_>) -> PyResult<&MessageAtoms> {
         WORDS.get_or_try_init(py, || {
             let atom = terms::classes(py)?.atom.bind(py);
             let word = |text: &str| call(atom, (text,)).map(Bound::unbind);
-            Ok(Words {
+            Ok(MessageAtoms {
                 trace: word(TRACE)?,
                 trace_ts: word(TRACE_TS)?,
                 tags: Kind::ALL.into_iter().map(|kind| word(kind.tag())).collect::<PyResult<_>>()?,
@@ -66,8 +66,8 @@ impl Words {
     }
 
     /// Module and function of a name, as atoms, and the arity.
-    fn name(&self, py: Python<'_>, node: &Node, number: u32) -> PyResult<Name> {
-        let copy = |(m, f, a): &Name| (m.clone_ref(py), f.clone_ref(py), *a);
+    fn name(&self, py: Python<'_>, node: &Node, number: u32) -> PyResult<FunctionName> {
+        let copy = |(m, f, a): &FunctionName| (m.clone_ref(py), f.clone_ref(py), *a);
         if let Some(known) = self.names.lock().unwrap_or_else(|e| e.into_inner()).get(&number) {
             return Ok(copy(known));
         }
@@ -92,13 +92,14 @@ pub fn message(
     let event = match &record.what {
         What::Event(event) => event,
         What::Lost(count) => {
-            let tag = Words::get(py)?.tag(py, Kind::Drop)?;
+            let tag = MessageAtoms::get(py)?.tag(py, Kind::Drop)?;
             return Ok((tag, *count).into_pyobject(py)?.into_any().unbind());
         }
     };
     let kind = Kind::from_u8(event.kind).ok_or_else(unknown)?;
     let mut elements = Vec::with_capacity(8);
-    let mut making = Making { py, words: Words::get(py)?, node, kind, ticks: record.ticks, event, outlet, stale };
+    let mut making =
+        MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: record.ticks, event, outlet, stale };
     making.each(kind.shape().elements, |element| elements.push(element))?;
     if elements.is_empty() {
         return Err(unknown());
@@ -119,7 +120,7 @@ pub fn own(
 ) -> PyResult<[Option<Py<PyAny>>; 2]> {
     let mut own = [None, None];
     let mut places = own.iter_mut();
-    let mut making = Making { py, words: Words::get(py)?, node, kind, ticks: 0, event, outlet, stale };
+    let mut making = MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: 0, event, outlet, stale };
     making.each(kind.shape().own, |element| {
         if let Some(place) = places.next() {
             *place = Some(element);
@@ -129,9 +130,9 @@ pub fn own(
 }
 
 /// The material of a message's elements.
-struct Making<'a, 'py> {
+struct MessageMaker<'a, 'py> {
     py: Python<'py>,
-    words: &'a Words,
+    words: &'a MessageAtoms,
     node: &'a Node,
     kind: Kind,
     ticks: u64,
@@ -140,7 +141,7 @@ struct Making<'a, 'py> {
     stale: &'a mut Vec<Arguments>,
 }
 
-impl Making<'_, '_> {
+impl MessageMaker<'_, '_> {
     fn each(&mut self, elements: &[Element], mut put: impl FnMut(Py<PyAny>)) -> PyResult<()> {
         let (py, words) = (self.py, self.words);
         for part in elements.iter().filter_map(|element| part(*element, self.event)) {

@@ -10,7 +10,7 @@ use crate::{
     instrument::{passing, senders, tokens},
     library::multiprocess::{
         numbers,
-        pickles::{self, Way},
+        pickles::{self, PickleToken},
     },
 };
 use inviso_core::{messages::About, seq::Carried};
@@ -21,22 +21,22 @@ use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
 /// without both. The code that pickles calls this.
 #[pyfunction]
 pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
-    seq::with(py, |py, here| {
+    seq::with(py, |py, state| {
         let mut behind = Vec::new();
         // SAFETY: the thread is attached; the object and the frames' variables stand.
         let token = unsafe {
-            let (way, number) = pickles::leaving(here, object);
+            let (way, number) = pickles::leaving(state, object);
             if number != 0 {
                 numbers::write(number, &mut behind);
             }
             match way {
-                Way::Kept(carried, to) => Some((carried, to)),
-                Way::Now(frame) => Some(pickles::begin_send(here, frame, object)),
-                Way::None => None,
+                PickleToken::Kept(carried, to) => Some((carried, to)),
+                PickleToken::Now(frame) => Some(pickles::begin_send(state, frame, object)),
+                PickleToken::None => None,
             }
         };
         if let Some((carried, to)) = token {
-            here.host.node.seq_go_abroad();
+            state.host.node.seq_go_abroad();
             if let Some(token) = wire::packed(&carried, to, true) {
                 behind.extend_from_slice(&token);
                 behind.extend_from_slice(&(token.len() as u32).to_be_bytes());
@@ -50,9 +50,9 @@ pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<
 /// The pickle could not be made.
 #[pyfunction]
 pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-    seq::with(py, |_, here| {
+    seq::with(py, |_, state| {
         // SAFETY: as in `pickled`.
-        unsafe { pickles::failed(here, object) };
+        unsafe { pickles::failed(state, object) };
         Ok(())
     })
 }
@@ -95,24 +95,24 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
     let with_tokens = senders::with_tokens();
     let token = behind.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
     let malformed = matches!(token, Some(None));
-    seq::with(py, |_, here| {
+    seq::with(py, |_, state| {
         // SAFETY: the thread is attached.
-        unsafe { pickles::came(here, behind.number) };
+        unsafe { pickles::came(state, behind.number) };
         if !with_tokens {
             return Ok(true);
         }
         let carried = match token.flatten() {
-            Some(arrived) => arrived.carried(&here.host.node),
+            Some(arrived) => arrived.carried(&state.host.node),
             None => Carried::Empty,
         };
         // SAFETY: the thread is attached; the object stands.
         unsafe {
             if pickles::is_for_another() {
                 pickles::leave(carried);
-            } else if !pickles::is_no_message() && !pickles::is_of_no_carrier(here) {
-                let message = pickles::message_of(here, object);
+            } else if !pickles::is_no_message() && !pickles::is_of_no_carrier(state) {
+                let message = pickles::message_of(state, object);
                 let write = tokens::writing(message.as_ptr());
-                here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+                state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
             }
         }
         Ok(!malformed)
@@ -123,19 +123,19 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
 /// no token is in use. The bytes are empty if the library starts the process for itself.
 #[pyfunction]
 pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
-    seq::with(py, |py, here| {
-        if !here.host.node.seq_in_use() {
+    seq::with(py, |py, state| {
+        if !state.host.node.seq_in_use() {
             return Ok(None);
         }
-        here.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
-                                        // SAFETY: the thread is attached; the object stands.
+        state.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
+                                         // SAFETY: the thread is attached; the object stands.
         let sending = unsafe {
             if pickles::is_started_by_library() {
                 None
             } else {
-                let to = passing::queue(here, process.as_ptr());
+                let to = passing::queue(state, process.as_ptr());
                 let message = wire::spawn_request(to);
-                SeqSending::begin(py, here, to, message, |carried| wire::packed(carried, to, true))
+                SeqSending::begin(py, state, to, message, |carried| wire::packed(carried, to, true))
             }
         };
         let token = sending.as_ref().map_or_else(|| PyBytes::new(py, b"").unbind(), |sending| sending.token(py));
@@ -149,12 +149,12 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
 pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let _in_use = seq::begin(py)?;
     let arrived = wire::arrived(py, token)?;
-    seq::with(py, |_, here| {
-        here.host.node.seq_go_abroad();
+    seq::with(py, |_, state| {
+        state.host.node.seq_go_abroad();
         if let Some(arrived) = arrived {
             let message = wire::spawn_request_of(arrived.carrier.clone());
-            let carried = arrived.carried(&here.host.node);
-            here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
+            let carried = arrived.carried(&state.host.node);
+            state.host.node.seq_receive(&mut state.thread, About::Current, carried, |out, _| out.raw(&message));
         }
         Ok(())
     })

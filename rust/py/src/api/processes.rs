@@ -6,7 +6,7 @@ use crate::{
     host,
     instrument::passing,
     processes::{process, relations},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::interpreter::{
@@ -19,10 +19,10 @@ use std::{sync::Arc, time::Duration};
 /// The process that runs the caller.
 fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
     host::host(py)?;
-    let current = |here: &mut Here| {
+    let current = |state: &mut ThreadState| {
         // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        here.thread.current().clone()
+        unsafe { state.running.identify(state.host, &mut state.thread) };
+        state.thread.current().clone()
     };
     // SAFETY: the thread is attached.
     let current = unsafe { door::call(current) };
@@ -81,7 +81,7 @@ pub fn resign(py: Python<'_>) -> PyResult<()> {
     let own = host.node.hidden();
     host.directory.replace_own(&own);
     // SAFETY: the thread is attached.
-    unsafe { door::call(|here| door::become_process(here, own)) };
+    unsafe { door::call(|state| door::become_process(state, own)) };
     Ok(())
 }
 
@@ -94,11 +94,11 @@ pub fn hide(py: Python<'_>) -> PyResult<()> {
 
 fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let host = host::host(py)?;
-    let change = |here: &mut Here| {
+    let change = |state: &mut ThreadState| {
         let known = host.directory.replace_own(&own);
-        let was = door::become_process(here, own);
-        here.turn.told = true; // nor was it told that it began
-                               // a search for threads may have found it before it had a process of its own
+        let was = door::become_process(state, own);
+        state.turn.told = true; // nor was it told that it began
+                                // a search for threads may have found it before it had a process of its own
         let found = known.filter(|known| was.as_ref().is_none_or(|was| !Arc::ptr_eq(known, was)));
         for before in was.iter().chain(&found) {
             host.node.end_process(before);

@@ -13,7 +13,7 @@ use crate::{
         exit_reason, exits, process,
         relations::{deliver, down, exit, hear, is_gone, lock, signal, watch, with_ports, Tie, MONITORS},
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -30,25 +30,41 @@ use std::sync::atomic::Ordering;
 #[pyfunction]
 pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
-    with(py, with_ports(id, true), |py, here| {
-        let own = here.thread.current().clone();
-        match here.host.directory.living(py, here.host, id) {
+    with(py, with_ports(id, true), |py, state| {
+        let own = state.thread.current().clone();
+        match state.host.directory.living(py, state.host, id) {
             Some(other) => {
                 if other.kind == Kind::Port {
                     ports::linked(&other, own.pid, true);
                 }
-                here.host.node.link(&mut here.thread, &own, &other);
+                state.host.node.link(&mut state.thread, &own, &other);
                 // the other may have ended without seeing the link
-                if is_gone(&other) && here.host.node.part(own.pid, other.pid) {
+                if is_gone(&other) && state.host.node.part(own.pid, other.pid) {
                     let reason = etf::encode(&Term::atom("noproc"));
-                    return signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty);
+                    return signal(
+                        py,
+                        state.host,
+                        &mut state.thread,
+                        &own,
+                        id,
+                        &reason,
+                        Some(Tie::Link),
+                        Carried::Empty,
+                    );
                 }
                 Ok(())
             }
             None => {
-                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, id, &[]);
+                state.host.node.emit_event(
+                    &mut state.thread,
+                    About::Current,
+                    Flags::PROCS,
+                    record::Kind::Link,
+                    id,
+                    &[],
+                );
                 let reason = etf::encode(&Term::atom("noproc"));
-                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty)
+                signal(py, state.host, &mut state.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty)
             }
         }
     })
@@ -58,12 +74,12 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
-    with(py, None, |_, here| {
-        let own = here.thread.current().clone();
-        if let Some(port) = here.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
+    with(py, None, |_, state| {
+        let own = state.thread.current().clone();
+        if let Some(port) = state.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
             ports::linked(&port, own.pid, false);
         }
-        here.host.node.unlink(&mut here.thread, &own, id);
+        state.host.node.unlink(&mut state.thread, &own, id);
         Ok(())
     })
 }
@@ -77,8 +93,8 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 /// The running process shall get a message at the end of another: `("DOWN", reference, "process", pid, reason)`.
 #[pyfunction]
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
-    with(py, with_ports(0, true), |py, here| {
-        let own = here.thread.current().pid;
+    with(py, with_ports(0, true), |py, state| {
+        let own = state.thread.current().pid;
         let untold = match pid.tracee(py) {
             Some(tracee) => watch(&tracee, reference, own),
             None => Some(reference),
@@ -87,7 +103,7 @@ pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> 
             None => Ok(()),
             Some(reference) => {
                 let reason = etf::encode(&Term::atom("noproc"));
-                down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
+                down(py, state.host, &mut state.thread, reference, own, pid.id, &reason)
             }
         }
     })
@@ -115,17 +131,17 @@ pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool>
 /// Sets whether exit signals come to the running process as messages; returns the old value.
 #[pyfunction]
 pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
-    with(py, None, |_, here| Ok(process::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
+    with(py, None, |_, state| Ok(process::process(state.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
 }
 
 /// Sends an exit signal.
 #[pyfunction]
 pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyResult<()> {
     let reason = snapshot(reason);
-    with(py, None, |py, here| {
-        let from = here.thread.current().pid;
+    with(py, None, |py, state| {
+        let from = state.thread.current().pid;
         match pid.tracee(py) {
-            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None, Carried::Empty),
+            Some(to) => signal(py, state.host, &mut state.thread, &to, from, &reason, None, Carried::Empty),
             None => Ok(()),
         }
     })
@@ -135,8 +151,8 @@ pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyRe
 #[pyfunction]
 pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
     let reason = snapshot(reason);
-    with(py, None, |py, here| {
-        let own = here.thread.current();
+    with(py, None, |py, state| {
+        let own = state.thread.current();
         let exit = process::process(own).exits.add(py, own.pid, reason)?;
         exits::mark(error, &exit)
     })
@@ -147,23 +163,23 @@ pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, Py
 #[pyfunction]
 #[pyo3(signature = (on, reference=None))]
 pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, with_ports(0, on || reference.is_some()), |_, here| {
-        here.linking = on;
-        Ok(std::mem::replace(&mut here.watching, reference))
+    with(py, with_ports(0, on || reference.is_some()), |_, state| {
+        state.linking = on;
+        Ok(std::mem::replace(&mut state.watching, reference))
     })
 }
 
 /// The calling thread is about to end, by this exception or by None.
 #[pyfunction]
 pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let tell = |here: &mut Here| {
-        here.thread.switch_to_own();
-        let own = here.thread.own().clone();
+    let tell = |state: &mut ThreadState| {
+        state.thread.switch_to_own();
+        let own = state.thread.own().clone();
         // SAFETY: the exception is held by the caller.
         let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
         let reason = exit_reason::reason(&own, error);
-        here.told_exit = true;
-        exit(here.host, &mut here.thread, &own, &reason);
+        state.told_exit = true;
+        exit(state.host, &mut state.thread, &own, &reason);
     };
     let _ = py;
     // SAFETY: the thread is attached.
@@ -175,10 +191,10 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
 #[pyfunction]
 pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let id = terms::local_number(who).unwrap_or_default();
-    with(py, with_ports(id, true), |py, here| {
+    with(py, with_ports(id, true), |py, state| {
         use inviso_core::relations::Unnamed;
-        let Some(tracee) = here.host.directory.living(py, here.host, id) else { return Ok(Some("dead")) };
-        Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
+        let Some(tracee) = state.host.directory.living(py, state.host, id) else { return Ok(Some("dead")) };
+        Ok(match state.host.node.register(&mut state.thread, name, &tracee) {
             Ok(()) => None,
             Err(Unnamed::Dead) => Some("dead"),
             Err(Unnamed::Taken) => Some("taken"),
@@ -190,7 +206,7 @@ pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<
 /// Removes a name; False if it wasn't in use.
 #[pyfunction]
 pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
-    with(py, None, |_, here| Ok(here.host.node.unregister(&mut here.thread, name)))
+    with(py, None, |_, state| Ok(state.host.node.unregister(&mut state.thread, name)))
 }
 
 /// The process that has a name.
@@ -214,10 +230,10 @@ pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
 pub fn send(
     py: Python<'_>, to: Option<&Pid>, message: Bound<'_, PyAny>, name: Option<Bound<'_, PyAny>>,
 ) -> PyResult<bool> {
-    with(py, None, |py, here| {
-        let own = here.thread.current().pid;
+    with(py, None, |py, state| {
+        let own = state.thread.current().pid;
         let tracee = to.and_then(|to| to.tracee(py));
-        let (node, thread) = (&here.host.node, &mut here.thread);
+        let (node, thread) = (&state.host.node, &mut state.thread);
         let number = match (&name, to) {
             (Some(name), _) => {
                 let parcel = Message::to_name(&message, name);
@@ -233,9 +249,9 @@ pub fn send(
         let Some(tracee) = tracee else { return Ok(false) };
         // SAFETY: held; the thread is attached.
         let write = unsafe { tokens::writing(message.as_ptr()) };
-        let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
+        let carried = state.host.node.seq_send(thread, About::Current, tracee.pid, write);
         let origin = Origin::new(Sender::Process(own), number);
-        deliver(py, here.host, thread, &tracee, origin, message, carried)?;
+        deliver(py, state.host, thread, &tracee, origin, message, carried)?;
         Ok(true)
     })
 }
@@ -254,9 +270,9 @@ pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<b
 /// A timer sends a message, which has no sender.
 #[pyfunction]
 pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
-    with(py, None, |py, here| {
+    with(py, None, |py, state| {
         let Some(tracee) = to.tracee(py) else { return Ok(false) };
-        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
+        deliver(py, state.host, &mut state.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
         Ok(true)
     })
 }
@@ -278,17 +294,17 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
 /// Runs `with` as the running process. `related` is given if processes or ports are about to be related, so that their
 /// ends are watched.
 fn with<R>(
-    py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
+    py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>,
 ) -> PyResult<R> {
     let host = crate::host::host(py)?;
     if let Some(wants) = related {
         host.adjust(py, wants)?;
     }
-    let ran = |here: &mut Here| {
+    let ran = |state: &mut ThreadState| {
         // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        hear(py, here.thread.current())?;
-        with(py, here)
+        unsafe { state.running.identify(state.host, &mut state.thread) };
+        hear(py, state.thread.current())?;
+        with(py, state)
     };
     // SAFETY: the thread is attached.
     let done = unsafe { door::call(ran) };

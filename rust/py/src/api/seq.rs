@@ -14,7 +14,7 @@
 
 use super::{
     trace_port::LogPort,
-    tracer::{self, Given},
+    tracer::{self, ModuleParts},
 };
 use crate::{
     convert::{errors, pid::Pid, terms},
@@ -25,11 +25,11 @@ use crate::{
         tokens::{self, carrier},
     },
     processes::process,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     error::Error,
-    seq::{self, Label, Living, Token, LABEL},
+    seq::{self, Label, Token, TokenGuard, LABEL},
     session::{Options, Session, MODULE},
     tracer::Answer,
 };
@@ -42,12 +42,12 @@ use std::sync::{atomic::Ordering, Arc, Mutex};
 static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
-pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
+pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>) -> PyResult<R> {
     host::host(py)?;
-    let ran = |here: &mut Here| {
+    let ran = |state: &mut ThreadState| {
         // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        with(py, here)
+        unsafe { state.running.identify(state.host, &mut state.thread) };
+        with(py, state)
     };
     // SAFETY: the thread is attached.
     let done = unsafe { door::call(ran) };
@@ -56,7 +56,7 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyRes
 
 /// Prepares for tokens: the instruments that carry them are put in place. They stay as long as the result is kept,
 /// unless a reset comes between.
-pub fn begin(py: Python<'_>) -> PyResult<Living> {
+pub fn begin(py: Python<'_>) -> PyResult<TokenGuard> {
     let host = host::host(py)?;
     let mut living = Some(host.node.seq_begin());
     if !instruments::carry_tokens() {
@@ -101,13 +101,13 @@ fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
 /// The token of the running process, `(flags, label, serial, from, previous)`; None if it is empty.
 #[pyfunction]
 pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, |py, here| here.host.node.seq_token(here.thread.current()).map(|token| object(py, &token)).transpose())
+    with(py, |py, state| state.host.node.seq_token(state.thread.current()).map(|token| object(py, &token)).transpose())
 }
 
 /// Empties the token of the running process; returns the old one.
 #[pyfunction]
 pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, |py, here| here.host.node.seq_clear(here.thread.current()).map(|token| object(py, &token)).transpose())
+    with(py, |py, state| state.host.node.seq_clear(state.thread.current()).map(|token| object(py, &token)).transpose())
 }
 
 /// The most bytes of a label, and its deepest nesting.
@@ -121,9 +121,9 @@ pub fn seq_label_limits() -> (usize, u32) {
 pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
     let _in_use = begin(py)?;
-    with(py, |py, here| {
-        let current = here.thread.current().clone();
-        let was = here.host.node.seq_set_label(&current, label);
+    with(py, |py, state| {
+        let current = state.thread.current().clone();
+        let was = state.host.node.seq_set_label(&current, label);
         terms::object(py, &was)
     })
 }
@@ -132,9 +132,9 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
 #[pyfunction]
 pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
     let _in_use = begin(py)?;
-    with(py, |_, here| {
-        let current = here.thread.current().clone();
-        Ok(here.host.node.seq_change(&current, |token| {
+    with(py, |_, state| {
+        let current = state.thread.current().clone();
+        Ok(state.host.node.seq_change(&current, |token| {
             let was = token.flags & flags == flags;
             token.flags = if on { token.flags | flags } else { token.flags & !flags };
             was
@@ -146,9 +146,9 @@ pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
 #[pyfunction]
 pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
     let _in_use = begin(py)?;
-    with(py, |_, here| {
-        let own = here.thread.current().clone();
-        Ok(here.host.node.seq_set_serial(&own, (previous, current)))
+    with(py, |_, state| {
+        let own = state.thread.current().clone();
+        Ok(state.host.node.seq_set_serial(&own, (previous, current)))
     })
 }
 
@@ -165,10 +165,10 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
         },
         None => None,
     };
-    with(py, |_, here| {
+    with(py, |_, state| {
         // SAFETY: held; the thread is attached.
         let write = unsafe { tokens::writing(info.as_ptr()) };
-        here.host.node.seq_print(&mut here.thread, under.as_deref(), write);
+        state.host.node.seq_print(&mut state.thread, under.as_deref(), write);
         Ok(())
     })
 }
@@ -217,9 +217,9 @@ fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
 pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     let session = session(py)?;
     if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
-        with(py, |_, here| {
+        with(py, |_, state| {
             if session.tracer_status(None) == Some(Answer::Remove) {
-                here.host.node.lose_tracer(session);
+                state.host.node.lose_tracer(session);
             }
             Ok(())
         })?;
@@ -234,7 +234,7 @@ const RING: usize = 16 << 20;
 #[pyfunction]
 #[pyo3(signature = (tracer, port=None, module=None))]
 pub fn seq_set_tracer(
-    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<Given<'_>>,
+    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<ModuleParts<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
@@ -279,10 +279,10 @@ pub fn seq_set_tracer(
 /// Sets whether items of a queue carry tokens, whatever its kind.
 #[pyfunction]
 pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
-    with(py, |_, here| {
+    with(py, |_, state| {
         // SAFETY: held; the thread is attached.
-        let number = unsafe { passing::queue(here, queue.as_ptr()) };
-        if let Some(tracee) = here.host.node.tracee(number) {
+        let number = unsafe { passing::queue(state, queue.as_ptr()) };
+        if let Some(tracee) = state.host.node.tracee(number) {
             process::process(&tracee)
                 .carrier
                 .store(if on { carrier::SAID_YES } else { carrier::SAID_NO }, Ordering::Release);

@@ -62,8 +62,8 @@ pub fn op(how: &str, program: Option<&Bound<'_, MatchProgram>>) -> PyResult<Op> 
     })
 }
 
-pub fn named(event: &str) -> PyResult<monitor::Event> {
-    let known = monitor::Event::NAMES.into_iter().find(|(name, _)| *name == event);
+pub fn named(event: &str) -> PyResult<monitor::LimitEvent> {
+    let known = monitor::LimitEvent::NAMES.into_iter().find(|(name, _)| *name == event);
     known.map(|(_, event)| event).ok_or_else(|| PyValueError::new_err("event"))
 }
 
@@ -352,7 +352,7 @@ impl Session {
         let host = self.host(py)?;
         let event = named(event)?;
         let was = (self.core.limit(event), self.core.short_queue());
-        if event == monitor::Event::LongMessageQueue && limit.is_some() {
+        if event == monitor::LimitEvent::LongMessageQueue && limit.is_some() {
             self.core.set_short_queue(short);
         }
         self.core.set_limit(event, limit);
@@ -366,7 +366,7 @@ impl Session {
     fn monitored(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64, u64)>> {
         self.host(py)?;
         let limit = |(name, event)| Some((name, self.core.limit(event)?, self.core.short_queue()));
-        Ok(monitor::Event::NAMES.into_iter().filter_map(limit).collect())
+        Ok(monitor::LimitEvent::NAMES.into_iter().filter_map(limit).collect())
     }
 
     /// The kinds of a function: `(set, running)`; None without such a function.
@@ -456,7 +456,7 @@ impl Session {
     }
 
     /// See [`counters::tree`].
-    fn tree(&self, py: Python<'_>, kind: &str) -> PyResult<counters::Places> {
+    fn tree(&self, py: Python<'_>, kind: &str) -> PyResult<counters::PlaceCounts> {
         counters::tree(py, self.host(py)?, &self.core, kind)
     }
 

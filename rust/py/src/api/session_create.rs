@@ -3,7 +3,7 @@
 use super::{
     session::{living, Mfa, Session},
     trace_port::LogPort,
-    tracer::{self, Given},
+    tracer::{self, ModuleParts},
 };
 use crate::{
     convert::{errors, match_spec::MatchProgram, pid::Pid, terms},
@@ -36,9 +36,9 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
-    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>, step: Option<usize>,
-    switched: Option<&Session>,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
+    module: Option<ModuleParts<'_>>, port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>,
+    step: Option<usize>, switched: Option<&Session>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     if calling::is_ending(py) {

@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 /// A module, its state, and its callbacks: for each of [`Group::NAMES`] one `enabled` and one `trace`, None if the
 /// module lacks it. For a shared library the first is the library itself.
-pub type Given<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
+pub type ModuleParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
 
 /// A session's tracer module.
 pub struct Installed {
@@ -51,17 +51,17 @@ pub struct Installed {
 }
 
 /// `enabled` and `trace`.
-type Pair = (Option<Py<PyAny>>, Option<Py<PyAny>>);
+type EventCallbacks = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
 struct Callbacks {
     module: Py<PyAny>,
     state: Py<PyAny>,
     /// By group: `enabled`, `trace`. The general pair, which is the first, has both.
-    pairs: Vec<Pair>,
+    pairs: Vec<EventCallbacks>,
 }
 
 /// The options for a new session, and the module that it will have.
-pub struct Made {
+pub struct NewSession {
     /// For the session's options.
     pub module: Module,
     installed: Arc<Installed>,
@@ -71,7 +71,7 @@ pub struct Made {
 ///
 /// # Errors
 /// TypeError if the state can't be given to a shared library.
-pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
+pub fn make(py: Python<'_>, given: ModuleParts<'_>) -> PyResult<NewSession> {
     let (module, state, callbacks) = given;
     let library = callbacks.first().and_then(|first| first.as_ref()?.bind(py).cast::<Library>().ok().cloned());
     let mut callbacks = callbacks.into_iter();
@@ -84,10 +84,10 @@ pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
     };
     let module = Module(module);
     words(py)?;
-    Ok(Made { module, installed })
+    Ok(NewSession { module, installed })
 }
 
-impl Made {
+impl NewSession {
     /// Connects the module with its session.
     pub fn installed(self, session: &Arc<Session>) -> Arc<Installed> {
         let _first = self.installed.session.set(Arc::downgrade(session));
@@ -159,22 +159,22 @@ impl Installed {
 }
 
 /// Atoms by their names.
-pub struct Words(FxHashMap<&'static str, Py<PyAny>>);
+pub struct Atoms(FxHashMap<&'static str, Py<PyAny>>);
 
-static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+static WORDS: PyOnceLock<Atoms> = PyOnceLock::new();
 
 /// The atoms that callbacks are called with.
-pub fn words(py: Python<'_>) -> PyResult<&Words> {
+pub fn words(py: Python<'_>) -> PyResult<&Atoms> {
     use inviso_core::tracer;
     WORDS.get_or_try_init(py, || {
         let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
         let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
         let all = tags.chain(stamps).chain([tracer::TRACE_STATUS]);
-        Ok(Words(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
+        Ok(Atoms(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
     })
 }
 
-impl Words {
+impl Atoms {
     fn of(&self, py: Python<'_>, word: &'static str) -> Py<PyAny> {
         self.0.get(word).map_or_else(|| py.None(), |atom| atom.clone_ref(py))
     }
@@ -219,7 +219,7 @@ impl Tracer for PyTracer {
     }
 
     fn trace(&self, event: &Event<'_>) {
-        self.tell(Group::General, event);
+        self.emit(Group::General, event);
     }
 
     fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
@@ -235,7 +235,7 @@ impl Tracer for PyTracer {
         asked.flatten().unwrap_or(Answer::Discard)
     }
 
-    fn tell(&self, group: Group, event: &Event<'_>) {
+    fn emit(&self, group: Group, event: &Event<'_>) {
         attached(|py| {
             let known = self.0.callbacks()?;
             let callback = known.of(group).1?.bind(py);
@@ -333,7 +333,7 @@ impl Drop for TracerFunction {
     }
 }
 
-/// The suffixes of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.
+/// The suffixes of the names of the pairs of callbacks, in the order of [`ModuleParts`]; the general pair's is empty.
 #[pyfunction]
 pub fn tracer_pairs() -> Vec<&'static str> {
     Group::NAMES.iter().map(|(_, name)| *name).collect()

@@ -38,7 +38,7 @@ pub type Trace = unsafe extern "C" fn(*mut Env<'_>, Handle, Handle, Handle, Hand
 
 /// `inviso_tracer`: the table of a library. The pairs are in the order of the core's groups.
 #[repr(C)]
-pub struct Table {
+pub struct LibraryTable {
     /// See [`ABI`].
     pub abi: u32,
     /// Bytes of the library's table.
@@ -52,13 +52,13 @@ pub struct Table {
     /// Called at the end.
     pub unload: Option<unsafe extern "C" fn(*mut Env<'_>, *mut c_void)>,
     /// The general pair first.
-    pub pairs: [Pair; 9],
+    pub pairs: [AbiCallbacks; 9],
 }
 
 /// `enabled` and `trace`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Pair {
+pub struct AbiCallbacks {
     /// May be missing except in the first pair.
     pub enabled: Option<Enabled>,
     /// May be missing except in the first pair.
@@ -122,14 +122,14 @@ static HOST: HostTable = HostTable {
 pub struct Env<'a> {
     host: &'static HostTable,
     priv_data: *mut c_void,
-    terms: Vec<Slot<'a>>,
+    terms: Vec<CallbackSlot<'a>>,
     /// The mailboxes whose waiters have to be called.
     sent_to: Vec<Arc<Mailbox>>,
     /// It belongs to one thread: a callback passes it to no other.
-    here: PhantomData<*mut ()>,
+    state: PhantomData<*mut ()>,
 }
 
-enum Slot<'a> {
+enum CallbackSlot<'a> {
     Lent(&'a Term),
     /// With an upper bound of its nesting.
     Own(Box<Term>, usize),
@@ -142,12 +142,12 @@ const DEEPEST: usize = 2 * etf::MAX_DEPTH;
 impl<'a> Env<'a> {
     /// An environment without terms.
     pub fn new(priv_data: *mut c_void) -> Env<'a> {
-        Env { host: &HOST, priv_data, terms: Vec::with_capacity(16), sent_to: Vec::new(), here: PhantomData }
+        Env { host: &HOST, priv_data, terms: Vec::with_capacity(16), sent_to: Vec::new(), state: PhantomData }
     }
 
     /// Adds a term that stands as long as this.
     pub fn lend(&mut self, term: &'a Term) -> Handle {
-        self.put(Slot::Lent(term))
+        self.put(CallbackSlot::Lent(term))
     }
 
     /// Adds a term of its own, which can be sent as it is.
@@ -161,7 +161,7 @@ impl<'a> Env<'a> {
         if !fits {
             cut(&mut term, etf::MAX_DEPTH);
         }
-        self.put(Slot::Own(Box::new(term), if fits { depth } else { etf::MAX_DEPTH }))
+        self.put(CallbackSlot::Own(Box::new(term), if fits { depth } else { etf::MAX_DEPTH }))
     }
 
     /// The callback has returned: calls the waiters of the mailboxes that it has sent to.
@@ -171,15 +171,15 @@ impl<'a> Env<'a> {
         }
     }
 
-    fn put(&mut self, slot: Slot<'a>) -> Handle {
+    fn put(&mut self, slot: CallbackSlot<'a>) -> Handle {
         self.terms.push(slot);
         self.terms.len() as Handle
     }
 
     fn get(&self, handle: Handle) -> Option<&Term> {
         match self.terms.get(usize::try_from(handle).ok()?.checked_sub(1)?)? {
-            Slot::Lent(term) => Some(term),
-            Slot::Own(term, _) => Some(term),
+            CallbackSlot::Lent(term) => Some(term),
+            CallbackSlot::Own(term, _) => Some(term),
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Env<'a> {
     /// An upper bound of a term's nesting.
     fn depth(&self, handle: Handle) -> usize {
         match usize::try_from(handle).ok().and_then(|handle| self.terms.get(handle.checked_sub(1)?)) {
-            Some(Slot::Own(_, depth)) => *depth,
+            Some(CallbackSlot::Own(_, depth)) => *depth,
             _ => etf::MAX_DEPTH,
         }
     }
@@ -532,7 +532,7 @@ unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Hand
             let host = host::try_host()?;
             let tracee = host.node.tracee(to.number).filter(|tracee| tracee.is_alive() && tracee.kind.is_process())?;
             let mailbox = host.mailbox(&tracee);
-            let ticks = door::call_detached(|here| here.host.node.now(&mut here.thread))
+            let ticks = door::call_detached(|state| state.host.node.now(&mut state.thread))
                 .unwrap_or_else(|| host.node.clock.ticks());
             if mailbox.post(Posted { ticks, term }) {
                 env.sent_to.push(mailbox);

@@ -19,7 +19,7 @@
 use super::seq;
 use crate::{
     convert::{match_spec, terms},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     messages::About,
@@ -74,7 +74,7 @@ fn identified(term: Term, with: impl FnOnce(Identifier) -> Option<Identifier>) -
 
 /// The term as other nodes read it: identifiers of this node get its name.
 pub fn outward(term: Term) -> Term {
-    let (name, creation) = (Arc::<str>::from(inviso_port::node::name()), Origin::here().creation() as u32);
+    let (name, creation) = (Arc::<str>::from(inviso_port::node::name()), Origin::own().creation() as u32);
     let named = |of: Identifier| Some(if of.is_own() { Identifier { node: name.clone(), creation, ..of } } else { of });
     mapped(term, &mut |leaf| identified(leaf, named)).unwrap_or_else(|| Term::atom("undefined"))
 }
@@ -140,11 +140,12 @@ impl SeqSending {
 
     /// The running process begins to send; `None` if it has no token. `packed` makes the bytes that go along.
     pub fn begin(
-        py: Python<'_>, here: &Here, to: u64, message: Vec<u8>, packed: impl FnOnce(&Carried) -> Option<Vec<u8>>,
+        py: Python<'_>, state: &ThreadState, to: u64, message: Vec<u8>,
+        packed: impl FnOnce(&Carried) -> Option<Vec<u8>>,
     ) -> Option<Self> {
-        let sending = here.host.node.seq_begin_send(here.thread.current())?;
+        let sending = state.host.node.seq_begin_send(state.thread.current())?;
         let token = PyBytes::new(py, &packed(&sending.carried())?).unbind();
-        here.host.node.seq_go_abroad();
+        state.host.node.seq_go_abroad();
         Some(Self { sending: Mutex::new(Some(sending)), to, message, token })
     }
 }
@@ -154,9 +155,9 @@ impl SeqSending {
     /// The message is sent.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
-        seq::with(py, |_, here| {
+        seq::with(py, |_, state| {
             let write = |out: &mut etf::Encoder<'_>, _: &_| out.raw(&self.message);
-            here.host.node.seq_sent(&mut here.thread, About::Current, self.to, sending, write);
+            state.host.node.seq_sent(&mut state.thread, About::Current, self.to, sending, write);
             Ok(())
         })
     }
@@ -164,8 +165,8 @@ impl SeqSending {
     /// The message is not sent.
     fn take_back(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
-        seq::with(py, |_, here| {
-            here.host.node.seq_take_back(here.thread.current(), sending);
+        seq::with(py, |_, state| {
+            state.host.node.seq_take_back(state.thread.current(), sending);
             Ok(())
         })
     }
@@ -174,14 +175,14 @@ impl SeqSending {
 /// The running process sends headers, with its token, to a carrier that is not known yet; None if it has no token.
 #[pyfunction]
 pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
-    seq::with(py, |py, here| {
-        let node = &here.host.node;
-        if !node.seq_may_have(here.thread.current()) {
+    seq::with(py, |py, state| {
+        let node = &state.host.node;
+        if !node.seq_may_have(state.thread.current()) {
             return Ok(None);
         }
         let carrier = node.unused_number() << 2 | Kind::Queue as u64;
         let message = etf::encode(&message(Term::Pid(Identifier::own(carrier))));
-        Ok(SeqSending::begin(py, here, carrier, message, |carried| packed(carried, carrier, false)))
+        Ok(SeqSending::begin(py, state, carrier, message, |carried| packed(carried, carrier, false)))
     })
 }
 
@@ -218,7 +219,7 @@ pub struct SeqAside(Carried);
 #[pyfunction]
 pub fn seq_exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
     let carried = aside.map_or(Carried::Empty, |aside| aside.0.clone());
-    seq::with(py, |_, here| match here.host.node.seq_exchange(here.thread.current(), carried) {
+    seq::with(py, |_, state| match state.host.node.seq_exchange(state.thread.current(), carried) {
         token @ Carried::Token(..) => Ok(Some(SeqAside(token))),
         Carried::Empty | Carried::Nothing => Ok(None),
     })
@@ -239,15 +240,15 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
     let Some(arrived) = arrived(py, bytes)? else { return Ok(false) };
     let message = etf::encode(&message(arrived.carrier.clone()));
     let _in_use = seq::begin(py)?;
-    seq::with(py, |_, here| {
-        let carried = arrived.carried(&here.host.node);
-        here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
+    seq::with(py, |_, state| {
+        let carried = arrived.carried(&state.host.node);
+        state.host.node.seq_receive(&mut state.thread, About::Current, carried, |out, _| out.raw(&message));
         Ok(true)
     })
 }
 
 /// A token from outside.
-pub struct Arrived {
+pub struct TokenFromOutside {
     token: Token,
     /// The carrier that it came in.
     pub carrier: Term,
@@ -255,7 +256,7 @@ pub struct Arrived {
     era: Option<u64>,
 }
 
-impl Arrived {
+impl TokenFromOutside {
     /// What the message carries. A token that was on its way in this node during a reset is empty.
     pub fn carried(self, node: &Node) -> Carried {
         match self.era {
@@ -266,7 +267,7 @@ impl Arrived {
 }
 
 /// A token from outside; `None` if the bytes are not one.
-pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
+pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<TokenFromOutside>> {
     let classes = terms::classes(py)?;
     // Atoms stay for ever, so bytes from outside can't make one.
     let atom = |name: Arc<str>| match &*name {
@@ -298,5 +299,5 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
     let Some(label) = tokens::label(label) else { return Ok(None) };
     let (from, away) = if from.is_own() { (from.id, None) } else { (0, Some(Arc::new(from))) };
     let token = Token { flags: bits, label, serial: (previous, serial), from, away };
-    Ok(Some(Arrived { token, carrier, era }))
+    Ok(Some(TokenFromOutside { token, carrier, era }))
 }

@@ -49,7 +49,7 @@ pub trait Makers {
 /// # Errors
 /// ValueError if the bytes are not a term, else the exception of a maker.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8], makers: &impl Makers) -> Made<'py> {
-    let mut objects = Objects { py, makers };
+    let mut objects = ObjectBuilder { py, makers };
     etf::walk(bytes, etf::Limits::default(), &mut objects).map_err(|failure| match failure {
         Failure::Raised(e) => e,
         Failure::NoTerm(e) => PyValueError::new_err(e.to_string()),
@@ -63,10 +63,10 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8], makers: &impl Makers) -> Made<
 pub fn next<'py>(
     py: Python<'py>, decoder: &mut Decoder<'_>, makers: &impl Makers,
 ) -> Result<Bound<'py, PyAny>, Failure> {
-    decoder.read(&mut Objects { py, makers })
+    decoder.read(&mut ObjectBuilder { py, makers })
 }
 
-struct Objects<'py, 'm, M> {
+struct ObjectBuilder<'py, 'm, M> {
     py: Python<'py>,
     makers: &'m M,
 }
@@ -94,7 +94,7 @@ impl From<DecodeError> for Failure {
 
 type Value<'py> = Result<Bound<'py, PyAny>, Failure>;
 
-impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
+impl<'py, M: Makers> Visit for ObjectBuilder<'py, '_, M> {
     type Value = Bound<'py, PyAny>;
     type Error = Failure;
 

@@ -21,13 +21,13 @@ const ATOMS: usize = 1 << 20;
 const AT_HAND: usize = 1 << 16;
 
 /// A pid, and the name of its node.
-type Known = (Box<str>, Py<PyAny>);
+type NamedPid = (Box<str>, Py<PyAny>);
 
 /// Objects that many messages have in common, made once.
 #[derive(Default)]
 pub struct Cache {
     atoms: RefCell<FxHashMap<Box<str>, Py<PyAny>>>,
-    pids: RefCell<FxHashMap<(u64, u32), Known>>,
+    pids: RefCell<FxHashMap<(u64, u32), NamedPid>>,
 }
 
 /// Makes objects with a cache.

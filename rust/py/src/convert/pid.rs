@@ -22,7 +22,7 @@ pub struct Pid {
 impl Pid {
     /// The identifier of a process of this node.
     pub fn new(id: u64) -> Self {
-        Pid { id, origin: Origin::here() }
+        Pid { id, origin: Origin::own() }
     }
 
     /// The identifier as a term.
@@ -102,7 +102,7 @@ impl Pid {
 
     /// Whether it is a process of this node, which is this operating system process.
     pub fn is_local(&self) -> bool {
-        self.origin == Origin::here()
+        self.origin == Origin::own()
     }
 
     /// Whether the process still runs.
@@ -141,7 +141,7 @@ impl Pid {
 /// The origin of this process, by its number, as ports have it.
 #[pyfunction]
 pub fn origin() -> u64 {
-    Origin::here().order()
+    Origin::own().order()
 }
 
 /// The number of the origin of a node, by its name and creation.

@@ -64,7 +64,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
-            capture::register_odd(odd.map(|class| class.as_ptr().cast()), || Origin::here().order());
+            capture::register_odd(odd.map(|class| class.as_ptr().cast()), || Origin::own().order());
         }
         Ok(classes)
     })
@@ -201,7 +201,7 @@ impl Classes {
         }
         if is(&self.port) {
             let (number, origin) = (number_of(object, "_number")?, Origin::by_order(number_of(object, "_origin")?));
-            if origin == Origin::here() {
+            if origin == Origin::own() {
                 return Ok(Term::Port(Identifier::own(number)));
             }
             let name = origin.foreign_name().unwrap_or_default();

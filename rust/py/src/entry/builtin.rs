@@ -21,7 +21,7 @@ use std::{
 /// The most functions that can be replaced at once.
 const PLACES: usize = 12;
 
-struct Place {
+struct Replacement {
     /// The definition of its function; never given to another function.
     definition: AtomicPtr<ffi::PyMethodDef>,
     /// A function object that calls the definition's former function.
@@ -30,8 +30,8 @@ struct Place {
     hooks: AtomicPtr<ffi::PyObject>,
 }
 
-static ALL: [Place; PLACES] = [const {
-    Place {
+static ALL: [Replacement; PLACES] = [const {
+    Replacement {
         definition: AtomicPtr::new(null_mut()),
         original: AtomicPtr::new(null_mut()),
         hooks: AtomicPtr::new(null_mut()),
@@ -45,7 +45,7 @@ const NAMED_ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the tuple is valid, the dict too or null.
-unsafe fn go(place: &Place, arguments: *mut ffi::PyObject, named: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe fn go(place: &Replacement, arguments: *mut ffi::PyObject, named: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the caller promises valid arguments and no exception; hooks and originals are never freed.
     unsafe {
         let (hooks, original) = (place.hooks.load(Acquire), place.original.load(Acquire));
@@ -176,7 +176,7 @@ pub fn take_builtin(function: &Bound<'_, PyAny>, before: &Bound<'_, PyAny>, afte
         }
         return Ok(());
     }
-    let free = |place: &Place| place.definition.compare_exchange(null_mut(), definition, AcqRel, Acquire).is_ok();
+    let free = |place: &Replacement| place.definition.compare_exchange(null_mut(), definition, AcqRel, Acquire).is_ok();
     let at = known.or_else(|| ALL.iter().position(free)).ok_or_else(unknown)?;
     let wrapper = WRAPPERS[at](flags).ok_or_else(unknown)?;
     // SAFETY: one word of a structure that stays, which the interpreter reads at each call; the copy of the definition

@@ -32,7 +32,7 @@ mod monitoring {
     };
 
     macro_rules! callback {
-        ($(#[$doc:meta])* $name:ident, $number:literal, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
+        ($(#[$doc:meta])* $name:ident, $number:literal, |$state:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
             $(#[$doc])*
             ///
             /// # Safety
@@ -48,8 +48,8 @@ mod monitoring {
                 unsafe {
                     let $code = *args;
                     let $args = args;
-                    door::enter_of_ours(|$here| {
-                        let $call = PyCall::new($here.host, &$here.running);
+                    door::enter_of_ours(|$state| {
+                        let $call = PyCall::new($state.host, &$state.running);
                         let _ = (&$args, &$code, &$call);
                         $body
                     });
@@ -61,114 +61,114 @@ mod monitoring {
 
     callback! {
         /// PY_START: a call begins.
-        py_start, 2, |here, code, call, args| {
+        py_start, 2, |state, code, call, args| {
             let watched = watch::find(code);
-            if watched.is_none() || here.is_traced() {
-                event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+            if watched.is_none() || state.is_traced() {
+                event::on_call(&state.host.node, &mut state.thread, key(code), &call);
             }
             if let Some(watched) = watched {
                 let frame = call.frame();
-                watched.begin(here, frame);
+                watched.begin(state, frame);
             }
         }
     }
 
     callback! {
         /// PY_RESUME: a suspended call resumes.
-        py_resume, 2, |here, code, call, args| {
-            event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+        py_resume, 2, |state, code, call, args| {
+            event::on_resume(&state.host.node, &mut state.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                watched.resume(here, frame);
+                watched.resume(state, frame);
             }
         }
     }
 
     callback! {
         /// PY_THROW: a suspended call resumes with an exception.
-        py_throw, 3, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
-            event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+        py_throw, 3, |state, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
+            event::on_throw(&state.host.node, &mut state.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                watched.resume(here, frame);
+                watched.resume(state, frame);
             }
         }
     }
 
     callback! {
         /// PY_RETURN: a call ends.
-        py_return, 3, |here, code, call, args| {
+        py_return, 3, |state, code, call, args| {
             let call = call.ending(End::Value(*args.add(2)));
             let watched = watch::find(code);
-            if watched.is_none() || here.is_traced() {
-                event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
+            if watched.is_none() || state.is_traced() {
+                event::on_exit(&state.host.node, &mut state.thread, key(code), Exit::Return, &call);
             }
             if let Some(watched) = watched {
                 let frame = call.frame();
-                watched.end(here, frame, Ended::Returned(*args.add(2)));
+                watched.end(state, frame, Ended::Returned(*args.add(2)));
             }
         }
     }
 
     callback! {
         /// PY_YIELD: a call is suspended.
-        py_yield, 3, |here, code, call, args| {
-            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call);
+        py_yield, 3, |state, code, call, args| {
+            event::on_exit(&state.host.node, &mut state.thread, key(code), Exit::Yield, &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                watched.pause(here, frame);
+                watched.pause(state, frame);
             }
         }
     }
 
     callback! {
         /// PY_UNWIND: an exception leaves a call.
-        py_unwind, 3, |here, code, call, args| {
+        py_unwind, 3, |state, code, call, args| {
             let call = call.ending(End::Error(*args.add(2)));
-            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
+            event::on_exit(&state.host.node, &mut state.thread, key(code), Exit::Unwind, &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                watched.end(here, frame, Ended::Raised(Raised::made(*args.add(2))));
+                watched.end(state, frame, Ended::Raised(Raised::made(*args.add(2))));
             }
         }
     }
 
     callback! {
         /// CALL: something is called. Used only if it is a traced function written in C.
-        call, 4, |here, code, call, args| {
+        call, 4, |state, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
-                event::on_call(&here.host.node, &mut here.thread, key, &call);
+                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                event::on_call(&state.host.node, &mut state.thread, key, &call);
             }
         }
     }
 
     callback! {
         /// C_RETURN: a function written in C returns.
-        c_return, 4, |here, code, call, args| {
+        c_return, 4, |state, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
-                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
+                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                event::on_exit(&state.host.node, &mut state.thread, key, Exit::Return, &call);
             }
         }
     }
 
     callback! {
         /// C_RAISE: an exception leaves a function written in C.
-        c_raise, 4, |here, code, call, args| {
+        c_raise, 4, |state, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
-                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
+                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                event::on_exit(&state.host.node, &mut state.thread, key, Exit::Unwind, &call);
             }
         }
     }
 
     callback! {
         /// EXCEPTION_HANDLED: a handler is entered.
-        exception_handled, 3, |here, code, call, args| if here.thread.waits_for_handler()
+        exception_handled, 3, |state, code, call, args| if state.thread.waits_for_handler()
             && opcodes::goes_on_at(code, *args.add(1), *args.add(2))
         {
-            event::on_handled(&here.host.node, &mut here.thread);
+            event::on_handled(&state.host.node, &mut state.thread);
         }
     }
 }
@@ -255,9 +255,9 @@ mod frames {
         unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
             let result = match mode.place {
-                Place::Here => eval::call_on(tstate, raw, throwflag),
-                Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
-                Place::Nowhere => return no_room(),
+                StackSpace::ThreadState => eval::call_on(tstate, raw, throwflag),
+                StackSpace::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
+                StackSpace::Nowhere => return no_room(),
             };
             end(raw, mode, result);
             result
@@ -273,13 +273,13 @@ mod frames {
         // SAFETY: the interpreter calls profile functions attached, with the caller as the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
-            door::enter_of_ours(|here| {
-                let call = ForeignCall::new(here.host, &here.running, frame, callable);
+            door::enter_of_ours(|state| {
+                let call = ForeignCall::new(state.host, &state.running, frame, callable);
                 if what == PyTrace_C_CALL {
-                    return event::on_call(&here.host.node, &mut here.thread, key, &call);
+                    return event::on_call(&state.host.node, &mut state.thread, key, &call);
                 }
                 let exit = if what == PyTrace_C_RETURN { Exit::Return } else { Exit::Unwind };
-                event::on_exit(&here.host.node, &mut here.thread, key, exit, &call);
+                event::on_exit(&state.host.node, &mut state.thread, key, exit, &call);
             });
         }
     }
@@ -296,13 +296,13 @@ mod frames {
     struct Mode {
         code: *mut PyObject,
         generator: bool,
-        place: Place,
+        place: StackSpace,
     }
 
     /// Where there is C stack for a call. Calls use C stack only while this function is installed.
     #[derive(Clone, Copy)]
-    enum Place {
-        Here,
+    enum StackSpace {
+        ThreadState,
         Segment(Segment),
         Nowhere,
     }
@@ -313,13 +313,13 @@ mod frames {
     /// The calling thread is attached and has no exception set.
     #[cold]
     #[inline(never)]
-    unsafe fn place(stack: Stack, generator: bool) -> Place {
+    unsafe fn place(stack: Stack, generator: bool) -> StackSpace {
         // SAFETY: attached; an exception that is thrown in is set aside.
         match unsafe { Segment::take() } {
-            Some(segment) => Place::Segment(segment),
+            Some(segment) => StackSpace::Segment(segment),
             // a generator that is not evaluated would stop in the middle
-            None if generator || stack.last_room() => Place::Here,
-            None => Place::Nowhere,
+            None if generator || stack.last_room() => StackSpace::ThreadState,
+            None => StackSpace::Nowhere,
         }
     }
 
@@ -383,42 +383,42 @@ mod frames {
             }
             let _thrown = (throwflag != 0).then(|| Aside::new());
             if !door::has_state() {
-                crate::thread::here::begin_with(frame);
+                crate::thread::state::begin_with(frame);
             }
             if profiling::is_on() {
                 profiling::ensure(inviso_cpython::interpreter::tstate());
             }
-            let mut place = Place::Here;
+            let mut place = StackSpace::ThreadState;
             let mut ends = true;
-            door::enter_of_ours(|here| {
+            door::enter_of_ours(|state| {
                 let stack = door::stack().map(std::cell::Cell::get);
                 if let Some(stack) = stack.filter(|stack| !stack.room()) {
                     place = self::place(stack, generator);
-                    if matches!(place, Place::Nowhere) {
+                    if matches!(place, StackSpace::Nowhere) {
                         return;
                     }
                 }
                 let begins = throwflag == 0 && !(generator && frame.has_begun());
                 if begins {
-                    super::super::loading::first_seen(here, frame);
+                    super::super::loading::first_seen(state, frame);
                 }
-                let call = PyCall::new(here.host, &here.running, frame);
+                let call = PyCall::new(state.host, &state.running, frame);
                 if throwflag != 0 {
                     if frame.has_begun() {
-                        event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
-                        watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
+                        event::on_throw(&state.host.node, &mut state.thread, key(code), &call);
+                        watch::find(code).into_iter().for_each(|watched| watched.resume(state, frame));
                     }
                 } else if !begins {
-                    event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
-                    watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
+                    event::on_resume(&state.host.node, &mut state.thread, key(code), &call);
+                    watch::find(code).into_iter().for_each(|watched| watched.resume(state, frame));
                 } else {
-                    if here.is_traced() {
-                        event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+                    if state.is_traced() {
+                        event::on_call(&state.host.node, &mut state.thread, key(code), &call);
                     }
                     let watched = watch::find(code);
-                    watched.into_iter().for_each(|watched| watched.begin(here, frame));
-                    let idle = here.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
-                    ends = watched.is_some() || generator || !idle || !matches!(place, Place::Here);
+                    watched.into_iter().for_each(|watched| watched.begin(state, frame));
+                    let idle = state.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
+                    ends = watched.is_some() || generator || !idle || !matches!(place, StackSpace::ThreadState);
                 }
             });
             if !ends {
@@ -446,7 +446,7 @@ mod frames {
                 Exit::Return
             };
             let raised = result.is_null().then(|| Aside::new());
-            door::enter_of_ours(|here| {
+            door::enter_of_ours(|state| {
                 let end = match &raised {
                     Some(aside) => {
                         let (kind, value) = aside.set();
@@ -454,20 +454,20 @@ mod frames {
                     }
                     None => End::Value(result),
                 };
-                let call = PyCall::new(here.host, &here.running, frame).ending(end);
-                event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
+                let call = PyCall::new(state.host, &state.running, frame).ending(end);
+                event::on_exit(&state.host.node, &mut state.thread, key(mode.code), exit, &call);
                 if let Some(watched) = watch::find(mode.code) {
                     match &raised {
-                        _ if exit == Exit::Yield => watched.pause(here, frame),
-                        None => watched.end(here, frame, Ended::Returned(result)),
+                        _ if exit == Exit::Yield => watched.pause(state, frame),
+                        None => watched.end(state, frame, Ended::Returned(result)),
                         Some(aside) => {
                             let (kind, value) = aside.set();
-                            watched.end(here, frame, Ended::Raised(Raised::set(kind, value)));
+                            watched.end(state, frame, Ended::Raised(Raised::set(kind, value)));
                         }
                     }
                 }
-                if exit == Exit::Unwind && here.thread.waits_for_handler() {
-                    handled(here);
+                if exit == Exit::Unwind && state.thread.waits_for_handler() {
+                    handled(state);
                 }
             });
         }
@@ -479,12 +479,12 @@ mod frames {
     /// The calling thread is attached. The exception is set aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
-    unsafe fn handled(here: &mut crate::thread::here::Here) {
+    unsafe fn handled(state: &mut crate::thread::state::ThreadState) {
         // SAFETY: attached. After a frame has ended, its caller is the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
             if handlers::catches(frame) {
-                event::on_handled(&here.host.node, &mut here.thread);
+                event::on_handled(&state.host.node, &mut state.thread);
             }
         }
     }

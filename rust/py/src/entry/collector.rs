@@ -19,9 +19,9 @@
 use super::door;
 use crate::{
     host::instruments::{self, Instrument},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
-use inviso_core::{flags::Flags, messages::About, monitor::Event};
+use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent};
 use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
@@ -38,8 +38,8 @@ use std::{
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| {
         wants.processes.has(Flags::GARBAGE_COLLECTION)
-            || wants.watches(Event::LongGc)
-            || wants.watches(Event::LargeHeap)
+            || wants.watches(LimitEvent::LongGc)
+            || wants.watches(LimitEvent::LargeHeap)
     },
     |py, _| begin(py),
     |py, _| end(py),
@@ -120,15 +120,15 @@ unsafe extern "C" fn on_collection(
     // SAFETY: called attached, with arguments that stand.
     unsafe {
         if vectorcall::nargs(nargsf) == 2 {
-            door::enter(|here| {
-                here.running.identify(here.host, &mut here.thread);
+            door::enter(|state| {
+                state.running.identify(state.host, &mut state.thread);
                 attached(|py| {
                     let phase = Bound::from_borrowed_ptr(py, *args);
                     let info = Bound::from_borrowed_ptr(py, *args.add(1));
                     if let (Ok(phase), Ok(info)) = (phase.cast_exact::<PyString>(), info.cast_exact::<PyDict>()) {
                         match phase.to_str() {
-                            Ok("start") => started(here, info),
-                            Ok("stop") => stopped(here, info),
+                            Ok("start") => started(state, info),
+                            Ok("stop") => stopped(state, info),
                             _ => {}
                         }
                     }
@@ -148,23 +148,23 @@ fn pair(key: &str, value: i64) -> Term {
     Term::Tuple(vec![Term::atom(key), Term::from(value)])
 }
 
-fn started(here: &mut Here, info: &Bound<'_, PyDict>) {
+fn started(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     let generation = figure(info, "generation").unwrap_or(FULL);
-    here.collection = Some(Begun { ticks: here.host.node.clock.ticks(), pid: here.thread.current().pid });
+    state.collection = Some(Begun { ticks: state.host.node.clock.ticks(), pid: state.thread.current().pid });
     if instruments::wanted(Flags::GARBAGE_COLLECTION) {
         let kind = if generation < FULL { Kind::GcMinorStart } else { Kind::GcMajorStart };
-        tell(here, kind, vec![pair("generation", generation)]);
+        tell(state, kind, vec![pair("generation", generation)]);
     }
 }
 
-fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
+fn stopped(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     // a collection without a recorded beginning emits nothing
-    let Some(begun) = here.collection.take() else { return };
-    let current = here.thread.current().clone();
+    let Some(begun) = state.collection.take() else { return };
+    let current = state.thread.current().clone();
     if current.pid != begun.pid {
         return;
     }
-    let clock = &here.host.node.clock;
+    let clock = &state.host.node.clock;
     let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(begun.ticks));
     let generation = figure(info, "generation").unwrap_or(FULL);
     let mut figures = vec![pair("generation", generation)];
@@ -174,20 +174,20 @@ fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
     figures.push(pair("duration", spent as i64));
     let most = MAX_HEAP_SIZE.load(Ordering::Acquire);
     let wanted = instruments::wanted(Flags::GARBAGE_COLLECTION);
-    let large = instruments::monitored(Event::LargeHeap);
+    let large = instruments::monitored(LimitEvent::LargeHeap);
     let size = if large || wanted { resident_words() } else { None };
     figures.extend(size.map(|size| pair("resident_size", size as i64)));
     if wanted {
         if size.is_some_and(|size| most != 0 && size >= most) {
-            tell(here, Kind::GcMaxHeapSize, figures.clone());
+            tell(state, Kind::GcMaxHeapSize, figures.clone());
         }
         let kind = if generation < FULL { Kind::GcMinorEnd } else { Kind::GcMajorEnd };
-        tell(here, kind, figures.clone());
+        tell(state, kind, figures.clone());
     }
-    let node = &here.host.node;
-    if instruments::monitored(Event::LongGc) {
+    let node = &state.host.node;
+    if instruments::monitored(LimitEvent::LongGc) {
         let spent = spent / 1_000_000;
-        node.alarm(&mut here.thread, current.pid, Event::LongGc, |_, limit| {
+        node.alarm(&mut state.thread, current.pid, LimitEvent::LongGc, |_, limit| {
             (spent >= limit).then(|| {
                 let timeout = pair("timeout", spent as i64);
                 Term::List([timeout].into_iter().chain(figures.iter().cloned()).collect())
@@ -195,16 +195,16 @@ fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
         });
     }
     if let Some(size) = size.filter(|_| large) {
-        node.alarm(&mut here.thread, current.pid, Event::LargeHeap, |_, limit| {
+        node.alarm(&mut state.thread, current.pid, LimitEvent::LargeHeap, |_, limit| {
             (size >= limit).then(|| Term::List(figures.clone()))
         });
     }
 }
 
-fn tell(here: &mut Here, kind: Kind, figures: Vec<Term>) {
-    if here.host.node.is_asked(&here.thread, About::Current, Flags::GARBAGE_COLLECTION) {
+fn tell(state: &mut ThreadState, kind: Kind, figures: Vec<Term>) {
+    if state.host.node.is_asked(&state.thread, About::Current, Flags::GARBAGE_COLLECTION) {
         let payload = etf::encode(&Term::List(figures));
-        here.host.node.tell(&mut here.thread, About::Current, Flags::GARBAGE_COLLECTION, kind, 0, &payload);
+        state.host.node.emit_event(&mut state.thread, About::Current, Flags::GARBAGE_COLLECTION, kind, 0, &payload);
     }
 }
 

@@ -14,11 +14,11 @@
 //!
 //! # Roles
 //!
-//! Each thread has a [`Slot`] of its own, and no other thread touches it.
+//! Each thread has a [`ThreadRecord`] of its own, and no other thread touches it.
 //!
 //! # States
 //!
-//! `depth` counts the calls into the tracer that are under way on a thread. Each has a [`Here`] of its own, so no two
+//! `depth` counts the calls into the tracer that are under way on a thread. Each has a [`ThreadState`] of its own, so no two
 //! references to one exist. After a panic `depth` stays above zero for ever: the thread emits no event any more. The
 //! first panic of a process is reported on standard error; the program goes on.
 //!
@@ -33,7 +33,7 @@
 
 use crate::{
     host::{try_host, Host},
-    thread::{greenlets, here::Here},
+    thread::{greenlets, state::ThreadState},
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::interpreter::{state, tls, Aside};
@@ -48,17 +48,17 @@ use std::{
 };
 
 /// A thread's record; its word of thread-local storage points here. Used by shared references only.
-struct Slot {
+struct ThreadRecord {
     host: &'static Host,
     /// The number of calls into the tracer that are under way.
     depth: Cell<u32>,
     /// The state of the outermost call.
-    here: UnsafeCell<Here>,
+    state: UnsafeCell<ThreadState>,
     /// The thread's own process.
     own: RefCell<Arc<Tracee>>,
     /// The states of the inner calls, the outermost first. Boxed, so they stay in place when the list grows.
     #[allow(clippy::vec_box)]
-    inner: UnsafeCell<Vec<Box<Here>>>,
+    inner: UnsafeCell<Vec<Box<ThreadState>>>,
     /// How far the C stack may grow.
     #[cfg(not(Py_3_12))]
     stack: Cell<inviso_cpython::hooks::stack::Stack>,
@@ -69,7 +69,7 @@ struct AtEnd(Cell<bool>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        let word = tls::get().cast::<Slot>();
+        let word = tls::get().cast::<ThreadRecord>();
         if !self.0.get() || word.is_null() {
             return;
         }
@@ -81,11 +81,11 @@ impl Drop for AtEnd {
             for inner in slot.inner.into_inner() {
                 inner.leave();
             }
-            let here = slot.here.into_inner();
+            let state = slot.state.into_inner();
             if has_failed {
-                here.leave(); // what it knows of its calls may be half written
+                state.leave(); // what it knows of its calls may be half written
             } else {
-                here.end();
+                state.end();
             }
         }));
         if let Err(panic) = done {
@@ -106,38 +106,38 @@ static FAILURES: AtomicU64 = AtomicU64::new(0);
 /// This thread's record; made at first use. `None` before the first use of the tracer in this process, and at the very
 /// end of a thread.
 #[inline(always)]
-fn slot() -> Option<&'static Slot> {
+fn slot() -> Option<&'static ThreadRecord> {
     // SAFETY: the word is null or points to a live box of this thread (see `create`, `AtEnd`). Only shared references
     // to it exist.
-    match unsafe { tls::get().cast::<Slot>().as_ref() } {
+    match unsafe { tls::get().cast::<ThreadRecord>().as_ref() } {
         Some(slot) => Some(slot),
         None => create(),
     }
 }
 
 /// The record, if it exists.
-fn known() -> Option<&'static Slot> {
+fn known() -> Option<&'static ThreadRecord> {
     // SAFETY: as in `slot`.
-    unsafe { tls::get().cast::<Slot>().as_ref() }
+    unsafe { tls::get().cast::<ThreadRecord>().as_ref() }
 }
 
 #[cold]
 #[inline(never)]
-fn create() -> Option<&'static Slot> {
+fn create() -> Option<&'static ThreadRecord> {
     let host = try_host()?;
     AT_END.try_with(|end| end.0.set(true)).ok()?;
-    let here = catch_unwind(AssertUnwindSafe(|| {
+    let state = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: attached, as the caller is. The first event may be an exception, and the code below may raise and
         // drop another one.
         let _aside = unsafe { Aside::new() };
-        Here::first(host)
+        ThreadState::first(host)
     }));
-    let here = here.map_err(|panic| report(&*panic)).ok()?;
-    let slot = Slot {
+    let state = state.map_err(|panic| report(&*panic)).ok()?;
+    let slot = ThreadRecord {
         host,
         depth: Cell::new(0),
-        own: RefCell::new(here.thread.own().clone()),
-        here: UnsafeCell::new(here),
+        own: RefCell::new(state.thread.own().clone()),
+        state: UnsafeCell::new(state),
         inner: UnsafeCell::default(),
         #[cfg(not(Py_3_12))]
         stack: Cell::new(inviso_cpython::hooks::stack::Stack::of_this_thread()),
@@ -154,14 +154,14 @@ pub fn forget() {
 }
 
 /// Makes this thread another process and returns the former one. `None` if it is that process already.
-pub fn become_process(here: &mut Here, own: Arc<Tracee>) -> Option<Arc<Tracee>> {
-    if Arc::ptr_eq(here.thread.own(), &own) {
+pub fn become_process(state: &mut ThreadState, own: Arc<Tracee>) -> Option<Arc<Tracee>> {
+    if Arc::ptr_eq(state.thread.own(), &own) {
         return None;
     }
     if let Some(slot) = known() {
         slot.own.replace(own.clone());
     }
-    Some(here.thread.become_process(own))
+    Some(state.thread.become_process(own))
 }
 
 /// Whether a call into the tracer is under way on this thread.
@@ -169,40 +169,40 @@ pub fn is_inside() -> bool {
     known().is_some_and(|slot| slot.depth.get() != 0)
 }
 
-impl Slot {
+impl ThreadRecord {
     /// The state of a call that has `depth` others around it.
     ///
     /// # Safety
     /// `depth` is the number of calls under way, so no other reference to this state exists.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn level(&self, depth: u32) -> &mut Here {
+    unsafe fn level(&self, depth: u32) -> &mut ThreadState {
         // SAFETY: `depth` is the number of calls under way, so no other reference to this state exists (see States).
         unsafe {
             if depth == 0 {
-                return &mut *self.here.get();
+                return &mut *self.state.get();
             }
             self.inner_level(depth)
         }
     }
 
     /// # Safety
-    /// As [`Slot::level`].
+    /// As [`ThreadRecord::level`].
     #[cold]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn inner_level(&self, depth: u32) -> &mut Here {
+    unsafe fn inner_level(&self, depth: u32) -> &mut ThreadState {
         // SAFETY: `depth` is the number of calls under way. Each state that the list gives out is in a box of its own;
         // other code reads only the boxes' addresses.
         unsafe {
             let (inner, own) = (&mut *self.inner.get(), self.own.borrow().clone());
             while inner.len() < depth as usize {
-                inner.push(Box::new(Here::of(self.host, own.clone())));
+                inner.push(Box::new(ThreadState::of(self.host, own.clone())));
             }
-            let here: *mut Here = &raw mut **inner.get_unchecked_mut(depth as usize - 1);
-            if !Arc::ptr_eq((*here).thread.own(), &own) {
-                (*here).thread.become_process(own);
+            let state: *mut ThreadState = &raw mut **inner.get_unchecked_mut(depth as usize - 1);
+            if !Arc::ptr_eq((*state).thread.own(), &own) {
+                (*state).thread.become_process(own);
             }
-            &mut *here
+            &mut *state
         }
     }
 }
@@ -213,7 +213,7 @@ impl Slot {
 /// # Safety
 /// Attached.
 #[inline(always)]
-pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
+pub unsafe fn enter<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if state::is_elsewhere() {
@@ -228,7 +228,7 @@ pub unsafe fn enter<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
 /// # Safety
 /// As [`enter`].
 #[inline(always)]
-pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
+pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let slot = slot()?;
     if slot.depth.get() != 0 {
         return None;
@@ -237,10 +237,10 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let aside = unsafe { state::has_exception().then(|| Aside::new()) };
     slot.depth.set(1);
     // SAFETY: no call is under way.
-    let here = unsafe { slot.level(0) };
+    let state = unsafe { slot.level(0) };
     let run = AssertUnwindSafe(|| {
-        greenlets::look(here);
-        with(here)
+        greenlets::look(state);
+        with(state)
     });
     match catch_unwind(run) {
         Ok(done) => {
@@ -262,7 +262,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
 ///
 /// # Safety
 /// Attached.
-pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
+pub unsafe fn call<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     // SAFETY: attached.
     if unsafe { state::is_elsewhere() } {
         return None;
@@ -271,8 +271,8 @@ pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let depth = slot.depth.get();
     slot.depth.set(depth + 1);
     // SAFETY: `depth` calls are under way, and their states are the lower ones.
-    let here = unsafe { slot.level(depth) };
-    let done = catch_unwind(AssertUnwindSafe(|| with(here)));
+    let state = unsafe { slot.level(depth) };
+    let done = catch_unwind(AssertUnwindSafe(|| with(state)));
     slot.depth.set(depth);
     match done {
         Ok(done) => Some(done),
@@ -281,7 +281,7 @@ pub unsafe fn call<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
 }
 
 /// [`call`] for a thread that may be detached. Returns `None` also if the thread has no state yet.
-pub fn call_detached<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
+pub fn call_detached<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let slot = known()?;
     let depth = slot.depth.get();
     slot.depth.set(depth + 1);
@@ -363,5 +363,5 @@ pub fn stack() -> Option<&'static Cell<inviso_cpython::hooks::stack::Stack>> {
 pub fn is_traced() -> Option<bool> {
     let slot = known().filter(|slot| slot.depth.get() == 0)?;
     // SAFETY: no call is under way on this thread, so no mutable reference to the state exists.
-    Some(unsafe { (*slot.here.get()).is_traced() })
+    Some(unsafe { (*slot.state.get()).is_traced() })
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     instrument::watch::{self, Handler},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_cpython::frames::frame::Frame;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 /// The handler that fails.
 pub static FAULT: Handler = Handler { begin: Some(fail), ..Handler::NONE };
 
-fn fail(_here: &mut Here, _frame: Frame) {
+fn fail(_here: &mut ThreadState, _frame: Frame) {
     panic!("a test asked for this failure");
 }
 

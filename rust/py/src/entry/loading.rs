@@ -105,7 +105,7 @@ impl Drop for Changing {
 /// Known code; all other code is new.
 #[derive(Default)]
 pub struct Loading {
-    known: Mutex<Known>,
+    known: Mutex<KnownCode>,
     /// Functions that were created inside a change.
     late: Mutex<Vec<Py<PyAny>>>,
     /// The patterns that each session waits for. Nothing is armed for a function that no session waits for.
@@ -113,7 +113,7 @@ pub struct Loading {
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownCode {
     codes: FxHashSet<usize>,
     #[cfg(not(Py_3_12))]
     held: Vec<Py<PyAny>>,
@@ -122,7 +122,7 @@ struct Known {
 }
 
 impl Loading {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownCode> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -304,44 +304,44 @@ unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject
 /// A frame begins (3.11). If its code is new, it is offered to sessions before the call is handled.
 #[cfg(not(Py_3_12))]
 #[inline(always)]
-pub fn first_seen(here: &mut crate::thread::here::Here, frame: inviso_cpython::frames::frame::Frame) {
+pub fn first_seen(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
     if is_on() {
         // SAFETY: the frame is about to run, so its code stands.
         let code = unsafe { frame.code() } as usize;
-        if !here.met.has(code) {
-            meet(here, frame, code);
+        if !state.met.has(code) {
+            meet(state, frame, code);
         }
     }
 }
 
 #[cfg(not(Py_3_12))]
 #[inline(never)]
-fn meet(here: &mut crate::thread::here::Here, frame: inviso_cpython::frames::frame::Frame, code: usize) {
-    if here.host.loading.is_new(code) {
-        offer_frame(here, frame);
+fn meet(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame, code: usize) {
+    if state.host.loading.is_new(code) {
+        offer_frame(state, frame);
     }
-    here.met.add(code);
+    state.met.add(code);
 }
 
 #[cfg(not(Py_3_12))]
 #[cold]
 #[inline(never)]
-fn offer_frame(here: &mut crate::thread::here::Here, frame: inviso_cpython::frames::frame::Frame) {
+fn offer_frame(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
     calling::attached(|py| {
         // SAFETY: the frame's globals live as long as the frame.
-        let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };
+        let wanted = unsafe { state.host.loading.wants_module(frame.globals()) };
         // SAFETY: the frame's function and code live as long as the frame.
         let (function, code) = unsafe {
             (Bound::from_borrowed_ptr(py, frame.function()), Bound::from_borrowed_ptr(py, frame.code()).unbind())
         };
         let here_code = code.as_ptr();
-        here.host.loading.known().held.push(code);
+        state.host.loading.known().held.push(code);
         if !wanted {
             return;
         }
         let found = codes::of_function(py, &function);
         let fresh = found.into_iter().filter(|f| f.code.as_ptr() == here_code).collect();
-        here.host.offer(py, fresh);
+        state.host.offer(py, fresh);
     });
 }
 

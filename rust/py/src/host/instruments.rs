@@ -35,7 +35,9 @@ use crate::{
     processes::{groups, scheduling, spawning, task_end},
     thread::greenlets,
 };
-use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, plan::events, session::Session, tracee::Class};
+use inviso_core::{
+    flags::Flags, messages::Pattern, monitor::LimitEvent, plan::events, session::Session, tracee::Class,
+};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::{
@@ -145,7 +147,7 @@ impl Wants {
         for session in sessions {
             all.processes = all.processes | session.seen_flags(Class::Process);
             all.ports = all.ports | session.seen_flags(Class::Port);
-            for (_, event) in Event::NAMES {
+            for (_, event) in LimitEvent::NAMES {
                 all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
             }
             all.tokens |= host.node.sets_tokens(session);
@@ -162,7 +164,7 @@ impl Wants {
     }
 
     /// Whether a system event is watched for.
-    pub fn watches(&self, event: Event) -> bool {
+    pub fn watches(&self, event: LimitEvent) -> bool {
         self.monitored & 1 << event as u8 != 0
     }
 }
@@ -236,7 +238,7 @@ pub fn carry_tokens() -> bool {
 
 /// Whether some session watches for a system event; a hint, checked first.
 #[inline(always)]
-pub fn monitored(event: Event) -> bool {
+pub fn monitored(event: LimitEvent) -> bool {
     MONITORED.load(Ordering::Relaxed) & 1 << event as u8 != 0
 }
 
@@ -274,7 +276,7 @@ impl Host {
             return Ok(());
         }
         // made here: at the first message, a signal's handler may interrupt and need them, too
-        crate::api::messages::Words::get(py)?;
+        crate::api::messages::MessageAtoms::get(py)?;
         crate::api::tracer::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
@@ -302,7 +304,7 @@ impl Host {
             wants.senders,
             wants.tokens,
         );
-        lengths::want(wants.watches(Event::LongMessageQueue));
+        lengths::want(wants.watches(LimitEvent::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
         let traced = wants.tokens || sessions.iter().any(|session| !session.is_inner);
         task_end::permit(traced);

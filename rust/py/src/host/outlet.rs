@@ -20,7 +20,7 @@ use super::Host;
 use crate::{
     api::{
         messages,
-        tracer::{Installed, Made},
+        tracer::{Installed, NewSession},
     },
     convert::terms,
     entry::door,
@@ -28,7 +28,7 @@ use crate::{
         objects::{Arguments, Objects},
         passing::{self, Sender},
     },
-    thread::{here::Here, mailbox::Mailbox},
+    thread::{mailbox::Mailbox, state::ThreadState},
 };
 use inviso_core::{
     drain::{self, Losses, Mark, Record, What},
@@ -73,7 +73,7 @@ impl Outlets {
     }
 
     /// Opens the outlet of a session with a tracer module.
-    pub fn open_to(&self, session: Arc<Session>, made: Made) -> Arc<Outlet> {
+    pub fn open_to(&self, session: Arc<Session>, made: NewSession) -> Arc<Outlet> {
         let tracer = Some(made.installed(&session));
         self.keep(Outlet {
             session,
@@ -126,7 +126,7 @@ impl Outlets {
 const BATCH: usize = 1 << 16;
 
 /// Something that comes into a mailbox.
-enum Came {
+enum MailboxItem {
     /// From the rings of the session of this outlet.
     Record(usize, Record),
     /// From a callback that may not run Python.
@@ -171,16 +171,16 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
 }
 
 /// Messages that came to a mailbox, and who sent them.
-type Arrived = Vec<(Sender, Py<PyAny>)>;
+type ReceivedMessages = Vec<(Sender, Py<PyAny>)>;
 
 /// Emits `receive` for messages that have arrived at the process `owner`.
-fn tell(py: Python<'_>, owner: u64, arrived: &Arrived) -> PyResult<()> {
+fn tell(py: Python<'_>, owner: u64, arrived: &ReceivedMessages) -> PyResult<()> {
     let host = super::host(py)?;
     let Some(to) = host.node.tracee(owner).filter(|to| host.node.asks_of(to, Flags::RECEIVE)) else { return Ok(()) };
-    let each = |here: &mut Here| {
+    let each = |state: &mut ThreadState| {
         for (sender, message) in arrived {
             // SAFETY: held; the thread is attached.
-            unsafe { passing::arrived(host, &mut here.thread, &to, *sender, message.as_ptr()) };
+            unsafe { passing::arrived(host, &mut state.thread, &to, *sender, message.as_ptr()) };
         }
     };
     // SAFETY: the thread is attached.
@@ -215,22 +215,23 @@ fn sender(record: &Record) -> Sender {
 
 /// One step, in the thread that holds the mailbox's lock. The caller announces the arrived messages.
 fn pump_step(
-    py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>, arrived: &mut Arrived,
+    py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>,
+    arrived: &mut ReceivedMessages,
 ) -> PyResult<()> {
     let posted = mailbox.take_posted(); // first: what was written before is found in the rings
     let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
     let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
-    let mut all: Vec<(u64, Came)> = Vec::new();
+    let mut all: Vec<(u64, MailboxItem)> = Vec::new();
     py.detach(|| {
         // no other thread brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
         let drained = drain::drain_all(&sessions, step, Losses::Between, |at, record| {
-            all.push((record.ticks, Came::Record(at, record.to_owned())));
+            all.push((record.ticks, MailboxItem::Record(at, record.to_owned())));
         });
         let (now, later): (Vec<_>, Vec<_>) =
             posted.into_iter().partition(|posted| drained.until.is_none_or(|until| posted.ticks < until));
         mailbox.post_again(later);
         if !now.is_empty() {
-            all.extend(now.into_iter().map(|posted| (posted.ticks, Came::Posted(posted.term))));
+            all.extend(now.into_iter().map(|posted| (posted.ticks, MailboxItem::Posted(posted.term))));
             all.sort_by_key(|(ticks, _)| *ticks);
         }
     });
@@ -239,8 +240,8 @@ fn pump_step(
     let mut failed = None;
     for (_, came) in &all {
         let mut make = || match came {
-            Came::Record(at, record) => messages::message(py, &host.node, record, &outlets[*at], stale),
-            Came::Posted(term) => terms::object(py, term),
+            MailboxItem::Record(at, record) => messages::message(py, &host.node, record, &outlets[*at], stale),
+            MailboxItem::Posted(term) => terms::object(py, term),
         };
         // a signal's handler may raise while the message is made; the message exists all the same
         let message = make().or_else(|error| {
@@ -249,7 +250,7 @@ fn pump_step(
         });
         match message {
             Ok(message) => {
-                let sender = if let Came::Record(_, record) = came { sender(record) } else { Sender::Nobody };
+                let sender = if let MailboxItem::Record(_, record) = came { sender(record) } else { Sender::Nobody };
                 arrived.push((sender, message));
             }
             Err(error) => failed = Some(error),

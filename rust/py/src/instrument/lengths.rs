@@ -13,8 +13,8 @@
 //! `tests/python/test_system.py`.
 
 use super::senders::Length;
-use crate::{host::Host, library::queues, processes::process, thread::here::Here};
-use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
+use crate::{host::Host, library::queues, processes::process, thread::state::ThreadState};
+use inviso_core::{monitor::LimitEvent, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
@@ -110,12 +110,12 @@ unsafe fn is_deque(object: *mut PyObject) -> bool {
 /// # Safety
 /// As [`length`].
 #[inline(always)]
-pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64, length: Length) {
+pub unsafe fn of_queue(state: &mut ThreadState, queue: *mut PyObject, number: u64, more: u64, length: Length) {
     if are_wanted() {
         // SAFETY: the queue stands; attached.
         if let Some(length) = unsafe { length(queue) } {
-            if let Some(tracee) = here.host.node.tracee(number) {
-                changed(here.host, &mut here.thread, &tracee, length + more);
+            if let Some(tracee) = state.host.node.tracee(number) {
+                changed(state.host, &mut state.thread, &tracee, length + more);
             }
         }
     }
@@ -125,7 +125,7 @@ pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more:
 #[cold]
 #[inline(never)]
 pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
-    host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
+    host.node.alarm(thread, tracee.pid, LimitEvent::LongMessageQueue, |session, enable| {
         // not locked longer: emitting may wait for room, and other threads come here meanwhile
         let mut long = process::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
         let known = long.iter().position(|id| *id == session.id);

@@ -28,7 +28,7 @@ use crate::{
         ports, queues,
     },
     processes::{groups, scheduling, spawning, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_cpython::{capture, frames::frame::Frame};
 use pyo3::{prelude::*, types::PyDict};
@@ -137,12 +137,12 @@ pub fn forget(modules: &'static [Module]) {
     modules.iter().for_each(|module| module.awaited.store(false, Ordering::Release));
 }
 
-fn on_loaded(here: &mut Here, frame: Frame, how: Ended) {
+fn on_loaded(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(loaded) = how else { return };
     if ALL.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
         return;
     }
-    quietly(here, |py, here| {
+    quietly(state, |py, state| {
         // SAFETY: the function's only parameter is a module spec, whose name is a plain attribute; both objects stand.
         let (name, loaded) = unsafe {
             let Some(name) = attribute(py, frame.local(0), "name") else { return };
@@ -151,7 +151,7 @@ fn on_loaded(here: &mut Here, frame: Frame, how: Ended) {
         for module in ALL.iter().copied().flatten() {
             // SAFETY: the name is held; attached.
             let it = module.awaited.load(Ordering::Acquire) && unsafe { capture::is_text(name.as_ptr(), module.name) };
-            if it && (module.adopt)(py, here.host, &loaded).is_ok() {
+            if it && (module.adopt)(py, state.host, &loaded).is_ok() {
                 module.awaited.store(false, Ordering::Release);
             }
         }

@@ -4,7 +4,7 @@
 use super::passing::{Message, Origin};
 use crate::{
     convert::terms,
-    thread::{call, here::Here},
+    thread::{call, state::ThreadState},
 };
 use inviso_core::{
     flags::Flags,
@@ -28,56 +28,56 @@ use pyo3::{ffi, prelude::*, types::*};
 /// Runs code that makes objects, or reads objects of the program by calls into the interpreter, inside an event. An
 /// exception that is set stays set, nothing is collected, no event is taken, and allocations don't count as the
 /// program's.
-pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
+pub fn quietly<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut ThreadState) -> R) -> R {
     let allocated = tls::bytes();
     let done = attached(|py| {
         // SAFETY: the thread is attached until the end of this closure.
         let _kept = unsafe { (Uncollected::new(), Aside::new()) };
-        with(py, here)
+        with(py, state)
     });
     tls::set_bytes(allocated);
     done
 }
 
 /// Makes a message as [`quietly`] does; null if that fails.
-pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
-    Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
+pub fn made(state: &mut ThreadState, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
+    Held::owned(quietly(state, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
 }
 
 /// The running process sends a message, unless making it has failed; returns its number.
 ///
 /// # Safety
 /// Callbacks run attached on this thread; the running process has been identified.
-pub unsafe fn send(here: &mut Here, to: u64, message: &Held, kind: MessageKind) -> u64 {
+pub unsafe fn send(state: &mut ThreadState, to: u64, message: &Held, kind: MessageKind) -> u64 {
     if message.is_null() {
         return 0;
     }
     // SAFETY: held; attached.
     let parcel = unsafe { Message::to(message.as_ptr(), to) }.of_kind(kind);
-    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+    messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel)
 }
 
 /// The running process receives a message, unless making it has failed.
 ///
 /// # Safety
 /// As [`send`].
-pub unsafe fn receive(here: &mut Here, origin: impl Into<Origin>, message: &Held) {
+pub unsafe fn receive(state: &mut ThreadState, origin: impl Into<Origin>, message: &Held) {
     if !message.is_null() {
         // SAFETY: held; the thread is attached.
         let parcel = unsafe { Message::from(message.as_ptr(), origin) };
-        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+        messages::on_receive(&state.host.node, &mut state.thread, About::Current, &parcel);
     }
 }
 
 /// Whether a session traces what the running process sends, or receives.
 #[inline(always)]
-pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
-    here.host.node.is_asked(&here.thread, About::Current, wanted)
+pub fn is_asked(state: &mut ThreadState, wanted: Flags) -> bool {
+    state.host.node.is_asked(&state.thread, About::Current, wanted)
 }
 
 /// Whether a session traces what a process receives.
-pub fn is_asked_of(here: &mut Here, tracee: &Tracee) -> bool {
-    here.host.node.is_asked(&here.thread, About::Other(tracee), Flags::RECEIVE)
+pub fn is_asked_of(state: &mut ThreadState, tracee: &Tracee) -> bool {
+    state.host.node.is_asked(&state.thread, About::Other(tracee), Flags::RECEIVE)
 }
 
 /// The two names that `write` writes as atoms.

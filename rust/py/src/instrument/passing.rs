@@ -8,7 +8,7 @@ use crate::{
     },
     host::Host,
     library::queues,
-    thread::{backtrace, here::Here, late, object_cache::Place},
+    thread::{backtrace, late, object_cache::CachedObject, state::ThreadState},
 };
 use inviso_core::{
     matching::Subject,
@@ -75,16 +75,16 @@ impl From<Sender> for Origin {
 /// A message on its way, borrowed from the function that passes it on.
 pub struct Message<'a> {
     message: *mut PyObject,
-    way: Way<'a>,
+    way: Route<'a>,
     kept: Kept,
     /// The objects that match specs see besides the message, made at the first look.
-    made: OnceCell<Box<Made>>,
+    made: OnceCell<Box<MessageParts>>,
 }
 
 /// The receiver; or the node and the sender.
-type Made = [Option<Py<PyAny>>; 2];
+type MessageParts = [Option<Py<PyAny>>; 2];
 
-enum Way<'a> {
+enum Route<'a> {
     /// To a process, queue or port; with the number that was reserved for it, or 0.
     Out(u64, u64, MessageKind),
     /// To the holder of a name, by which the sender called it.
@@ -99,12 +99,12 @@ impl<'a> Message<'a> {
     /// # Safety
     /// `message` stands as long as the result, and the calling thread is attached all that time.
     pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+        Message { message, way: Route::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// The same message as a call, a result or an exception.
     pub fn of_kind(mut self, kind: MessageKind) -> Self {
-        if let Way::Out(_, _, own) = &mut self.way {
+        if let Route::Out(_, _, own) = &mut self.way {
             *own = kind;
         }
         self
@@ -112,7 +112,7 @@ impl<'a> Message<'a> {
 
     /// The same message with a number that was reserved for it.
     pub fn numbered(mut self, number: u64) -> Self {
-        if let Way::Out(_, own, _) = &mut self.way {
+        if let Route::Out(_, own, _) = &mut self.way {
             *own = number;
         }
         self
@@ -120,7 +120,7 @@ impl<'a> Message<'a> {
 
     /// A message that is sent to the holder of `name`, a str or a pair of them.
     pub fn to_name(message: &'a Bound<'a, PyAny>, name: &'a Bound<'a, PyAny>) -> Message<'a> {
-        Message { message: message.as_ptr(), way: Way::Named(name), kept: Kept::default(), made: OnceCell::new() }
+        Message { message: message.as_ptr(), way: Route::Named(name), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// A message that has arrived.
@@ -128,7 +128,7 @@ impl<'a> Message<'a> {
     /// # Safety
     /// As [`Message::to`].
     pub unsafe fn from(message: *mut PyObject, origin: impl Into<Origin>) -> Message<'static> {
-        Message { message, way: Way::In(origin.into()), kept: Kept::default(), made: OnceCell::new() }
+        Message { message, way: Route::In(origin.into()), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// One of the objects besides the message.
@@ -153,19 +153,19 @@ impl<'a> Message<'a> {
         let atom = |text: &str| terms::plain_atom(py, text).map(Bound::unbind);
         let identity = |id: u64| terms::plain_identity(py, id);
         match (&self.way, n) {
-            (Way::Named(name), _) => match name.extract::<String>() {
+            (Route::Named(name), _) => match name.extract::<String>() {
                 Ok(name) => atom(&name),
                 Err(_) => Ok((*name).clone().unbind()),
             },
-            (Way::Out(id, ..), _) => identity(*id),
-            (Way::In(origin), 0) => match origin.sender {
+            (Route::Out(id, ..), _) => identity(*id),
+            (Route::In(origin), 0) => match origin.sender {
                 Sender::Clock => atom("clock_service"),
                 Sender::System => atom("system"),
                 Sender::Nobody => Ok(py.None()),
                 Sender::Process(_) | Sender::Unknown => atom(&inviso_port::node::name()),
             },
-            (Way::In(Origin { sender: Sender::Process(id), .. }), _) => identity(*id),
-            (Way::In(_), _) => Ok(py.None()),
+            (Route::In(Origin { sender: Sender::Process(id), .. }), _) => identity(*id),
+            (Route::In(_), _) => Ok(py.None()),
         }
     }
 }
@@ -178,8 +178,8 @@ impl Subject for Message<'_> {
 
     fn count(&self) -> usize {
         match self.way {
-            Way::Out(..) | Way::Named(_) => 2,
-            Way::In(_) => 3,
+            Route::Out(..) | Route::Named(_) => 2,
+            Route::In(_) => 3,
         }
     }
 
@@ -233,40 +233,40 @@ impl Parcel for Message<'_> {
     #[inline(always)]
     fn process(&self) -> u64 {
         match self.way {
-            Way::Out(to, ..) => to,
-            Way::Named(_) | Way::In(_) => 0,
+            Route::Out(to, ..) => to,
+            Route::Named(_) | Route::In(_) => 0,
         }
     }
 
     #[inline(always)]
     fn number(&self) -> u64 {
         match self.way {
-            Way::In(Origin { number, .. }) | Way::Out(_, number, _) => number,
-            Way::Named(_) => 0,
+            Route::In(Origin { number, .. }) | Route::Out(_, number, _) => number,
+            Route::Named(_) => 0,
         }
     }
 
     #[inline(always)]
     fn kind(&self) -> MessageKind {
         match self.way {
-            Way::Out(.., kind) => kind,
-            Way::Named(_) | Way::In(_) => MessageKind::Item,
+            Route::Out(.., kind) => kind,
+            Route::Named(_) | Route::In(_) => MessageKind::Item,
         }
     }
 
     #[inline(always)]
     fn sender(&self) -> u32 {
         match self.way {
-            Way::In(origin) => origin.creation,
-            Way::Out(..) | Way::Named(_) => 0,
+            Route::In(origin) => origin.creation,
+            Route::Out(..) | Route::Named(_) => 0,
         }
     }
 
     #[cold]
     fn name(&self) -> Term {
         match &self.way {
-            Way::Named(name) => named(name),
-            Way::Out(..) | Way::In(_) => Term::atom("undefined"),
+            Route::Named(name) => named(name),
+            Route::Out(..) | Route::In(_) => Term::atom("undefined"),
         }
     }
 }
@@ -289,10 +289,10 @@ fn named(name: &Bound<'_, PyAny>) -> Term {
 /// # Safety
 /// `message` stands; callbacks run attached on this thread.
 #[inline(always)]
-pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
+pub unsafe fn sent_by_current(state: &mut ThreadState, to: u64, message: *mut PyObject) -> u64 {
     // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     let parcel = unsafe { Message::to(message, to) };
-    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+    messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel)
 }
 
 /// The running process receives a message.
@@ -300,11 +300,11 @@ pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) 
 /// # Safety
 /// As [`sent_by_current`].
 #[inline(always)]
-pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
+pub unsafe fn received(state: &mut ThreadState, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        received_by_current(here, origin, message);
+        state.running.identify(state.host, &mut state.thread);
+        received_by_current(state, origin, message);
     }
 }
 
@@ -313,10 +313,10 @@ pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut
 /// # Safety
 /// As [`sent_by_current`].
 #[inline(always)]
-pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
+pub unsafe fn received_by_current(state: &mut ThreadState, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller promises that `message` stands and callbacks run attached on this thread.
     let parcel = unsafe { Message::from(message, origin) };
-    messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+    messages::on_receive(&state.host.node, &mut state.thread, About::Current, &parcel);
 }
 
 /// A message has arrived at a process, whether or not the process runs.
@@ -331,12 +331,12 @@ pub unsafe fn arrived(
 }
 
 /// The running process has waited for a message in vain.
-pub fn timed_out(here: &mut Here) {
+pub fn timed_out(state: &mut ThreadState) {
     let allocated = tls::bytes();
     calling::attached(|py| {
         if let Ok(timeout) = terms::atom(py, "timeout") {
             // SAFETY: held; the thread is attached.
-            unsafe { received(here, Sender::Clock, timeout.as_ptr()) };
+            unsafe { received(state, Sender::Clock, timeout.as_ptr()) };
         }
     });
     tls::set_bytes(allocated);
@@ -348,12 +348,12 @@ pub fn timed_out(here: &mut Here) {
 /// # Safety
 /// The object stands; callbacks run attached on this thread.
 #[inline(always)]
-pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
+pub unsafe fn queue(state: &mut ThreadState, object: *mut PyObject) -> u64 {
     let address = object as usize;
-    match here.places.find(address) {
+    match state.places.find(address) {
         Some(pid) => pid,
         // SAFETY: the caller promises that the object stands and callbacks run attached on this thread.
-        None => unsafe { meet(here, Kind::Queue, object) },
+        None => unsafe { meet(state, Kind::Queue, object) },
     }
 }
 
@@ -361,11 +361,11 @@ pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
 /// As [`queue`].
 #[cold]
 #[inline(never)]
-unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
+unsafe fn meet(state: &mut ThreadState, kind: Kind, object: *mut PyObject) -> u64 {
     let allocated = tls::bytes();
-    let tracee = here.host.directory.object_process(here.host, kind, object as usize, None);
+    let tracee = state.host.directory.object_process(state.host, kind, object as usize, None);
     tls::set_bytes(allocated);
-    here.places.keep(Place::new(tracee.clone()));
+    state.places.keep(CachedObject::new(tracee.clone()));
     tracee.pid
 }
 
@@ -411,15 +411,15 @@ pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
     // SAFETY: the caller promises that the frame runs or is about to end, is not a shim, and the thread is attached;
     // the callers of a running frame run, too.
     unsafe {
-        while let Some(here) = frame.filter(|frame| is_library(*frame)) {
-            let function = code_qualname(here.code());
+        while let Some(state) = frame.filter(|frame| is_library(*frame)) {
+            let function = code_qualname(state.code());
             if RUNNERS.iter().any(|runner| capture::is_text(function, runner)) {
                 return false;
             }
             if !FORWARDERS.iter().any(|forwarder| capture::is_text(function, forwarder)) {
                 return true;
             }
-            frame = originals::caller(here);
+            frame = originals::caller(state);
         }
         false
     }

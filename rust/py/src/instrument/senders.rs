@@ -23,7 +23,7 @@ use super::{
     passing::{Origin, Sender},
     tokens,
 };
-use crate::{processes::process, thread::here::Here};
+use crate::{processes::process, thread::state::ThreadState};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::object::guarded::Guarded;
 use pyo3::{ffi::PyObject, Python};
@@ -42,7 +42,7 @@ static TOKENS: AtomicBool = AtomicBool::new(false);
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
 /// The sender of an item, and the token that it carries.
-pub struct Put {
+pub struct QueuedItem {
     /// A process.
     pub sender: u64,
     /// The message's number, or 0.
@@ -51,10 +51,10 @@ pub struct Put {
     pub carried: Option<Carried>,
 }
 
-impl Put {
+impl QueuedItem {
     /// The origin of a message that was taken out of a queue.
     #[inline(always)]
-    pub fn origin(put: Option<&Put>) -> Origin {
+    pub fn origin(put: Option<&QueuedItem>) -> Origin {
         match put {
             Some(put) => Origin::new(Sender::Process(put.sender), put.number),
             None => Sender::Unknown.into(),
@@ -74,7 +74,7 @@ pub struct Senders {
 #[derive(Default)]
 struct Items {
     /// In the order of the puts, as long as each item is taken at one of the ends (nearly always).
-    line: VecDeque<(usize, Put)>,
+    line: VecDeque<(usize, QueuedItem)>,
     /// By address, after an item was taken from the middle.
     others: FxHashMap<usize, Puts>,
     is_mixed: bool,
@@ -82,8 +82,8 @@ struct Items {
 
 /// The puts of an item, oldest first: nearly always one.
 struct Puts {
-    oldest: Put,
-    more: VecDeque<Put>,
+    oldest: QueuedItem,
+    more: VecDeque<QueuedItem>,
 }
 
 impl Items {
@@ -92,7 +92,7 @@ impl Items {
     }
 
     #[inline(always)]
-    fn add(&mut self, item: usize, put: Put) {
+    fn add(&mut self, item: usize, put: QueuedItem) {
         if self.is_mixed {
             self.add_to_others(item, put);
         } else {
@@ -101,7 +101,7 @@ impl Items {
     }
 
     #[inline(never)]
-    fn add_to_others(&mut self, item: usize, put: Put) {
+    fn add_to_others(&mut self, item: usize, put: QueuedItem) {
         match self.others.entry(item) {
             Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
             Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
@@ -110,7 +110,7 @@ impl Items {
 
     /// The oldest put at this address; the newest if `last`.
     #[inline(always)]
-    fn take(&mut self, item: usize, last: bool) -> Option<Put> {
+    fn take(&mut self, item: usize, last: bool) -> Option<QueuedItem> {
         let end = if last { self.line.back() } else { self.line.front() };
         if end.is_some_and(|(known, _)| *known == item) {
             let taken = if last { self.line.pop_back() } else { self.line.pop_front() };
@@ -120,7 +120,7 @@ impl Items {
     }
 
     #[inline(never)]
-    fn take_of_others(&mut self, item: usize, last: bool) -> Option<Put> {
+    fn take_of_others(&mut self, item: usize, last: bool) -> Option<QueuedItem> {
         if !self.is_mixed {
             if self.line.is_empty() {
                 return None;
@@ -139,7 +139,7 @@ impl Items {
     }
 
     /// Keeps the addresses for which `keep` is true of some put.
-    fn retain(&mut self, mut keep: impl FnMut(&mut Put) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(&mut QueuedItem) -> bool) {
         self.line.retain_mut(|(_, put)| keep(put));
         self.line.shrink_to_fit();
         self.others.retain(|_, puts| {
@@ -168,11 +168,11 @@ impl Senders {
         done
     }
 
-    fn add(&self, py: Python<'_>, item: *mut PyObject, put: Put) {
+    fn add(&self, py: Python<'_>, item: *mut PyObject, put: QueuedItem) {
         self.with(py, |items| items.add(item as usize, put));
     }
 
-    fn take(&self, py: Python<'_>, item: *mut PyObject, last: bool) -> Option<Put> {
+    fn take(&self, py: Python<'_>, item: *mut PyObject, last: bool) -> Option<QueuedItem> {
         self.with(py, |items| items.take(item as usize, last))
     }
 
@@ -217,27 +217,27 @@ pub fn want(numbers: bool, senders: bool, tokens: bool) {
 /// # Safety
 /// The queue stands; the thread is attached.
 #[inline(always)]
-pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
+pub unsafe fn matter(state: &ThreadState, queue: *mut PyObject) -> bool {
     if SENDERS.load(Ordering::Relaxed) {
         return true;
     }
-    TOKENS.load(Ordering::Relaxed) && here.host.node.seq_may_have(here.thread.current())
-        || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue)
+    TOKENS.load(Ordering::Relaxed) && state.host.node.seq_may_have(state.thread.current())
+        || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(state, queue)
 }
 
 /// Runs `with` on the record of a queue that is known. `with` runs no other code.
 #[inline(always)]
-fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -> R) -> Option<R> {
+fn with_known<R>(state: &ThreadState, queue: *mut PyObject, with: impl FnOnce(&Tracee) -> R) -> Option<R> {
     let address = queue as usize;
-    match here.places.tracee(address) {
+    match state.places.tracee(address) {
         Some(queue) => Some(with(queue)),
-        None => here.host.directory.known(address).map(|queue| with(&queue)),
+        None => state.host.directory.known(address).map(|queue| with(&queue)),
     }
 }
 
 /// Whether the queue has a sender for some item.
-fn has_some(here: &Here, queue: *mut PyObject) -> bool {
-    with_known(here, queue, |queue| !process::process(queue).senders.is_empty()) == Some(true)
+fn has_some(state: &ThreadState, queue: *mut PyObject) -> bool {
+    with_known(state, queue, |queue| !process::process(queue).senders.is_empty()) == Some(true)
 }
 
 /// The queue is gone, and its items with it.
@@ -264,11 +264,13 @@ pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 /// # Safety
 /// Queue and item stand; the thread is attached.
 #[inline(always)]
-pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
+pub unsafe fn put(
+    state: &mut ThreadState, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>,
+) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
-            keep(here, object, item, number, length);
+        if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(state, object) {
+            keep(state, object, item, number, length);
         }
     }
 }
@@ -276,21 +278,23 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, n
 /// # Safety
 /// As [`put`].
 #[inline(never)]
-unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
-    let sender = here.thread.current().pid;
+unsafe fn keep(
+    state: &mut ThreadState, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>,
+) {
+    let sender = state.thread.current().pid;
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-    let carried = unsafe { carried(here, object, item) };
+    let carried = unsafe { carried(state, object, item) };
     // SAFETY: the caller promises that queue and item stand, and the thread is attached. It is called without the lock,
     // since a class of the program may run.
-    let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
-    with_known(here, object, |queue| {
+    let is_left = length.is_some_and(|length| has_some(state, object) && unsafe { length(object) } == Some(0));
+    with_known(state, object, |queue| {
         let senders = &process::process(queue).senders;
         // SAFETY: the caller promises that queue and item stand, and the thread is attached.
         let py = unsafe { Python::assume_attached() };
         if is_left {
             gone(py, senders);
         }
-        senders.add(py, item, Put { sender, number, carried });
+        senders.add(py, item, QueuedItem { sender, number, carried });
     });
 }
 
@@ -299,26 +303,26 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, numb
 /// # Safety
 /// As [`put`].
 #[inline(always)]
-unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -> Option<Carried> {
+unsafe fn carried(state: &mut ThreadState, object: *mut PyObject, item: *mut PyObject) -> Option<Carried> {
     if !TOKENS.load(Ordering::Relaxed) {
         return None;
     }
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let of = |queue: &Tracee| (queue.pid, unsafe { tokens::carries(queue, object) });
-    Some(match with_known(here, object, of) {
+    Some(match with_known(state, object, of) {
         // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-        Some((to, true)) => unsafe { tokens::sent_to_queue(here, to, item) },
+        Some((to, true)) => unsafe { tokens::sent_to_queue(state, to, item) },
         _ => Carried::Nothing,
     })
 }
 
 /// An item is put into a queue of a pool of threads.
-pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
+pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: QueuedItem) {
     process::process(buffer).senders.add(py, item, put);
 }
 
 /// An item is taken out of such a queue: the oldest put at that address.
-pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<QueuedItem> {
     process::process(buffer).senders.take(py, item, false)
 }
 
@@ -327,12 +331,14 @@ pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put>
 /// # Safety
 /// As [`put`].
 #[inline(always)]
-pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, last: bool) -> Option<Put> {
+pub unsafe fn take(
+    state: &mut ThreadState, object: *mut PyObject, item: *mut PyObject, last: bool,
+) -> Option<QueuedItem> {
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-    if unsafe { !matter(here, object) } {
+    if unsafe { !matter(state, object) } {
         return None;
     }
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     let py = unsafe { Python::assume_attached() };
-    with_known(here, object, |queue| process::process(queue).senders.take(py, item, last))?
+    with_known(state, object, |queue| process::process(queue).senders.take(py, item, last))?
 }

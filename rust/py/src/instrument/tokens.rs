@@ -16,7 +16,7 @@
 //! # Checked by
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
-use super::senders::{self, Put};
+use super::senders::{self, QueuedItem};
 use crate::{
     host::{instruments::Wants, Host},
     library::{
@@ -25,7 +25,7 @@ use crate::{
         queues,
     },
     processes::{process, thread_ids},
-    thread::{here::Here, late},
+    thread::{late, state::ThreadState},
 };
 use inviso_core::{
     messages::About,
@@ -67,9 +67,9 @@ pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &
 /// # Safety
 /// The item stands; the thread is attached.
 #[inline]
-pub unsafe fn sent_to_queue(here: &mut Here, queue: u64, item: *mut PyObject) -> Carried {
+pub unsafe fn sent_to_queue(state: &mut ThreadState, queue: u64, item: *mut PyObject) -> Carried {
     // SAFETY: the caller promises that the item stands and the thread is attached.
-    unsafe { here.host.node.seq_send(&mut here.thread, About::Current, queue, writing(item)) }
+    unsafe { state.host.node.seq_send(&mut state.thread, About::Current, queue, writing(item)) }
 }
 
 /// Whether items of a queue carry tokens, see `Process::carrier`: by the program's word, or by the queue's kind.
@@ -87,8 +87,8 @@ pub mod carrier {
 }
 
 /// Whether the program says that items of a queue carry no tokens.
-pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
-    let known = here.host.directory.known(queue as usize);
+pub fn is_said_not_to_carry(state: &ThreadState, queue: *mut PyObject) -> bool {
+    let known = state.host.directory.known(queue as usize);
     known.is_some_and(|queue| process::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
 }
 
@@ -117,12 +117,14 @@ pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
 ///
 /// # Safety
 /// Queue and item stand; the thread is attached.
-pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
+pub unsafe fn taken_from_queue(
+    state: &mut ThreadState, object: *mut PyObject, put: Option<QueuedItem>, item: *mut PyObject,
+) {
     let carried = match put.and_then(|put| put.carried) {
         Some(carried) => carried,
-        None if !here.host.node.seq_may_have(here.thread.current()) => return,
+        None if !state.host.node.seq_may_have(state.thread.current()) => return,
         // an item without a token, or one that was put in before tokens were in use
-        None => match here.host.directory.known(object as usize) {
+        None => match state.host.directory.known(object as usize) {
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
             Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
@@ -131,24 +133,24 @@ pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Opti
         },
     };
     // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-    unsafe { here.host.node.seq_receive(&mut here.thread, About::Current, carried, writing(item)) };
+    unsafe { state.host.node.seq_receive(&mut state.thread, About::Current, carried, writing(item)) };
 }
 
 /// Whether a message of the running process may have a token.
 #[inline]
-pub fn has(here: &Here) -> bool {
-    here.host.node.seq_may_have(here.thread.current())
+pub fn has(state: &ThreadState) -> bool {
+    state.host.node.seq_may_have(state.thread.current())
 }
 
 /// A call or a result travels by this future, with the sender's token. `message` is null if no process has a token.
 ///
 /// # Safety
 /// The message is null or stands; the thread is attached.
-pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64, message: *mut PyObject) {
-    if here.host.node.seq_in_use() {
+pub unsafe fn send_by(state: &mut ThreadState, from: About<'_>, future: &Tracee, to: u64, message: *mut PyObject) {
+    if state.host.node.seq_in_use() {
         // SAFETY: the caller promises that the message is null or stands and the thread is attached.
-        let carried = unsafe { here.host.node.seq_send(&mut here.thread, from, to, writing(message)) };
-        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(here);
+        let carried = unsafe { state.host.node.seq_send(&mut state.thread, from, to, writing(message)) };
+        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(state);
         *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
     }
 }
@@ -158,22 +160,22 @@ pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64
 /// # Safety
 /// The thread is attached.
 pub unsafe fn receive_by(
-    here: &mut Here, at: About<'_>, future: &Tracee, message: impl FnOnce(&mut Here) -> Held,
+    state: &mut ThreadState, at: About<'_>, future: &Tracee, message: impl FnOnce(&mut ThreadState) -> Held,
 ) -> bool {
-    if !here.host.node.seq_in_use() {
+    if !state.host.node.seq_in_use() {
         return false;
     }
     let Some(carried) = kept(future).take() else { return false };
-    let message = message_for(here, &carried, message);
+    let message = message_for(state, &carried, message);
     // SAFETY: held; the caller promises that the thread is attached.
-    unsafe { here.host.node.seq_receive(&mut here.thread, at, carried, writing(message.as_ptr())) };
+    unsafe { state.host.node.seq_receive(&mut state.thread, at, carried, writing(message.as_ptr())) };
     true
 }
 
 /// A message, if its token asks for an event of the receipt; else null.
-pub fn message_for(here: &mut Here, carried: &Carried, make: impl FnOnce(&mut Here) -> Held) -> Held {
+pub fn message_for(state: &mut ThreadState, carried: &Carried, make: impl FnOnce(&mut ThreadState) -> Held) -> Held {
     match carried {
-        Carried::Token(token, _) if token.flags & flags::RECEIVE != 0 => make(here),
+        Carried::Token(token, _) if token.flags & flags::RECEIVE != 0 => make(state),
         _ => Held::borrowed(std::ptr::null_mut()),
     }
 }
@@ -185,8 +187,8 @@ pub fn forward(from: &Tracee, to: &Tracee) {
 }
 
 /// Whether a token may wait at this future.
-pub fn waits(here: &Here, future: &Tracee) -> bool {
-    here.host.node.seq_in_use() && kept(future).is_some()
+pub fn waits(state: &ThreadState, future: &Tracee) -> bool {
+    state.host.node.seq_in_use() && kept(future).is_some()
 }
 
 /// Takes a future's token, which travels on by other means.
@@ -294,8 +296,8 @@ fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
 }
 
 /// The running process starts another; `name` is `(module, function, arguments)` as terms.
-pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
-    if !here.host.node.seq_in_use() {
+pub fn spawned(state: &mut ThreadState, child: &Tracee, name: &[u8]) {
+    if !state.host.node.seq_in_use() {
         return;
     }
     let (function, arguments) = match etf::decode(name) {
@@ -308,9 +310,9 @@ pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
         },
         _ => (Term::atom("undefined"), Term::List(Vec::new())),
     };
-    let parent = Term::Pid(Identifier::own(here.thread.current().pid));
-    let reference = Term::Ref(Identifier::own(here.host.node.unique()));
-    let options = if here.linking { vec![Term::atom("link")] } else { Vec::new() };
+    let parent = Term::Pid(Identifier::own(state.thread.current().pid));
+    let reference = Term::Ref(Identifier::own(state.host.node.unique()));
+    let options = if state.linking { vec![Term::atom("link")] } else { Vec::new() };
     let request = Term::Tuple(vec![
         Term::atom("spawn_request"),
         reference.clone(),
@@ -323,5 +325,5 @@ pub fn spawned(here: &mut Here, child: &Tracee, name: &[u8]) {
     ]);
     let child_pid = Term::Pid(Identifier::own(child.pid));
     let reply = Term::Tuple(vec![Term::atom("spawn_reply"), reference, Term::atom("ok"), child_pid]);
-    here.host.node.seq_spawn(&mut here.thread, child, &etf::encode(&request), &etf::encode(&reply));
+    state.host.node.seq_spawn(&mut state.thread, child, &etf::encode(&request), &etf::encode(&reply));
 }

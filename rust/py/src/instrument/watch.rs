@@ -25,7 +25,7 @@
 use super::originals;
 use crate::{
     host::{instruments::HANDLERS, Host},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::plan::events;
 use inviso_cpython::{capture::Raised, frames::frame::Frame};
@@ -55,21 +55,21 @@ impl Ended {
 }
 
 /// A function that is called at an event of a watched call, with the event's frame, which stands.
-pub type Event = fn(&mut Here, Frame);
+pub type OnEvent = fn(&mut ThreadState, Frame);
 
 /// A function that is called when a watched call ends.
-pub type End = fn(&mut Here, Frame, Ended);
+pub type OnEnd = fn(&mut ThreadState, Frame, Ended);
 
 /// What an instrument does at the events of a function.
 pub struct Handler {
     /// The call begins.
-    pub begin: Option<Event>,
+    pub begin: Option<OnEvent>,
     /// It resumes after a suspension.
-    pub resume: Option<Event>,
+    pub resume: Option<OnEvent>,
     /// It is suspended.
-    pub pause: Option<Event>,
+    pub pause: Option<OnEvent>,
     /// It returns, or an exception leaves it.
-    pub end: Option<End>,
+    pub end: Option<OnEnd>,
     /// Only ends by an exception count.
     pub raises_only: bool,
 }
@@ -100,13 +100,13 @@ pub struct Handlers(&'static Set);
 /// Handlers that some code object has, or had, together. There are few such sets; each is made once and never freed.
 struct Set(Box<[&'static Handler]>);
 
-struct Slot {
+struct HandlerSet {
     code: AtomicUsize,
     /// Null for no handler.
     handlers: AtomicPtr<Set>,
 }
 
-impl Slot {
+impl HandlerSet {
     #[inline(always)]
     fn handlers(&self) -> Option<Handlers> {
         // SAFETY: null or made by `Box::leak`; sets are never freed.
@@ -126,12 +126,12 @@ impl Slot {
     }
 }
 
-struct Table {
-    slots: Box<[Slot]>,
+struct HandlerTable {
+    slots: Box<[HandlerSet]>,
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+static TABLE: AtomicPtr<HandlerTable> = AtomicPtr::new(std::ptr::null_mut());
 /// Locked while the table is changed.
 static USED: Mutex<Used> = Mutex::new(Used { places: 0, sets: Vec::new() });
 
@@ -166,19 +166,19 @@ fn lock() -> MutexGuard<'static, Used> {
     USED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-fn table() -> Option<&'static Table> {
+fn table() -> Option<&'static HandlerTable> {
     // SAFETY: null or made by `Box::leak`; tables are never freed.
     unsafe { TABLE.load(Acquire).as_ref() }
 }
 
-impl Table {
+impl HandlerTable {
     fn start(&self, code: usize) -> usize {
         ((code as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (self.slots.len() - 1)
     }
 
     /// The slot of a code object, or the free one for it.
     #[inline(always)]
-    fn place(&self, code: usize) -> &Slot {
+    fn place(&self, code: usize) -> &HandlerSet {
         let mut at = self.start(code);
         loop {
             let slot = &self.slots[at];
@@ -213,28 +213,28 @@ impl Handlers {
 
     /// The call begins.
     #[inline(always)]
-    pub fn begin(self, here: &mut Here, frame: Frame) {
-        self.each(|handler| handler.begin.into_iter().for_each(|begin| begin(here, frame)));
+    pub fn begin(self, state: &mut ThreadState, frame: Frame) {
+        self.each(|handler| handler.begin.into_iter().for_each(|begin| begin(state, frame)));
     }
 
     /// The call resumes.
     #[inline(always)]
-    pub fn resume(self, here: &mut Here, frame: Frame) {
-        self.each(|handler| handler.resume.into_iter().for_each(|resume| resume(here, frame)));
+    pub fn resume(self, state: &mut ThreadState, frame: Frame) {
+        self.each(|handler| handler.resume.into_iter().for_each(|resume| resume(state, frame)));
     }
 
     /// The call is suspended.
     #[inline(always)]
-    pub fn pause(self, here: &mut Here, frame: Frame) {
-        self.each(|handler| handler.pause.into_iter().for_each(|pause| pause(here, frame)));
+    pub fn pause(self, state: &mut ThreadState, frame: Frame) {
+        self.each(|handler| handler.pause.into_iter().for_each(|pause| pause(state, frame)));
     }
 
     /// The call ends.
     #[inline(always)]
-    pub fn end(self, here: &mut Here, frame: Frame, how: Ended) {
+    pub fn end(self, state: &mut ThreadState, frame: Frame, how: Ended) {
         self.each(|handler| {
             if !handler.raises_only || matches!(how, Ended::Raised(_)) {
-                handler.end.into_iter().for_each(|end| end(here, frame, how));
+                handler.end.into_iter().for_each(|end| end(state, frame, how));
             }
         });
     }
@@ -303,11 +303,12 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
 }
 
 /// The slot of a code object in the table, which grows if needed.
-fn put(used: &mut Used, code: usize) -> &'static Slot {
+fn put(used: &mut Used, code: usize) -> &'static HandlerSet {
     let room = table().map_or(0, |table| table.slots.len());
     if (used.places + 1) * 2 > room {
-        let slots = (0..(room * 2).max(64)).map(|_| Slot { code: AtomicUsize::new(0), handlers: AtomicPtr::default() });
-        let next = Table { slots: slots.collect() };
+        let slots =
+            (0..(room * 2).max(64)).map(|_| HandlerSet { code: AtomicUsize::new(0), handlers: AtomicPtr::default() });
+        let next = HandlerTable { slots: slots.collect() };
         used.places = 0;
         for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
             let handlers = slot.handlers.load(Relaxed);

@@ -9,7 +9,7 @@ use crate::{
         originals,
         watch::{self, Ended, Handler},
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, tracee::Tracee};
 use inviso_cpython::{
@@ -45,24 +45,24 @@ fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     watch::add(py, host, &CREATE, &create)
 }
 
-fn on_create(here: &mut Here, frame: Frame) {
+fn on_create(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the frame of the method is about to run, so its first two arguments are there.
-    here.grouping = unsafe { (frame.local(0) as usize, frame.local(1) as usize) };
+    state.grouping = unsafe { (frame.local(0) as usize, frame.local(1) as usize) };
 }
 
 /// The running process makes a task of this coroutine.
 ///
 /// # Safety
 /// Attached, with no exception set; the coroutine stands.
-pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &Tracee) {
-    let (group, of) = here.grouping;
+pub unsafe fn announced(state: &mut ThreadState, coroutine: *mut ffi::PyObject, child: &Tracee) {
+    let (group, of) = state.grouping;
     if group == 0 || of != coroutine as usize {
         return;
     }
-    here.grouping = (0, 0);
+    state.grouping = (0, 0);
     // SAFETY: attached. The group makes the task, so it stands.
-    if let Some(parent) = unsafe { parent_of(here, group as *mut ffi::PyObject) } {
-        relations::group_announced(here, &parent, child);
+    if let Some(parent) = unsafe { parent_of(state, group as *mut ffi::PyObject) } {
+        relations::group_announced(state, &parent, child);
     }
 }
 
@@ -70,11 +70,11 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
 ///
 /// # Safety
 /// Attached, with no exception set; the group stands.
-unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+unsafe fn parent_of(state: &mut ThreadState, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: attached, no exception is set, and the group stands. The attribute is a plain one of the group.
     let parent = calling::attached(|py| unsafe {
         let parent = thread_objects::attribute(py, group, "_parent_task")?;
-        is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
+        is_task(py, parent.as_ptr()).then(|| state.host.directory.task(state.host, parent.as_ptr() as usize, None))
     });
     parent
 }
@@ -89,17 +89,17 @@ unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
 
 /// The group has its task. A task that was not seen when it was made is linked now: a task factory made it of another
 /// object.
-fn on_created(here: &mut Here, frame: Frame, how: Ended) {
-    here.grouping = (0, 0);
+fn on_created(state: &mut ThreadState, frame: Frame, how: Ended) {
+    state.grouping = (0, 0);
     let Ended::Returned(task) = how else { return };
     // SAFETY: attached; the event's frame stands, and so does the returned object.
     let child = calling::attached(|py| unsafe {
         let living = is_task(py, task) && !steps::is_done_task(py, task);
-        living.then(|| here.host.directory.task(here.host, task as usize, None))
+        living.then(|| state.host.directory.task(state.host, task as usize, None))
     });
     let Some(child) = child.filter(|child| child.is_alive()) else { return };
     // SAFETY: attached, no exception is set. The frame's first argument is the group, which stands.
-    if let Some(parent) = unsafe { parent_of(here, frame.local(0)) } {
-        relations::group(here, &parent, &child);
+    if let Some(parent) = unsafe { parent_of(state, frame.local(0)) } {
+        relations::group(state, &parent, &child);
     }
 }

@@ -32,12 +32,12 @@ use crate::{
         tokens,
     },
     library::ports,
-    thread::{here::Here, mailbox::Letter},
+    thread::{mailbox::Letter, state::ThreadState},
 };
 use inviso_core::{
     flags::Flags,
-    happening::Turn,
     messages::About,
+    process_events::Turn,
     seq::Carried,
     thread::Thread,
     tracee::{Kind, Tracee},
@@ -78,16 +78,16 @@ pub enum Tie {
 static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
 /// Links two processes for the program's own structure, unless it has done so.
-pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
+pub fn group(state: &mut ThreadState, parent: &Tracee, child: &Tracee) {
     if lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid)) {
-        here.host.node.link(&mut here.thread, parent, child);
+        state.host.node.link(&mut state.thread, parent, child);
     }
 }
 
 /// The same for a `child` that has not yet emitted its start: [`tell_announced`] emits the other half.
-pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
+pub fn group_announced(state: &mut ThreadState, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
-    if here.host.node.link_begin(&mut here.thread, parent, child, true) {
+    if state.host.node.link_begin(&mut state.thread, parent, child, true) {
         process::process(child).linked_by.store(parent.pid, Ordering::Release);
     }
 }
@@ -103,25 +103,25 @@ fn tie(one: u64, other: u64) -> Tie {
 }
 
 /// The running process starts `child`; links itself to it and monitors it, if it said so before.
-pub fn link_announced(here: &mut Here, child: &Tracee) {
-    let (linked, watched) = (std::mem::take(&mut here.linking), here.watching.take());
+pub fn link_announced(state: &mut ThreadState, child: &Tracee) {
+    let (linked, watched) = (std::mem::take(&mut state.linking), state.watching.take());
     if let Some(reference) = watched {
-        let _always_there = watch(child, reference, here.thread.current().pid);
+        let _always_there = watch(child, reference, state.thread.current().pid);
     }
     if linked {
-        let parent = here.thread.current().clone();
-        if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
+        let parent = state.thread.current().clone();
+        if state.host.node.link_begin(&mut state.thread, &parent, child, true) {
             process::process(child).linked_by.store(parent.pid, Ordering::Release);
         }
     }
 }
 
 /// The running process has been started: emits the other half of [`link_announced`].
-pub fn tell_announced(here: &mut Here) {
-    let own = here.thread.current().clone();
+pub fn tell_announced(state: &mut ThreadState) {
+    let own = state.thread.current().clone();
     let by = process::process(&own).linked_by.swap(0, Ordering::AcqRel);
     if by != 0 {
-        here.host.node.on_getting_linked(&mut here.thread, &own, by);
+        state.host.node.on_getting_linked(&mut state.thread, &own, by);
     }
 }
 
@@ -132,9 +132,9 @@ pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reas
 }
 
 /// As [`exit`], for the thread itself.
-pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave_thread(here, own, reason);
-    tell(here.host, &mut here.thread, own, reason, links, monitors);
+pub fn exit_thread(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave_thread(state, own, reason);
+    tell(state.host, &mut state.thread, own, reason, links, monitors);
 }
 
 pub(crate) fn tell(
@@ -183,8 +183,8 @@ fn pass_on(
 }
 
 /// As [`exit_thread`] after the thread has left the interpreter: the main thread signals the others soon.
-pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave_thread(here, own, reason);
+pub fn exit_unattached(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave_thread(state, own, reason);
     orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
 }
 
@@ -209,9 +209,9 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
         let monitors = take_monitors(tracee);
         let mut gone = Orphan { tracee: tracee.clone(), reason, links, monitors, untold: asked.then_some(untold) };
         if asked {
-            door::enter(|here| {
-                here.running.identify(here.host, &mut here.thread);
-                gone.tell(here.host, &mut here.thread);
+            door::enter(|state| {
+                state.running.identify(state.host, &mut state.thread);
+                gone.tell(state.host, &mut state.thread);
             });
         }
         orphan(gone);
@@ -279,11 +279,11 @@ pub fn settle() {
             settle_soon();
             return;
         }
-        let tell_all = |here: &mut Here| {
+        let tell_all = |state: &mut ThreadState| {
             for mut orphan in orphans {
-                orphan.tell(here.host, &mut here.thread);
+                orphan.tell(state.host, &mut state.thread);
                 let Orphan { tracee, reason, links, monitors, .. } = orphan;
-                pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
+                pass_on(py, state.host, &mut state.thread, &tracee, &reason, links, monitors);
             }
         };
         // SAFETY: the thread is attached.
@@ -342,14 +342,14 @@ fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) 
 }
 
 /// As [`leave`], for the thread itself, which emits all of its end before it is gone.
-fn leave_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
-    let host = here.host;
-    host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
-    let mut links = host.node.unrelate(Some(&mut here.thread), own);
-    super::scheduling::thread_ended(here);
+fn leave_thread(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    let host = state.host;
+    host.node.on_process_exit(&mut state.thread, About::Other(own), reason);
+    let mut links = host.node.unrelate(Some(&mut state.thread), own);
+    super::scheduling::thread_ended(state);
     process::go(host, own);
     // links made meanwhile
-    links.extend(host.node.unrelate(Some(&mut here.thread), own));
+    links.extend(host.node.unrelate(Some(&mut state.thread), own));
     (links, take_monitors(own))
 }
 
@@ -452,15 +452,15 @@ pub fn deliver(
 
 /// The running process has taken a message out of its mailbox.
 pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
-    let tell = |here: &mut Here| {
+    let tell = |state: &mut ThreadState| {
         if lengths::are_wanted() {
             let length = process::process(own).mailbox.len() as u64;
-            lengths::changed(here.host, &mut here.thread, own, length);
+            lengths::changed(state.host, &mut state.thread, own, length);
         }
-        if here.host.node.seq_in_use() {
+        if state.host.node.seq_in_use() {
             // SAFETY: held; the thread is attached.
             let write = unsafe { tokens::writing(message.as_ptr()) };
-            here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
+            state.host.node.seq_receive(&mut state.thread, About::Other(own), carried, write);
         }
     };
     // SAFETY: the callers are attached.

@@ -38,15 +38,15 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     thread::{
-        here,
-        places::{Places, NOWHERE},
+        places::{CalleeNames, NOWHERE},
+        state,
     },
 };
 use inviso_core::{
     flags::Flags,
-    happening::Turn,
     messages::About,
-    monitor::Event,
+    monitor::LimitEvent,
+    process_events::Turn,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::calling, tasks::steps};
@@ -66,7 +66,7 @@ pub(super) const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
 
 /// The times at which processes run.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule) || wants.tokens,
+    |wants| wants.processes.has(ASKED) || wants.watches(LimitEvent::LongSchedule) || wants.tokens,
     begin,
     end,
     forget,
@@ -83,11 +83,11 @@ pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_corouti
 
 /// A thread's record of what it runs.
 #[derive(Default)]
-pub struct Here {
+pub struct SchedulerState {
     /// Ticks at which the running process was scheduled in; valid while that is timed.
     pub since: u64,
     /// The names of places that the thread has met.
-    pub places: Places,
+    pub places: CalleeNames,
     /// The task that was in a step here when the instrument began, until that step ends; else 0.
     pub(super) unseen: u64,
     /// Whether that task's coroutine is watched.
@@ -95,7 +95,7 @@ pub struct Here {
     /// Whether the thread is known to have ended, or its end emits nothing.
     pub told: bool,
     /// What its event loop runs besides tasks.
-    pub callbacks: Vec<crate::library::loops::loop_callbacks::Running>,
+    pub callbacks: Vec<crate::library::loops::loop_callbacks::RunningCallback>,
 }
 
 pub(super) fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
@@ -134,15 +134,15 @@ fn forget(py: Python<'_>) {
 /// The task that is running here counts as `in`, and will be `out` although the beginning of its step was not seen.
 fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // SAFETY: the thread is attached.
-    unsafe { door::call(|here| watch_running_of(py, host, here)) }.unwrap_or(Ok(()))
+    unsafe { door::call(|state| watch_running_of(py, host, state)) }.unwrap_or(Ok(()))
 }
 
-fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) -> PyResult<()> {
+fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut state::ThreadState) -> PyResult<()> {
     // SAFETY: the thread is attached, with its own state; the running task stands, and so does its coroutine, an exact
     // one.
     let code = unsafe {
-        here.running.identify(host, &mut here.thread);
-        let current = here.thread.current().clone();
+        state.running.identify(host, &mut state.thread);
+        let current = state.thread.current().clone();
         let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
         if current.kind != Kind::Task || task.is_null() {
             return Ok(());
@@ -152,34 +152,34 @@ fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) 
         let process = process::process(&current);
         process.coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
         current.set_in(true);
-        here.turn.unseen = current.pid;
-        process.place.get_or_init(|| here.turn.places.of(frame)[..].into());
+        state.turn.unseen = current.pid;
+        process.place.get_or_init(|| state.turn.places.of(frame)[..].into());
         Bound::from_borrowed_ptr(py, frame.code())
     };
-    here.turn.watching = true;
+    state.turn.watching = true;
     watch::add(py, host, &STEP, &[code])
 }
 
 /// That step has ended. Later steps are seen without watching the coroutine.
 #[cold]
 #[inline(never)]
-pub(super) fn unwatch(here: &mut here::Here) {
-    here.turn.watching = false;
+pub(super) fn unwatch(state: &mut state::ThreadState) {
+    state.turn.watching = false;
     calling::attached(|py| {
-        if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
+        if let Err(error) = watch::remove(py, state.host, &[&STEP]) {
             error.write_unraisable(py, None);
         }
     });
 }
 
-/// Reports a run since [`Here::since`] to sessions for which it is long; `said` adds elements to the report.
-pub fn alarm(here: &mut here::Here, about: u64, said: impl Fn() -> Vec<Term>) {
-    let clock = &here.host.node.clock;
-    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(here.turn.since)) / 1_000_000;
-    if here.host.node.watched(Event::LongSchedule).is_none_or(|limit| spent < limit) {
+/// Reports a run since [`ThreadState::since`] to sessions for which it is long; `said` adds elements to the report.
+pub fn alarm(state: &mut state::ThreadState, about: u64, said: impl Fn() -> Vec<Term>) {
+    let clock = &state.host.node.clock;
+    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(state.turn.since)) / 1_000_000;
+    if state.host.node.watched(LimitEvent::LongSchedule).is_none_or(|limit| spent < limit) {
         return;
     }
-    here.host.node.alarm(&mut here.thread, about, Event::LongSchedule, |_, limit| {
+    state.host.node.alarm(&mut state.thread, about, LimitEvent::LongSchedule, |_, limit| {
         (spent >= limit).then(|| {
             let mut all = vec![pair("timeout", Term::from(spent as i64))];
             all.extend(said());
@@ -206,52 +206,53 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the tracee's task stands.
-pub(super) unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
+pub(super) unsafe fn turn_of_running(state: &mut state::ThreadState, tracee: &Tracee, turn: Turn) {
     // SAFETY: attached; the frame runs.
-    let at =
-        unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| here.turn.places.of(frame)) };
+    let at = unsafe {
+        Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| state.turn.places.of(frame))
+    };
     let at = at.as_deref().unwrap_or(NOWHERE);
-    here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
+    state.host.node.on_turn(&mut state.thread, About::Other(tracee), turn, RUNNING, at);
 }
 
 /// The task that was running when the instrument began is suspended.
-fn on_pause(here: &mut here::Here, frame: Frame) {
-    first_out(here, frame, Turn::Out);
+fn on_pause(state: &mut state::ThreadState, frame: Frame) {
+    first_out(state, frame, Turn::Out);
 }
 
 /// That task ends.
-fn on_coroutine_end(here: &mut here::Here, frame: Frame, _how: Ended) {
-    first_out(here, frame, Turn::Exited);
+fn on_coroutine_end(state: &mut state::ThreadState, frame: Frame, _how: Ended) {
+    first_out(state, frame, Turn::Exited);
 }
 
-fn first_out(here: &mut here::Here, frame: Frame, turn: Turn) {
+fn first_out(state: &mut state::ThreadState, frame: Frame, turn: Turn) {
     // SAFETY: the thread is attached; the event's frame still stands.
     let generator = unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         frame.generator() as usize
     };
-    let current = here.thread.current().clone();
+    let current = state.thread.current().clone();
     let process = process::process(&current);
-    if here.turn.unseen != current.pid || process.coroutine.load(Ordering::Acquire) != generator {
+    if state.turn.unseen != current.pid || process.coroutine.load(Ordering::Acquire) != generator {
         return;
     }
-    here.turn.unseen = 0;
+    state.turn.unseen = 0;
     if current.set_in(false) {
         let at = process.place.get().map_or(NOWHERE, |place| place);
-        here.host.node.on_turn(&mut here.thread, About::Other(&current), turn, RUNNING, at);
+        state.host.node.on_turn(&mut state.thread, About::Other(&current), turn, RUNNING, at);
     }
 }
 
 /// A thread begins.
-fn on_thread(here: &mut here::Here, frame: Frame) {
-    here.thread.switch_to_own();
-    let own = here.thread.own().clone();
-    if !here.host.node.is_asked(&here.thread, About::Other(&own), ASKED) {
+fn on_thread(state: &mut state::ThreadState, frame: Frame) {
+    state.thread.switch_to_own();
+    let own = state.thread.own().clone();
+    if !state.host.node.is_asked(&state.thread, About::Other(&own), ASKED) {
         return;
     }
     // SAFETY: the frame of the method is about to run, so its first argument is there.
-    let at = here.turn.places.written(|out| unsafe { place_of_thread(frame.local(0), out) });
-    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, RUNNING, at);
+    let at = state.turn.places.written(|out| unsafe { place_of_thread(frame.local(0), out) });
+    state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::In, RUNNING, at);
     let _ = process::process(&own).place.set(at.into());
 }
 
@@ -275,17 +276,17 @@ unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> 
 }
 
 /// A thread ends.
-fn on_thread_end(here: &mut here::Here, _frame: Frame, _how: Ended) {
-    here.thread.switch_to_own();
-    thread_ended(here);
+fn on_thread_end(state: &mut state::ThreadState, _frame: Frame, _how: Ended) {
+    state.thread.switch_to_own();
+    thread_ended(state);
 }
 
 /// A thread ends; the first observer reports it. The thread may be detached.
-pub fn thread_ended(here: &mut here::Here) {
-    if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut here.turn.told, true) {
+pub fn thread_ended(state: &mut state::ThreadState) {
+    if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut state.turn.told, true) {
         return;
     }
-    let own = here.thread.own().clone();
+    let own = state.thread.own().clone();
     let at = process::process(&own).place.get().map_or(NOWHERE, |place| place);
-    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Exited, RUNNING, at);
+    state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::Exited, RUNNING, at);
 }

@@ -33,7 +33,7 @@ use crate::{
         originals, parcels, tokens,
         watch::{self, Ended, Handler},
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -333,34 +333,34 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
 }
 
 /// A thread is about to be started.
-fn on_start(here: &mut Here, frame: Frame) {
+fn on_start(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the first argument of a method whose frame is about to run; callbacks run attached on this thread.
     let object = unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         frame.local(0)
     };
-    if !can_start(object) || here.host.spawning.is_hidden(object as usize) {
+    if !can_start(object) || state.host.spawning.is_hidden(object as usize) {
         return; // the call is going to raise; or it is no thread of the program's
     }
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
-    if thread_name(here, object, &mut out).is_err() {
+    if thread_name(state, object, &mut out).is_err() {
         out.truncate(0);
         let _ = out.nil();
     }
     let len = out.len();
     name.truncate(len);
-    let parent = here.thread.current().clone();
-    let announced = here.host.spawning.started(object as usize);
-    let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
-    here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+    let parent = state.thread.current().clone();
+    let announced = state.host.spawning.started(object as usize);
+    let tracee = announced.unwrap_or_else(|| state.host.spawning.announce(state.host, object as usize, &parent));
+    state.host.node.on_spawn(&mut state.thread, &tracee, &name);
     if !is_of_library(frame) {
-        tokens::spawned(here, &tracee, &name);
+        tokens::spawned(state, &tracee, &name);
     }
-    if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
+    if let Some(pending) = lock(&state.host.spawning.pending).get_mut(&(object as usize)) {
         pending.name = Some(name);
     }
-    relations::link_announced(here, &tracee);
+    relations::link_announced(state, &tracee);
 }
 
 /// Whether the library starts a thread of its own. Such a thread inherits no token.
@@ -377,62 +377,62 @@ fn is_of_library(start: Frame) -> bool {
 }
 
 /// The start has failed: the announced process ends at once.
-fn on_start_failed(here: &mut Here, frame: Frame, how: Ended) {
+fn on_start_failed(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame still stands; the thread is attached.
     let object = unsafe { frame.local(0) } as usize;
-    let Some(Pending { tracee, name, .. }) = here.host.spawning.failed(object) else { return };
+    let Some(Pending { tracee, name, .. }) = state.host.spawning.failed(object) else { return };
     if name.is_some() {
         // SAFETY: as above.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
+        unsafe { state.running.identify(state.host, &mut state.thread) };
         let reason = reason(&tracee, how.error());
-        relations::unborn(here.host, &mut here.thread, &tracee, &reason);
+        relations::unborn(state.host, &mut state.thread, &tracee, &reason);
     }
-    here.host.node.end_process(&tracee);
+    state.host.node.end_process(&tracee);
 }
 
 /// A thread begins.
-fn on_bootstrap(here: &mut Here, _frame: Frame) {
-    let told = lock(&here.host.spawning.started).remove(&here.thread.own().pid);
+fn on_bootstrap(state: &mut ThreadState, _frame: Frame) {
+    let told = lock(&state.host.spawning.started).remove(&state.thread.own().pid);
     if let Some((parent, name)) = told {
-        here.thread.switch_to_own();
-        here.host.node.on_spawned(&mut here.thread, parent, &name);
-        relations::tell_announced(here);
+        state.thread.switch_to_own();
+        state.host.node.on_spawned(&mut state.thread, parent, &name);
+        relations::tell_announced(state);
     }
 }
 
 /// An exception has ended a thread: kept for its exit reason.
-fn on_excepthook(here: &mut Here, _frame: Frame) {
+fn on_excepthook(state: &mut ThreadState, _frame: Frame) {
     // SAFETY: the thread is attached; a new reference or null.
     unsafe {
         let error = ffi::PyErr_GetHandledException();
         if !error.is_null() {
-            here.reason = Some(reason(here.thread.own(), Some(Raised::made(error))));
+            state.reason = Some(reason(state.thread.own(), Some(Raised::made(error))));
             ffi::Py_DECREF(error);
         }
     }
 }
 
 /// A thread ends.
-fn on_thread_end(here: &mut Here, _frame: Frame, how: Ended) {
-    if here.told_exit {
+fn on_thread_end(state: &mut ThreadState, _frame: Frame, how: Ended) {
+    if state.told_exit {
         return;
     }
-    here.thread.switch_to_own();
-    let own = here.thread.own().clone();
-    let reason = here.reason.take().unwrap_or_else(|| reason(&own, how.error()));
-    here.told_exit = true;
-    relations::exit_thread(here, &own, &reason);
+    state.thread.switch_to_own();
+    let own = state.thread.own().clone();
+    let reason = state.reason.take().unwrap_or_else(|| reason(&own, how.error()));
+    state.told_exit = true;
+    relations::exit_thread(state, &own, &reason);
 }
 
 /// A coroutine ends. If it is the outermost one of a task, so does the task.
-fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
+fn on_coroutine_end(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the thread is attached; the event's frame still stands.
     unsafe {
         let generator = frame.generator() as usize;
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         #[cfg(not(Py_3_13))]
-        super::task_made::note_made(here);
-        let current = here.thread.current().clone();
+        super::task_made::note_made(state);
+        let current = state.thread.current().clone();
         if generator == 0 || current.kind != Kind::Task {
             return;
         }
@@ -441,15 +441,15 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
                 Ended::Returned(_) if !task.is_null() => {
-                    parcels::quietly(here, |_, _| reason_of_return(&current, task))
+                    parcels::quietly(state, |_, _| reason_of_return(&current, task))
                 }
                 _ => reason(&current, how.error()),
             };
             if !task.is_null() {
-                here.running.note_name(here.host, task as usize);
+                state.running.note_name(state.host, task as usize);
             }
-            relations::exit(here.host, &mut here.thread, &current, &reason);
-            here.host.node.end_process(&current);
+            relations::exit(state.host, &mut state.thread, &current, &reason);
+            state.host.node.end_process(&current);
         }
     }
 }
@@ -475,18 +475,18 @@ pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi:
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
-pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
+pub unsafe fn step_ended(state: &mut ThreadState, task: *mut ffi::PyObject) {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
     unsafe {
         if !steps::is_done(task) {
             return;
         }
-        let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !process::go(here.host, &tracee) {
+        let Some(tracee) = state.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
+        if !process::go(state.host, &tracee) {
             let reason = reason_of_task(&tracee, task);
-            relations::exit(here.host, &mut here.thread, &tracee, &reason);
+            relations::exit(state.host, &mut state.thread, &tracee, &reason);
         }
-        here.host.node.end_process(&tracee);
+        state.host.node.end_process(&tracee);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     entry::door,
     instrument::tokens,
-    thread::{call, here::Here},
+    thread::{call, state::ThreadState},
 };
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
@@ -98,46 +98,48 @@ pub(super) unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyO
         if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
             return None;
         }
-        door::enter(|here| announce_of(here, task, coroutine)).flatten()
+        door::enter(|state| announce_of(state, task, coroutine)).flatten()
     }
 }
 
 /// # Safety
 /// As [`announce`].
-unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+unsafe fn announce_of(
+    state: &mut ThreadState, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
+) -> Option<Arc<Tracee>> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and task and coroutine stand.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         #[cfg(not(Py_3_13))]
-        note_made(here);
-        let parent = here.thread.current().clone();
-        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
+        note_made(state);
+        let parent = state.thread.current().clone();
+        let watched = Python::attach(|py| watch_end(py, state.host, coroutine));
         if watched.is_err() {
             ffi::PyErr_Clear();
         }
-        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        let tracee = state.host.directory.task(state.host, task as usize, Some(&parent));
         process::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
-        let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
-        let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
+        let asked = |state: &ThreadState, who| state.host.node.is_asked(&state.thread, who, Flags::PROCS);
+        let told = tokens::has(state) || asked(state, About::Current) || asked(state, About::Other(&tracee));
         let name = if told { name_of(coroutine) } else { Vec::new() };
         if told {
-            here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-            if tokens::has(here) && !is_own_task(coroutine) {
-                tokens::spawned(here, &tracee, &name);
+            state.host.node.on_spawn(&mut state.thread, &tracee, &name);
+            if tokens::has(state) && !is_own_task(coroutine) {
+                tokens::spawned(state, &tracee, &name);
             }
         }
         #[cfg(not(Py_3_12))]
-        crate::library::futures::wait_for::made(here, &tracee);
-        relations::link_announced(here, &tracee);
-        groups::announced(here, coroutine, &tracee);
-        here.thread.switch(tracee.clone());
+        crate::library::futures::wait_for::made(state, &tracee);
+        relations::link_announced(state, &tracee);
+        groups::announced(state, coroutine, &tracee);
+        state.thread.switch(tracee.clone());
         if told {
-            here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+            state.host.node.on_spawned(&mut state.thread, parent.pid, &name);
         }
-        relations::tell_announced(here);
-        here.thread.switch(parent);
+        relations::tell_announced(state);
+        state.thread.switch(parent);
         #[cfg(not(Py_3_13))]
-        here.made.replace(tracee.clone());
+        state.made.replace(tracee.clone());
         Some(tracee)
     }
 }
@@ -145,8 +147,8 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
 /// Keeps the name of the task that was made last. Before 3.13 a task gets its name after its initialiser, and before
 /// anything else happens.
 #[cfg(not(Py_3_13))]
-pub(super) fn note_made(here: &mut Here) {
-    let Some(made) = here.made.take() else { return };
+pub(super) fn note_made(state: &mut ThreadState) {
+    let Some(made) = state.made.take() else { return };
     let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
     if !task.is_null() {
         // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.

@@ -9,15 +9,15 @@ use crate::{
     host::instruments,
     library::futures::asyncio_futures,
     thread::{
-        here::{self, Known},
-        places::{Place, NOWHERE},
+        places::{PlaceName, NOWHERE},
+        state::{self, KnownTask},
     },
 };
 use inviso_core::{
     flags::Flags,
-    happening::Turn,
     messages::About,
-    monitor::Event,
+    monitor::LimitEvent,
+    process_events::Turn,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{
@@ -97,7 +97,7 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
     // SAFETY: the caller promises that the thread is attached and the task stands.
     unsafe {
-        door::enter(|here| spawning::step_ended(here, task));
+        door::enter(|state| spawning::step_ended(state, task));
     }
 }
 
@@ -130,7 +130,7 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
         if crate::host::try_host().is_some_and(|host| host.node.seq_in_use()) {
-            door::enter(|here| asyncio_futures::woken(here, task, future));
+            door::enter(|state| asyncio_futures::woken(state, task, future));
         }
         let mut run = Run::default();
         let seen = run.begin(task);
@@ -150,7 +150,7 @@ struct Run {
     task: usize,
     exiting: bool,
     /// The place where it began and the value of `since` before it, while a session watches for long steps.
-    timed: Option<(Place, u64)>,
+    timed: Option<(PlaceName, u64)>,
 }
 
 impl Run {
@@ -166,13 +166,13 @@ impl Run {
         // SAFETY: the thread is attached; the state is not used beyond this function, and nothing called here takes it
         // again.
         unsafe {
-            let seen = door::enter(|here| {
-                if here.turn.watching && here.turn.unseen == 0 {
-                    unwatch(here);
+            let seen = door::enter(|state| {
+                if state.turn.watching && state.turn.unseen == 0 {
+                    unwatch(state);
                 }
-                let known = here.running.take(here.host, task as usize);
+                let known = state.running.take(state.host, task as usize);
                 let coroutine = steps::coroutine_of(task);
-                let seen = self.begin_of(here, known, coroutine);
+                let seen = self.begin_of(state, known, coroutine);
                 ffi::Py_XDECREF(coroutine);
                 seen
             });
@@ -185,15 +185,17 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`]; the coroutine is null or stands.
     #[inline(always)]
-    unsafe fn begin_of(&mut self, here: &mut here::Here, mut known: Known, coroutine: *mut ffi::PyObject) -> bool {
+    unsafe fn begin_of(
+        &mut self, state: &mut state::ThreadState, mut known: KnownTask, coroutine: *mut ffi::PyObject,
+    ) -> bool {
         self.task = known.task;
         // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
         // end, and the coroutine is null or stands.
-        let seen = unsafe { self.tell_begin(here, &mut known, coroutine) };
+        let seen = unsafe { self.tell_begin(state, &mut known, coroutine) };
         if seen {
-            here.running.begin_step(known);
+            state.running.begin_step(known);
         } else {
-            here.running.keep(known);
+            state.running.keep(known);
         }
         seen
     }
@@ -203,16 +205,18 @@ impl Run {
     /// # Safety
     /// As [`Run::begin_of`].
     #[inline(always)]
-    unsafe fn tell_begin(&mut self, here: &mut here::Here, known: &mut Known, coroutine: *mut ffi::PyObject) -> bool {
-        let Known { tracee, place, .. } = known;
-        let timed = instruments::monitored(Event::LongSchedule);
-        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
+    unsafe fn tell_begin(
+        &mut self, state: &mut state::ThreadState, known: &mut KnownTask, coroutine: *mut ffi::PyObject,
+    ) -> bool {
+        let KnownTask { tracee, place, .. } = known;
+        let timed = instruments::monitored(LimitEvent::LongSchedule);
+        let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
             // the end of the step in which the instrument began may stay unseen (3.11)
-            if here.turn.unseen != tracee.pid {
+            if state.turn.unseen != tracee.pid {
                 return false;
             }
-            here.turn.unseen = 0;
+            state.turn.unseen = 0;
         }
         if !asked && !timed {
             return true;
@@ -221,16 +225,16 @@ impl Run {
         // end, and the coroutine is null or stands.
         let (own, inner) = unsafe {
             self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
-            (place.get_or_insert_with(|| outermost(here, coroutine)), whereabouts(here, coroutine))
+            (place.get_or_insert_with(|| outermost(state, coroutine)), whereabouts(state, coroutine))
         };
         let at = inner.as_ref().unwrap_or(own);
         if asked {
             let turn = if self.exiting { Turn::InExiting } else { Turn::In };
-            here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
+            state.host.node.on_turn(&mut state.thread, About::Other(tracee), turn, RUNNING, at);
         }
         if timed {
-            let now = here.host.node.clock.ticks();
-            self.timed = Some((at.clone(), std::mem::replace(&mut here.turn.since, now)));
+            let now = state.host.node.clock.ticks();
+            self.timed = Some((at.clone(), std::mem::replace(&mut state.turn.since, now)));
         }
         true
     }
@@ -241,14 +245,14 @@ impl Run {
     /// As [`Run::begin`].
     #[inline]
     unsafe fn end(&self) {
-        let end = |here: &mut here::Here| {
-            let Some(known) = here.running.end_step(self.task) else { return };
+        let end = |state: &mut state::ThreadState| {
+            let Some(known) = state.running.end_step(self.task) else { return };
             let was_in = known.tracee.set_in(false);
             // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands
             // until the end.
-            let done = unsafe { self.tell_end(here, &known, was_in) };
+            let done = unsafe { self.tell_end(state, &known, was_in) };
             if !done {
-                here.running.keep(known);
+                state.running.keep(known);
             }
         };
         // SAFETY: the thread is attached.
@@ -260,15 +264,15 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn tell_end(&self, here: &mut here::Here, known: &Known, was_in: bool) -> bool {
+    unsafe fn tell_end(&self, state: &mut state::ThreadState, known: &KnownTask, was_in: bool) -> bool {
         let (tracee, mut is_done) = (&known.tracee, false);
-        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
+        let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
             // SAFETY: the task stands.
             let (done, at) = unsafe {
                 let task = self.task as *mut ffi::PyObject;
                 let (done, place) = (steps::is_done(task), known.place.clone());
-                (done, place.filter(|_| done).unwrap_or_else(|| waiting(here, task, known)))
+                (done, place.filter(|_| done).unwrap_or_else(|| waiting(state, task, known)))
             };
             is_done = done;
             if asked {
@@ -277,14 +281,14 @@ impl Run {
                     (_, true) => Turn::OutExiting,
                     _ => Turn::Out,
                 };
-                here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, &at);
+                state.host.node.on_turn(&mut state.thread, About::Other(tracee), turn, RUNNING, &at);
             }
             if let Some((began, _)) = &self.timed {
-                alarm(here, tracee.pid, || between(began, &at));
+                alarm(state, tracee.pid, || between(began, &at));
             }
         }
         if let Some((_, outer)) = &self.timed {
-            here.turn.since = *outer;
+            state.turn.since = *outer;
         }
         is_done
     }
@@ -296,11 +300,11 @@ impl Run {
 /// # Safety
 /// `coroutine` is null or stands throughout; the calling thread is attached.
 #[inline(always)]
-unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
+unsafe fn whereabouts(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
     // SAFETY: null or an object that is held; its type is checked first.
     unsafe {
         let waits = !coroutine.is_null() && steps::is_coroutine(coroutine) && steps::waits(coroutine);
-        waits.then(|| inside(here, coroutine)).flatten()
+        waits.then(|| inside(state, coroutine)).flatten()
     }
 }
 
@@ -308,13 +312,13 @@ unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> O
 ///
 /// # Safety
 /// As [`whereabouts`].
-unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
+unsafe fn inside(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
     // SAFETY: the caller promises that `coroutine` is null or stands throughout and the calling thread is attached; the
     // innermost coroutine is held.
     unsafe {
         let inner = steps::innermost(coroutine);
         let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
-        let at = frame.map(|frame| here.turn.places.of(frame));
+        let at = frame.map(|frame| state.turn.places.of(frame));
         ffi::Py_DECREF(inner);
         at
     }
@@ -324,14 +328,14 @@ unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
-unsafe fn waiting(here: &mut here::Here, task: *mut ffi::PyObject, known: &Known) -> Place {
+unsafe fn waiting(state: &mut state::ThreadState, task: *mut ffi::PyObject, known: &KnownTask) -> PlaceName {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
     // coroutine is held.
     unsafe {
         let coroutine = Held::owned(steps::coroutine_of(task));
-        let at = whereabouts(here, coroutine.as_ptr()).or_else(|| known.place.clone());
+        let at = whereabouts(state, coroutine.as_ptr()).or_else(|| known.place.clone());
         // or a session has begun to trace in the middle of the step
-        at.unwrap_or_else(|| outermost(here, coroutine.as_ptr()))
+        at.unwrap_or_else(|| outermost(state, coroutine.as_ptr()))
     }
 }
 
@@ -339,11 +343,11 @@ unsafe fn waiting(here: &mut here::Here, task: *mut ffi::PyObject, known: &Known
 ///
 /// # Safety
 /// `coroutine` is null or stands throughout; the calling thread is attached.
-unsafe fn outermost(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Place {
+unsafe fn outermost(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> PlaceName {
     // SAFETY: null or an object that is held, whose frame waits or runs.
     unsafe {
         let frame = if coroutine.is_null() { None } else { steps::frame_of(coroutine) };
-        frame.map_or_else(|| NOWHERE.into(), |frame| here.turn.places.of(frame))
+        frame.map_or_else(|| NOWHERE.into(), |frame| state.turn.places.of(frame))
     }
 }
 
@@ -375,32 +379,32 @@ pub unsafe fn begin_eager(
         if !inviso_cpython::tasks::running::runs_here(event_loop) {
             return None;
         }
-        door::enter(|here| begin_eager_of(here, task, coroutine)).flatten()
+        door::enter(|state| begin_eager_of(state, task, coroutine)).flatten()
     }
 }
 
 /// # Safety
 /// As [`begin_eager`].
 unsafe fn begin_eager_of(
-    here: &mut here::Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
+    state: &mut state::ThreadState, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
 ) -> Option<Eager> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the initialiser of tasks
     // calls this, with its arguments.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let parent = here.thread.current().clone();
-        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        state.running.identify(state.host, &mut state.thread);
+        let parent = state.thread.current().clone();
+        let tracee = state.host.directory.task(state.host, task as usize, Some(&parent));
         let is_in = parent.kind == Kind::Task && parent.is_in.load(Ordering::Acquire) != 0;
         let parent = Some(parent).filter(|_| is_in);
         if let Some(parent) = &parent {
-            turn_of_running(here, parent, Turn::Out);
+            turn_of_running(state, parent, Turn::Out);
         }
         let mut run = Run::default();
-        if run.begin_of(here, Known::new(task as usize, tracee), coroutine) {
+        if run.begin_of(state, KnownTask::new(task as usize, tracee), coroutine) {
             return Some(Eager { run, parent });
         }
         if let Some(parent) = &parent {
-            turn_of_running(here, parent, Turn::In);
+            turn_of_running(state, parent, Turn::In);
         }
         None
     }
@@ -416,12 +420,12 @@ impl Eager {
         unsafe {
             let timed = self.run.timed.is_some();
             self.run.end();
-            door::enter(|here| {
+            door::enter(|state| {
                 if let Some(parent) = &self.parent {
-                    turn_of_running(here, parent, Turn::In);
+                    turn_of_running(state, parent, Turn::In);
                 }
                 if timed {
-                    here.turn.since = here.host.node.clock.ticks();
+                    state.turn.since = state.host.node.clock.ticks();
                 }
             });
         }

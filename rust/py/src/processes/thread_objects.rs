@@ -1,7 +1,7 @@
 //! Thread objects of the threading module: their functions, whether they can start, have begun or are over.
 
 use crate::instrument::parcels;
-use crate::thread::here::Here;
+use crate::thread::state::ThreadState;
 use inviso_cpython::{
     capture::{self, Limits},
     interpreter::Aside,
@@ -10,11 +10,13 @@ use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
 
 /// `(module, function, arguments)` of a thread object's target, as a call that an executor shall make.
-pub(super) fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+pub(super) fn thread_name(
+    state: &mut ThreadState, thread: *mut ffi::PyObject, out: &mut Encoder<'_>,
+) -> Result<(), Full> {
     // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
     // whose values are held meanwhile.
     unsafe {
-        let call = parcels::made(here, |py| {
+        let call = parcels::made(state, |py| {
             let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
             let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
             let args = match args.cast::<PyList>() {

@@ -1,6 +1,6 @@
 //! A running Python call, as the core sees it. Reads from the interpreter only what an event needs.
 
-use super::{backtrace, here::Running, late};
+use super::{backtrace, late, state::RunningTask};
 use crate::{
     convert::view::{Kept, PyView},
     host::Host,
@@ -61,7 +61,7 @@ pub struct PyCall<'a> {
     /// The host.
     pub host: &'static Host,
     /// The task that its thread runs, as last seen.
-    pub running: &'a Running,
+    pub running: &'a RunningTask,
     /// The frame, which the hook passes (3.11).
     #[cfg(not(Py_3_12))]
     pub frame: Frame,
@@ -75,14 +75,14 @@ impl<'a> PyCall<'a> {
     /// The call of the current event on this thread.
     #[cfg(Py_3_12)]
     #[inline(always)]
-    pub fn new(host: &'static Host, running: &'a Running) -> Self {
+    pub fn new(host: &'static Host, running: &'a RunningTask) -> Self {
         PyCall { host, running, end: End::Hidden, kept: Kept::default() }
     }
 
     /// The call of a frame.
     #[cfg(not(Py_3_12))]
     #[inline(always)]
-    pub fn new(host: &'static Host, running: &'a Running, frame: Frame) -> Self {
+    pub fn new(host: &'static Host, running: &'a RunningTask, frame: Frame) -> Self {
         PyCall { host, running, frame, end: End::Hidden, kept: Kept::default() }
     }
 

@@ -34,7 +34,7 @@
 //!
 //! `tests/python/test_greenlets.py`.
 
-use super::here::Here;
+use super::state::ThreadState;
 use crate::{entry::door, host::instruments::Instrument, instrument::modules::keep};
 use inviso_core::event::{self, Suspended};
 use inviso_cpython::{
@@ -113,17 +113,17 @@ impl Stacks {
 
 /// Called before each event: switches to the calls of the running greenlet.
 #[inline(always)]
-pub fn look(here: &mut Here) {
-    if EPOCH.load(Ordering::Relaxed) != here.greenlets.epoch {
-        look_again(here);
+pub fn look(state: &mut ThreadState) {
+    if EPOCH.load(Ordering::Relaxed) != state.greenlets.epoch {
+        look_again(state);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn look_again(here: &mut Here) {
+fn look_again(state: &mut ThreadState) {
     // first, so a later change is found the next time
-    here.greenlets.epoch = EPOCH.load(Ordering::Acquire);
+    state.greenlets.epoch = EPOCH.load(Ordering::Acquire);
     attached(|py| {
         if is_ending(py) {
             return;
@@ -131,9 +131,9 @@ fn look_again(here: &mut Here) {
         // SAFETY: attached.
         let _uncollected = unsafe { Uncollected::new() };
         let done = if ON.load(Ordering::Acquire) {
-            begin_here(py, here)
+            begin_here(py, state)
         } else {
-            here.greenlets.restart(0);
+            state.greenlets.restart(0);
             take_out(py)
         };
         if let Err(error) = done {
@@ -232,28 +232,28 @@ fn stop(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Installs our function in this thread, and switches to the calls of the running greenlet.
-fn begin_here(py: Python<'_>, here: &mut Here) -> PyResult<()> {
+fn begin_here(py: Python<'_>, state: &mut ThreadState) -> PyResult<()> {
     put_in(py)?;
     let current = kept(py, &GETCURRENT)?.call0()?;
     let begun = BEGUN.load(Ordering::Acquire);
-    if begun != here.greenlets.begun {
-        here.greenlets.begun = begun;
+    if begun != state.greenlets.begun {
+        state.greenlets.begun = begun;
         // calls that began earlier belong to the greenlet that each thread begins with
-        here.greenlets.restart(first(py, &current)?.as_ptr() as usize);
+        state.greenlets.restart(first(py, &current)?.as_ptr() as usize);
     }
-    go_on(here, current.as_ptr() as usize, |_| false);
+    go_on(state, current.as_ptr() as usize, |_| false);
     Ok(())
 }
 
 /// A greenlet resumes. `has_ended` is called for the one that is left, if it has calls that have not ended.
-fn go_on(here: &mut Here, target: usize, has_ended: impl FnOnce(usize) -> bool) {
-    let Stacks { current, suspended, .. } = &mut here.greenlets;
+fn go_on(state: &mut ThreadState, target: usize, has_ended: impl FnOnce(usize) -> bool) {
+    let Stacks { current, suspended, .. } = &mut state.greenlets;
     if *current == target {
         return;
     }
     let from = std::mem::replace(current, target);
     let mut calls = suspended.remove(&target).unwrap_or_default();
-    event::on_switch(&here.host.node, &mut here.thread, &mut calls, tls::bytes());
+    event::on_switch(&state.host.node, &mut state.thread, &mut calls, tls::bytes());
     if !calls.is_empty() && !has_ended(from) {
         suspended.insert(from, calls);
     }
@@ -426,7 +426,7 @@ unsafe extern "C" fn on_switch(
             return vectorcall::none();
         }
         let (event, pair) = (*args, *args.add(1));
-        if door::enter(|here| switched(here, pair)).is_none() && door::is_inside() {
+        if door::enter(|state| switched(state, pair)).is_none() && door::is_inside() {
             change();
         }
         let behind: *mut PyObject = vectorcall::data(this).cast();
@@ -465,7 +465,7 @@ unsafe fn pass_on(
 ///
 /// # Safety
 /// Attached; `pair` stands.
-unsafe fn switched(here: &mut Here, pair: *mut PyObject) {
+unsafe fn switched(state: &mut ThreadState, pair: *mut PyObject) {
     // SAFETY: attached, and `pair` stands; it holds its two greenlets.
     unsafe {
         if !ON.load(Ordering::Relaxed) || ffi::PyTuple_CheckExact(pair) == 0 || ffi::PyTuple_GET_SIZE(pair) != 2 {
@@ -473,7 +473,7 @@ unsafe fn switched(here: &mut Here, pair: *mut PyObject) {
         }
         let (origin, target) = (ffi::PyTuple_GET_ITEM(pair, 0), ffi::PyTuple_GET_ITEM(pair, 1));
         let has_ended = |from: usize| from == origin as usize && is_dead(origin);
-        go_on(here, target as usize, has_ended);
+        go_on(state, target as usize, has_ended);
     }
 }
 

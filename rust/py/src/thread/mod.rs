@@ -5,7 +5,7 @@
 //! | `backtrace` | who called whom, as terms |
 //! | `call` | a running Python call, as the core sees it |
 //! | `greenlets` | stacks of calls that take turns on a thread |
-//! | `here` | what a thread keeps between two events |
+//! | `state` | what a thread keeps between two events |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `mailbox` | a process's mailbox: messages are Python objects, taken by their process alone |
 //! | `object_cache` | which process an object is, remembered by each thread |
@@ -14,8 +14,8 @@
 pub mod backtrace;
 pub mod call;
 pub mod greenlets;
-pub mod here;
 pub mod late;
 pub mod mailbox;
 pub mod object_cache;
 pub mod places;
+pub mod state;

@@ -12,7 +12,7 @@ use pyo3::{ffi, prelude::*};
 use std::rc::Rc;
 
 /// The name of a place, as a term.
-pub type Place = Rc<[u8]>;
+pub type PlaceName = Rc<[u8]>;
 
 /// The integer 0 as a term, for a missing place.
 pub const NOWHERE: &[u8] = &[97, 0];
@@ -29,26 +29,26 @@ fn home(address: usize) -> usize {
 }
 
 /// A cached name and the objects that it was made of. They are held, so that no other object gets their addresses.
-struct Known {
+struct CachedName {
     module: Py<PyAny>,
     function: Py<PyAny>,
     arity: usize,
-    place: Place,
+    place: PlaceName,
 }
 
 /// The names that a thread caches.
 #[derive(Default)]
-pub struct Places {
-    known: Vec<Option<Known>>,
+pub struct CalleeNames {
+    known: Vec<Option<CachedName>>,
     room: Vec<u8>,
 }
 
-impl Places {
+impl CalleeNames {
     /// The name of a frame's function.
     ///
     /// # Safety
     /// The frame runs, waits in a generator, or is the caller of one that runs; the thread is attached.
-    pub unsafe fn of(&mut self, frame: Frame) -> Place {
+    pub unsafe fn of(&mut self, frame: Frame) -> PlaceName {
         // SAFETY: the caller promises that the frame runs, waits in a generator, or is the caller of one that runs, and
         // the thread is attached; code, function and globals live as long as the frame.
         unsafe {
@@ -75,8 +75,8 @@ impl Places {
     /// Both names stand; the thread is attached.
     #[cold]
     #[inline(never)]
-    unsafe fn learn(&mut self, at: usize, module: &Held, function: &Held, arity: usize) -> Place {
-        let place: Place = self
+    unsafe fn learn(&mut self, at: usize, module: &Held, function: &Held, arity: usize) -> PlaceName {
+        let place: PlaceName = self
             .written(|out| {
                 out.tuple(3)?;
                 // SAFETY: the caller promises that both names stand and the thread is attached.
@@ -97,7 +97,7 @@ impl Places {
                 if self.known.is_empty() {
                     self.known.resize_with(KEPT, || None);
                 }
-                let known = Known { module: hold(module), function: hold(function), arity, place: place.clone() };
+                let known = CachedName { module: hold(module), function: hold(function), arity, place: place.clone() };
                 // two names with the same slot are both cached
                 let before = self.known[at].replace(known);
                 if let Some(old) = before.and_then(|before| self.known[at ^ 1].replace(before)) {

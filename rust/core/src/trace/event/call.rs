@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    accepted,
     activation::Activation,
     caught::settle,
     frames::{await_end, drop_stale},
-    granted,
     message::{ask, matched, message, meta},
     remember::remember,
 };
@@ -14,12 +14,12 @@ use crate::{
     state::{
         call_cache::{self, Action, Branching, Filter, Measured},
         flags::Flags,
-        frame::{wants, Frame, Timer},
+        frame::{exit_actions, Frame, Timer},
         node::Node,
         plan::{Entry, Plan},
         setting::kinds,
         snapshot::Snapshot,
-        suspended_calls::Begun,
+        suspended_calls::PendingCall,
         thread::{Rings, Thread},
         tracee::Tracee,
         tree::Branches,
@@ -35,10 +35,10 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     }
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
-    if let Some(place) = thread.memory.find(code, snapshot.version) {
-        if again(node, thread, snapshot, place, call) && !thread.late.is_empty() {
+    if let Some(place) = thread.call_cache.find(code, snapshot.version) {
+        if run_cached(node, thread, snapshot, place, call) && !thread.deferred.is_empty() {
             drop(inside);
-            granted::take(node, thread, code, call);
+            accepted::run_deferred(node, thread, code, call);
         }
         return;
     }
@@ -53,18 +53,18 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
         enter(node, thread, snapshot, plan, call);
     }
     remember(node, thread, snapshot, code, plan, call);
-    if !thread.late.is_empty() {
+    if !thread.deferred.is_empty() {
         drop(inside);
-        granted::take(node, thread, code, call);
+        accepted::run_deferred(node, thread, code, call);
     }
 }
 
 /// A call of a function that is remembered; `true` if something happened that is not.
 #[inline(always)]
-pub(super) fn again<A: Activation>(
+pub(super) fn run_cached<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A,
 ) -> bool {
-    let known = thread.memory.at(place);
+    let known = thread.call_cache.at(place);
     if known.counter != 0 {
         thread.shared.counts.add(known.counter - 1);
     }
@@ -80,7 +80,7 @@ pub(super) fn again<A: Activation>(
         drop_stale(thread, at);
     }
     let (mut now, mut done, mut planned) = (0, 0, false);
-    while let Some(action) = thread.memory.at(place).action(done) {
+    while let Some(action) = thread.call_cache.at(place).action(done) {
         if now == 0 && action.is_clocked() {
             now = node.moment(&mut thread.turn);
         }
@@ -103,8 +103,8 @@ pub(super) fn again<A: Activation>(
                     now,
                 )
             }
-            Action::Tell(known) => {
-                start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
+            Action::Emit(known) => {
+                emit_call(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
             }
             Action::Filter(known) => {
                 let decision = filter(node, &thread.current, snapshot, known, call, &mut thread.extra);
@@ -145,9 +145,9 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
     } else {
         cell.get().resume(known.generation);
     }
-    let amount = if known.wants == wants::TIME { now } else { call.allocated() };
-    let before = Thread::timer(timers, known.index, known.id).of(known.wants).switch(Some(cell), amount);
-    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.wants, now) });
+    let amount = if known.exit_actions == exit_actions::TIME { now } else { call.allocated() };
+    let before = Thread::timer(timers, known.index, known.id).of(known.exit_actions).switch(Some(cell), amount);
+    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.exit_actions, now) });
     true
 }
 
@@ -162,28 +162,28 @@ pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
     if !current.flags(known.index).has(Flags::CALL) {
         return true;
     }
-    let charge = Thread::timer(timers, known.index, known.id).of(known.wants);
+    let charge = Thread::timer(timers, known.index, known.id).of(known.exit_actions);
     let Some(cell) = branches.find(current, known.id, charge.key(), known.key) else { return false };
     if BEGINS {
         cell.get().enter(known.generation);
     } else {
         cell.get().resume(known.generation);
     }
-    if !node.suspended.is_empty() && call.is_generator() && known.wants == wants::TIME {
+    if !node.suspended.is_empty() && call.is_generator() && known.exit_actions == exit_actions::TIME {
         if let Some(begun) = node.suspended.take(at, known.generation).filter(|_| !BEGINS) {
             cell.get().wait(now.wrapping_sub(begun.start));
         }
     }
-    let amount = if known.wants == wants::TIME { now } else { call.allocated() };
+    let amount = if known.exit_actions == exit_actions::TIME { now } else { call.allocated() };
     let before = charge.switch(Some(cell), amount);
-    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.wants, now) });
+    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.exit_actions, now) });
     true
 }
 
 /// A call of which a record without arguments is written; `false` if the process's flags are not those that are remembered.
 #[inline(always)]
-pub(super) fn start_told(
-    node: &Node, current: &Tracee, rings: &mut Rings, stack: &mut Vec<Frame>, known: &call_cache::Told, at: usize,
+pub(super) fn emit_call(
+    node: &Node, current: &Tracee, rings: &mut Rings, stack: &mut Vec<Frame>, known: &call_cache::EmitPlan, at: usize,
     now: u64,
 ) -> bool {
     let flags = current.flags(known.index);
@@ -194,9 +194,9 @@ pub(super) fn start_told(
     let _counted_by_the_ring = ring.push([known.first, now, current.pid, u64::from(known.name)], &[]);
     if flags.has(Flags::RETURN_TO) {
         if known.pauses {
-            node.kept.keep(at, known.id, Begun { wants: wants::RETURN_TO, start: now });
+            node.suspended_calls.keep(at, known.id, PendingCall { exit_actions: exit_actions::RETURN_TO, start: now });
         } else {
-            stack.push(Frame::new(at, known.id, known.index, wants::RETURN_TO, now));
+            stack.push(Frame::new(at, known.id, known.index, exit_actions::RETURN_TO, now));
         }
     }
     true
@@ -223,8 +223,8 @@ pub(super) fn start_matched<A: Activation>(
 ) {
     if let Some((plan, entry, _)) = planned(thread, snapshot, place, n) {
         let now = node.moment(&mut thread.turn);
-        let wants = matched(node, thread, plan, entry, decision, call, now);
-        await_end(node, thread, entry, wants, call, at, now);
+        let exit_actions = matched(node, thread, plan, entry, decision, call, now);
+        await_end(node, thread, entry, exit_actions, call, at, now);
     }
 }
 
@@ -238,8 +238,8 @@ pub(super) fn start_planned<A: Activation>(
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
         // the process's flags may have become such that this is simple, or simple in another way
         if entry.run & kinds & !kinds::COUNT == kinds::LOCAL && entry.spec.is_none() {
-            if let Some(told) = call_cache::Told::of(node, thread, plan, entry, call.is_generator()) {
-                thread.memory.at(place).replace(n, Action::Tell(told));
+            if let Some(told) = call_cache::EmitPlan::of(node, thread, plan, entry, call.is_generator()) {
+                thread.call_cache.at(place).replace(n, Action::Emit(told));
             }
         }
     }
@@ -249,7 +249,7 @@ pub(super) fn start_planned<A: Activation>(
 pub(super) fn planned<'s>(
     thread: &mut Thread, snapshot: &'s Snapshot, place: usize, n: usize,
 ) -> Option<(&'s Plan, &'s Entry, u16)> {
-    let known = thread.memory.at(place);
+    let known = thread.call_cache.at(place);
     let plan = snapshot.find(known.code)?;
     let action = known.action(n)?;
     let id = action.session();
@@ -279,27 +279,31 @@ pub(super) fn start<A: Activation>(
 ) {
     let run = entry.run & which;
     let flags = thread.current.flags(entry.index);
-    let mut wants = 0;
+    let mut exit_actions = 0;
     if flags.has(Flags::CALL) && run & kinds::MESSAGES != 0 {
-        wants |= message(node, thread, plan, entry, flags, call, now);
+        exit_actions |= message(node, thread, plan, entry, flags, call, now);
     }
     if run & (kinds::META | kinds::ASKS) != 0 {
         if run & kinds::ASKS != 0 {
             ask(thread, entry, flags, call);
         } else {
-            wants |= meta(node, thread, plan, entry, call, now);
+            exit_actions |= meta(node, thread, plan, entry, call, now);
         }
     }
     if flags.has(Flags::CALL) {
         measure::<A, true>(node, thread, snapshot, plan, entry, run, call, at, now);
     }
     if run & kinds::LATENCY != 0 {
-        wants |= wants::LATENCY;
+        exit_actions |= exit_actions::LATENCY;
     }
-    if wants == 0 && which & (kinds::MESSAGES | kinds::LATENCY) != 0 && !node.kept.is_empty() && call.is_generator() {
-        node.kept.take(at, entry.id); // of a call whose end was not seen
+    if exit_actions == 0
+        && which & (kinds::MESSAGES | kinds::LATENCY) != 0
+        && !node.suspended_calls.is_empty()
+        && call.is_generator()
+    {
+        node.suspended_calls.take(at, entry.id); // of a call whose end was not seen
     }
-    await_end(node, thread, entry, wants, call, at, now);
+    await_end(node, thread, entry, exit_actions, call, at, now);
 }
 
 /// Charges what ran so far to the current cell, and makes the function's own cell current.

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    accepted,
     activation::{Activation, Exit},
-    granted,
 };
 use crate::{
     emit::{deferred, emit},
@@ -27,8 +27,8 @@ pub fn on_handled(node: &Node, thread: &mut Thread) {
         let snapshot = node.snapshot.load_inside(&inside);
         goes_on(node, thread, snapshot);
         drop(inside);
-        if !thread.late.is_empty() {
-            deferred::take_events(node, thread);
+        if !thread.deferred.is_empty() {
+            deferred::run_events(node, thread);
         }
     }
 }
@@ -69,8 +69,8 @@ pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usiz
     let snapshot = node.snapshot.load_inside(&inside);
     settle_pending(node, thread, snapshot, call, None);
     drop(inside);
-    if !thread.late.is_empty() {
-        granted::take(node, thread, code, call);
+    if !thread.deferred.is_empty() {
+        accepted::run_deferred(node, thread, code, call);
     }
 }
 

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    accepted,
     activation::{Activation, Exit},
     caught::settle_pending,
     frames::uncover,
-    granted,
     message::META,
 };
 use crate::{
@@ -14,12 +14,12 @@ use crate::{
     state::{
         call_cache::Action,
         flags::Flags,
-        frame::{wants, Frame},
+        frame::{exit_actions, Frame},
         node::Node,
         session::{Capture, Exceptions, Session, Takes},
         setting::kinds,
         snapshot::Snapshot,
-        suspended_calls::Begun,
+        suspended_calls::PendingCall,
         thread::{Thread, SCRATCH},
     },
     trace::matching,
@@ -30,17 +30,17 @@ use std::sync::Arc;
 /// A call of the function `code` ends or is suspended.
 #[inline(always)]
 pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
-    if thread.stack.is_empty() && thread.pending.sessions.is_empty() && node.kept.is_empty() {
+    if thread.stack.is_empty() && thread.pending.sessions.is_empty() && node.suspended_calls.is_empty() {
         return;
     }
-    leave(node, thread, code, exit, call);
-    if !thread.late.is_empty() {
-        granted::take(node, thread, code, call);
+    exit_call(node, thread, code, exit, call);
+    if !thread.deferred.is_empty() {
+        accepted::run_deferred(node, thread, code, call);
     }
 }
 
 #[inline(always)]
-pub(super) fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
+pub(super) fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let at = call.address();
@@ -51,42 +51,42 @@ pub(super) fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize
     if thread.stack.last().is_some_and(|f| f.at == at) || uncover(thread, at) {
         while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == at) {
             thread.stack.pop();
-            if now == 0 && frame.wants & !wants::MEMORY != 0 {
+            if now == 0 && frame.exit_actions & !exit_actions::MEMORY != 0 {
                 now = node.moment(&mut thread.turn);
             }
-            if frame.wants & wants::MEASURED != 0 {
+            if frame.exit_actions & exit_actions::MEASURED != 0 {
                 if snapshot.has_session(frame.index, frame.id) {
                     charge(thread, &frame, call, now);
-                    if exit == Exit::Yield && frame.wants == wants::TIME && !thread.branches.is_empty() {
+                    if exit == Exit::Yield && frame.exit_actions == exit_actions::TIME && !thread.branches.is_empty() {
                         suspend(node, snapshot, code, &frame, call, now);
                     }
                 }
                 continue;
             }
-            let told = frame.wants == wants::RETURN_TO && exit == Exit::Return;
-            if !(told && leave_told(thread, snapshot, &frame, call, now)) {
+            let is_cached = frame.exit_actions == exit_actions::RETURN_TO && exit == Exit::Return;
+            if !(is_cached && emit_return(thread, snapshot, &frame, call, now)) {
                 finish(node, thread, snapshot, code, &frame, exit, call, now);
             }
         }
     }
-    if exit != Exit::Yield && !node.kept.is_empty() && call.is_generator() {
-        finish_kept(node, thread, snapshot, code, exit, call, now);
+    if exit != Exit::Yield && !node.suspended_calls.is_empty() && call.is_generator() {
+        finish_suspended(node, thread, snapshot, code, exit, call, now);
     }
 }
 
 /// The end of a call that could be suspended.
 #[inline(never)]
-pub(super) fn finish_kept<A: Activation>(
+pub(super) fn finish_suspended<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, exit: Exit, call: &A, now: u64,
 ) {
     let Some(plan) = snapshot.find(code) else { return };
     let now = if now == 0 { node.moment(&mut thread.turn) } else { now };
     let at = call.address();
     for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
-        if let Some(begun) = node.kept.take(at, entry.id) {
-            let frame = Frame::new(at, entry.id, entry.index, begun.wants, begun.start);
-            let told = frame.wants == wants::RETURN_TO && exit == Exit::Return;
-            if !(told && leave_told(thread, snapshot, &frame, call, now)) {
+        if let Some(begun) = node.suspended_calls.take(at, entry.id) {
+            let frame = Frame::new(at, entry.id, entry.index, begun.exit_actions, begun.start);
+            let is_cached = frame.exit_actions == exit_actions::RETURN_TO && exit == Exit::Return;
+            if !(is_cached && emit_return(thread, snapshot, &frame, call, now)) {
                 finish(node, thread, snapshot, code, &frame, exit, call, now);
             }
         }
@@ -95,14 +95,14 @@ pub(super) fn finish_kept<A: Activation>(
 
 /// return_to at the end of a call to a function that is traced likewise; `false` if it needs more than that.
 #[inline(always)]
-pub(super) fn leave_told<A: Activation>(
+pub(super) fn emit_return<A: Activation>(
     thread: &mut Thread, snapshot: &Snapshot, frame: &Frame, call: &A, now: u64,
 ) -> bool {
     const KIND: u64 = 0xff << 32;
     call.identify(thread);
     let (_, caller) = call.caller_function();
-    let Some(place) = thread.memory.find(caller, snapshot.version) else { return false };
-    let Some(Action::Tell(known)) = &thread.memory.at(place).first else { return false };
+    let Some(place) = thread.call_cache.find(caller, snapshot.version) else { return false };
+    let Some(Action::Emit(known)) = &thread.call_cache.at(place).first else { return false };
     if known.id != frame.id || thread.current.flags(frame.index) != known.flags {
         return false;
     }
@@ -118,8 +118,8 @@ pub(super) fn leave_told<A: Activation>(
 /// Charges what ran so far to the current cell, and gives back the one before.
 #[inline(always)]
 pub(super) fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64) {
-    let amount = if frame.wants == wants::TIME { now } else { call.allocated() };
-    Thread::timer(&mut thread.timers, frame.index, frame.id).of(frame.wants).switch(frame.before, amount);
+    let amount = if frame.exit_actions == exit_actions::TIME { now } else { call.allocated() };
+    Thread::timer(&mut thread.timers, frame.index, frame.id).of(frame.exit_actions).switch(frame.before, amount);
 }
 
 /// In a session with a call tree a coroutine begins to wait.
@@ -131,7 +131,7 @@ fn suspend<A: Activation>(node: &Node, snapshot: &Snapshot, code: usize, frame: 
     }
     let entry = snapshot.find(code).and_then(|plan| plan.entries.iter().find(|e| e.id == frame.id));
     if let Some(entry) = entry.filter(|e| e.run & kinds::TIME != 0) {
-        node.suspended.keep(frame.at, entry.time, Begun { wants: 0, start: now });
+        node.suspended.keep(frame.at, entry.time, PendingCall { exit_actions: 0, start: now });
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn finish<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, frame: &Frame, exit: Exit, call: &A, now: u64,
 ) {
     let Some(session) = snapshot.session(frame.index, frame.id) else { return };
-    if frame.wants & wants::LATENCY != 0 {
+    if frame.exit_actions & exit_actions::LATENCY != 0 {
         let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
         if let Some(latency) = entry.filter(|e| e.run & kinds::LATENCY != 0).and_then(|e| e.latency.as_ref()) {
             let nanos = node.clock.nanos(now - frame.start);
@@ -152,15 +152,15 @@ pub(super) fn finish<A: Activation>(
             }
         }
     }
-    let told = frame.wants & (wants::RESULTS | wants::RETURN_TO) != 0;
+    let is_cached = frame.exit_actions & (exit_actions::RESULTS | exit_actions::RETURN_TO) != 0;
     // who closes a generator goes on as if nothing had been raised
-    if !told || exit == Exit::Unwind && call.is_closing() {
+    if !is_cached || exit == Exit::Unwind && call.is_closing() {
         return;
     }
-    if frame.wants & wants::RESULTS != 0 {
+    if frame.exit_actions & exit_actions::RESULTS != 0 {
         result(node, thread, snapshot, code, session, frame, exit, call, now);
     }
-    if frame.wants & wants::RETURN_TO == 0 {
+    if frame.exit_actions & exit_actions::RETURN_TO == 0 {
         return;
     }
     call.identify(thread);
@@ -217,18 +217,18 @@ pub(super) fn result<A: Activation>(
     call.identify(thread);
     let flags = thread.current.flags(frame.index);
     let (kind, asked, meta) = match exit {
-        Exit::Unwind => (Kind::ExceptionFrom, wants::EXCEPTION_FROM, wants::META_EXCEPTION),
-        _ => (Kind::ReturnFrom, wants::RETURN_FROM, wants::META_RETURN),
+        Exit::Unwind => (Kind::ExceptionFrom, exit_actions::EXCEPTION_FROM, exit_actions::META_EXCEPTION),
+        _ => (Kind::ReturnFrom, exit_actions::RETURN_FROM, exit_actions::META_RETURN),
     };
     // what began last ends first (as OTP does it)
     let kinds = [(meta, META, kinds::META), (asked, flags, kinds::LOCAL | kinds::GLOBAL)];
     for (wanted, flags, set) in kinds {
-        if frame.wants & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
+        if frame.exit_actions & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
             continue;
         }
         let head = Head::new(thread, kind, u64::from(plan.name));
         if kind == Kind::ReturnFrom && session.options.capture.takes != Takes::Values {
-            deferred::leave(node, thread, session, flags, head, &[], now);
+            deferred::defer_values(node, thread, session, flags, head, &[], now);
         } else {
             let write = |out: &mut Encoder<'_>, capture: &Capture| call.result(out, capture);
             with_values(node, thread, session, flags, head, &[], now, write);

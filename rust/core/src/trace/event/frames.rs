@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::activation::Activation;
-use crate::state::{frame::Frame, node::Node, plan::Entry, suspended_calls::Begun, thread::Thread};
+use crate::state::{frame::Frame, node::Node, plan::Entry, suspended_calls::PendingCall, thread::Thread};
 
 /// Frames with the address of a call that begins belong to calls whose end was not seen.
 #[cold]
@@ -29,12 +29,12 @@ pub(super) fn uncover(thread: &mut Thread, at: usize) -> bool {
 /// Remembers what is wanted at a call's end.
 #[inline(always)]
 pub(super) fn await_end<A: Activation>(
-    node: &Node, thread: &mut Thread, entry: &Entry, wants: u16, call: &A, at: usize, now: u64,
+    node: &Node, thread: &mut Thread, entry: &Entry, exit_actions: u16, call: &A, at: usize, now: u64,
 ) {
-    if wants == 0 {
+    if exit_actions == 0 {
     } else if call.is_generator() {
-        node.kept.keep(at, entry.id, Begun { wants, start: now });
+        node.suspended_calls.keep(at, entry.id, PendingCall { exit_actions, start: now });
     } else {
-        thread.stack.push(Frame::new(at, entry.id, entry.index, wants, now));
+        thread.stack.push(Frame::new(at, entry.id, entry.index, exit_actions, now));
     }
 }

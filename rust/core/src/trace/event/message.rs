@@ -7,7 +7,7 @@ use crate::{
     record::header::{stamp, Head},
     state::{
         flags::Flags,
-        frame::wants,
+        frame::exit_actions,
         node::Node,
         plan::{Entry, Plan},
         session::{Session, Takes},
@@ -15,7 +15,7 @@ use crate::{
         thread::Thread,
     },
     sync::Ordering::Relaxed,
-    trace::matching::{self, Decision, Told},
+    trace::matching::{self, Decision, Disclosure},
 };
 use inviso_term::record::Kind;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub(super) fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flag
     let pid = thread.current.pid;
     let set = entry.has & (kinds::LOCAL | kinds::GLOBAL);
     if set != 0 && flags.has(Flags::CALL) && (set & kinds::LOCAL != 0 || call.is_global()) {
-        deferred::question(thread, &entry.session, Kind::Call, pid, set);
+        deferred::defer_question(thread, &entry.session, Kind::Call, pid, set);
     }
     if entry.has & kinds::META != 0 && entry.finds_meta_tracer() {
-        deferred::question_of_meta(thread, entry, pid);
+        deferred::defer_meta_question(thread, entry, pid);
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn message<A: Activation>(
 
 pub(super) fn return_to(entry: &Entry, flags: Flags) -> u16 {
     if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
-        wants::RETURN_TO
+        exit_actions::RETURN_TO
     } else {
         0
     }
@@ -99,9 +99,9 @@ pub(super) fn call_message<A: Activation>(
 pub(super) fn matched<A: Activation>(
     node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
 ) -> u16 {
-    let wants = emit_matched(node, thread, plan, entry, decision, call, now);
+    let exit_actions = emit_matched(node, thread, plan, entry, decision, call, now);
     decision.end(&entry.session);
-    wants
+    exit_actions
 }
 
 #[inline(always)]
@@ -112,27 +112,27 @@ fn emit_matched<A: Activation>(
     if flags.has(Flags::SILENT) {
         return 0;
     }
-    let mut wants = 0;
+    let mut exit_actions = 0;
     if decision.returns {
-        wants |= wants::RETURN_FROM;
+        exit_actions |= exit_actions::RETURN_FROM;
     }
     if decision.raises {
-        wants |= wants::EXCEPTION_FROM;
+        exit_actions |= exit_actions::EXCEPTION_FROM;
     }
-    if let Told::Nothing = decision.message {
-        return wants;
+    if let Disclosure::Suppressed = decision.message {
+        return exit_actions;
     }
     with_extra(thread, decision, |thread, extra| {
         call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
     });
-    wants | return_to(entry, flags)
+    exit_actions | return_to(entry, flags)
 }
 
 /// Hands out what a match spec adds to the message.
 #[inline(always)]
 pub(super) fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnOnce(&mut Thread, &[u8])) {
     match decision.message {
-        Told::Extra(length) => {
+        Disclosure::Extra(length) => {
             let extra = std::mem::take(&mut thread.extra);
             with(thread, &extra[..length]);
             thread.extra = extra;
@@ -157,14 +157,14 @@ pub(super) fn meta<A: Activation>(
     };
     let (current, extra) = (&thread.current, &mut thread.extra);
     let Some(decision) = matching::decide(node, current, session, program, call, extra) else { return 0 };
-    if !matches!(decision.message, Told::Nothing) {
+    if !matches!(decision.message, Disclosure::Suppressed) {
         with_extra(thread, decision, |thread, extra| {
             with_arguments(node, thread, session, META, plan.name, extra, call, now);
         });
     }
     decision.end(session);
-    let result = if decision.returns { wants::META_RETURN } else { 0 };
-    result | if decision.raises { wants::META_EXCEPTION } else { 0 }
+    let result = if decision.returns { exit_actions::META_RETURN } else { 0 };
+    result | if decision.raises { exit_actions::META_EXCEPTION } else { 0 }
 }
 
 /// The flags of meta tracing's messages.
@@ -177,7 +177,7 @@ pub(super) fn with_arguments<A: Activation>(
 ) {
     let head = Head::new(thread, Kind::Call, u64::from(name));
     if session.options.capture.takes != Takes::Values {
-        return deferred::leave(node, thread, session, flags, head, extra, now);
+        return deferred::defer_values(node, thread, session, flags, head, extra, now);
     }
     with_values(node, thread, session, flags, head, extra, now, |out, capture| call.arguments(out, capture));
 }

@@ -5,12 +5,12 @@
 //! marked cold, which run once for a thread, process or suspended call.
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod activation;
 mod call;
 mod caught;
 mod exit;
 mod frames;
-mod granted;
 mod message;
 mod remember;
 mod resume;

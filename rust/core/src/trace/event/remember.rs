@@ -6,9 +6,9 @@ use crate::{
     count::cells::{key, CellRef, Measure},
     emit::{carried, first_word, stamps},
     state::{
-        call_cache::{Action, Branching, Filter, Known, Measured, Told},
+        call_cache::{Action, Branching, CachedCall, EmitPlan, Filter, Measured},
         flags::Flags,
-        frame::wants,
+        frame::exit_actions,
         node::Node,
         plan::{Entry, Plan},
         setting::kinds,
@@ -23,8 +23,8 @@ use inviso_term::record::Kind;
 impl Branching {
     /// What is charged in one session.
     pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Branching {
-        let (wants, generation) = charged(entry, measure);
-        Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
+        let (exit_actions, generation) = charged(entry, measure);
+        Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, exit_actions }
     }
 
     /// The cell of the process that runs now, which gets one if it is traced, and the thread remembers it.
@@ -33,7 +33,7 @@ impl Branching {
         if !current.flags(self.index).has(Flags::CALL) {
             return;
         }
-        let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.wants).key();
+        let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.exit_actions).key();
         let key = tree::key_of(tree.child(tree::place_of(above), plan.slot), measure);
         let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
         let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, live));
@@ -44,15 +44,15 @@ impl Branching {
 /// What an entry charges, and for which counter.
 fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
     match measure {
-        Measure::Time => (wants::TIME, entry.time),
-        Measure::Memory => (wants::MEMORY, entry.memory),
+        Measure::Time => (exit_actions::TIME, entry.time),
+        Measure::Memory => (exit_actions::MEMORY, entry.memory),
     }
 }
 
 impl Measured {
     /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
     pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
-        let (wants, generation) = charged(entry, measure);
+        let (exit_actions, generation) = charged(entry, measure);
         let (current, key) = (&thread.current, key(plan.slot, measure));
         let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
             let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
@@ -60,20 +60,20 @@ impl Measured {
         } else {
             (NOBODY, 0)
         };
-        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, wants }
+        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, exit_actions }
     }
 }
 
 /// No process has this pid.
 const NOBODY: u64 = 0;
 
-impl Told {
+impl EmitPlan {
     /// The record of a call, if it has no arguments and always the same stamp.
-    pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
+    pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<EmitPlan> {
         let flags = thread.current.flags(entry.index);
         let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
         let stamps = stamps(flags).filter(|_| simple && carried(node, &entry.session, flags).is_none())?;
-        Some(Told {
+        Some(EmitPlan {
             tracer: entry.session.tracer.load(Relaxed),
             first: first_word(thread, Kind::CallArity, stamps, 0),
             flags,
@@ -85,9 +85,9 @@ impl Told {
     }
 }
 
-impl Known {
+impl CachedCall {
     /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
-    pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
+    pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> CachedCall {
         let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
         let mut actions = Vec::new();
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
@@ -99,7 +99,7 @@ impl Known {
                     id: entry.id,
                     index: entry.index,
                 })),
-                None if tells => Told::of(node, thread, plan, entry, pauses).map(Action::Tell),
+                None if tells => EmitPlan::of(node, thread, plan, entry, pauses).map(Action::Emit),
                 None => None,
             };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
@@ -117,7 +117,7 @@ impl Known {
                 }
             }
         }
-        Known::new(code, snapshot.version, counters, actions)
+        CachedCall::new(code, snapshot.version, counters, actions)
     }
 }
 
@@ -126,6 +126,6 @@ impl Known {
 pub(super) fn remember<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
 ) {
-    let known = Known::of(node, thread, snapshot, code, plan, call.is_generator());
-    thread.memory.keep(known);
+    let known = CachedCall::of(node, thread, snapshot, code, plan, call.is_generator());
+    thread.call_cache.keep(known);
 }

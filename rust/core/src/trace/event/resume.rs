@@ -25,7 +25,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     }
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
-    go_on(node, thread, snapshot, code, call);
+    resume_cached(node, thread, snapshot, code, call);
 }
 
 /// A suspended call goes on with an exception. If that comes out of another call that it waits for, it is not yet caught.
@@ -40,25 +40,27 @@ pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, ca
         });
         (thread.pending.at, thread.pending.name) = (call.address(), name);
     }
-    go_on(node, thread, snapshot, code, call);
+    resume_cached(node, thread, snapshot, code, call);
 }
 
 #[inline(always)]
-pub(super) fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A) {
-    let Some(place) = thread.memory.find(code, snapshot.version) else {
+pub(super) fn resume_cached<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A,
+) {
+    let Some(place) = thread.call_cache.find(code, snapshot.version) else {
         if let Some(plan) = snapshot.find(code) {
             resume_first(node, thread, snapshot, code, plan, call);
         }
         return;
     };
-    let known = thread.memory.at(place);
+    let known = thread.call_cache.at(place);
     if known.first.is_none() {
         return;
     }
     call.identify(thread);
     let at = call.address();
     let (mut now, mut done) = (0, 0);
-    while let Some(action) = thread.memory.at(place).action(done) {
+    while let Some(action) = thread.call_cache.at(place).action(done) {
         if now == 0 && action.is_clocked() {
             now = node.moment(&mut thread.turn);
         }
@@ -72,7 +74,7 @@ pub(super) fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &
                 let branches = &mut thread.branches;
                 start_branch::<A, false>(node, &thread.current, timers, stack, branches, known, call, at, now)
             }
-            Action::Tell(_) | Action::Filter(_) => true,
+            Action::Emit(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
         };
         if !enough {

@@ -29,5 +29,5 @@ mod send;
 mod tokens;
 mod tracer;
 
-pub use crate::state::token::{flags, label, Carried, Label, Living, Token, END, FAR, LABEL};
+pub use crate::state::token::{flags, label, Carried, Label, Token, TokenGuard, END, FAR, LABEL};
 pub use send::Sending;

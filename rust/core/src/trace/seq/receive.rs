@@ -6,7 +6,7 @@ use super::{
     tracer::{flag, pid_of},
 };
 use crate::{
-    record::seq_event::Told,
+    record::seq_event::SeqEventKind,
     state::{node::Node, session::Session, thread::Thread, token::Carried, tracee::Tracee},
     trace::about::About,
 };
@@ -25,13 +25,13 @@ impl Node {
         match carried {
             Carried::Nothing => {}
             Carried::Token(token, era) if era == self.seq_era() => {
-                let told = Told::Receive { from: token.from, at: tracee.pid };
+                let event = SeqEventKind::Receive { from: token.from, at: tracee.pid };
                 let took = |thread: &mut Thread, token| take(at.tracee(thread), era, token);
-                if token.flags & flag(told) == 0 {
+                if token.flags & flag(event) == 0 {
                     return took(thread, token);
                 }
                 self.with_seq_tracer(thread, |thread, tracer| {
-                    self.seq_tell(thread, tracer, token, told, message, took);
+                    self.emit_seq_event(thread, tracer, token, event, message, took);
                 });
             }
             Carried::Empty | Carried::Token(..) => drop(self.seq_clear(tracee)),
@@ -54,7 +54,9 @@ impl Node {
                 standing.step(tracee.pid, tracer_pid, &self.seq.overflows).cloned()
             });
             if let Some(token) = token {
-                self.seq_tell(thread, tracer, token, Told::Print { by: pid }, info, |_, token| drop(token));
+                self.emit_seq_event(thread, tracer, token, SeqEventKind::Print { by: pid }, info, |_, token| {
+                    drop(token)
+                });
             }
         });
     }

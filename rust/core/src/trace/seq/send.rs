@@ -3,7 +3,7 @@
 
 use super::tracer::pid_of;
 use crate::{
-    record::seq_event::Told,
+    record::seq_event::SeqEventKind,
     state::{
         node::Node,
         session::Session,
@@ -53,7 +53,7 @@ impl Node {
                 Some((token, standing.era))
             });
             let Some((token, era)) = stepped else { return Carried::Empty };
-            self.seq_tell(thread, tracer, token, Told::Send { from: pid, to }, message, |_, token| {
+            self.emit_seq_event(thread, tracer, token, SeqEventKind::Send { from: pid, to }, message, |_, token| {
                 Carried::Token(token, era)
             })
         })
@@ -80,9 +80,9 @@ impl Node {
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) {
         if sending.era == self.seq_era() {
-            let told = Told::Send { from: from.tracee(thread).pid, to };
+            let event = SeqEventKind::Send { from: from.tracee(thread).pid, to };
             self.with_seq_tracer(thread, |thread, tracer| {
-                self.seq_tell(thread, tracer, sending.token, told, message, |_, token| drop(token));
+                self.emit_seq_event(thread, tracer, sending.token, event, message, |_, token| drop(token));
             });
         }
     }

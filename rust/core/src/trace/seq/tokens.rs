@@ -4,7 +4,7 @@
 use crate::{
     state::{
         node::Node,
-        token::{flags, label, Carried, Label, Living, Standing, Token, FAR},
+        token::{flags, label, Carried, Label, Token, TokenGuard, TokenState, FAR},
         tracee::Tracee,
     },
     sync::{Ordering::Relaxed, Unpoisoned},
@@ -12,7 +12,7 @@ use crate::{
 use inviso_term::term::Term;
 
 /// A token as it is made in a process that has none.
-fn fresh(tracee: &Tracee, standing: &mut Standing) -> Token {
+fn fresh(tracee: &Tracee, standing: &mut TokenState) -> Token {
     standing.begin();
     Token { flags: 0, label: vec![97, 0].into(), serial: (standing.previous, 0), from: tracee.pid, away: None }
 }
@@ -32,38 +32,38 @@ impl Node {
     #[inline(always)]
     #[must_use]
     pub fn seq_in_use(&self) -> bool {
-        self.seq.census.is_in_use()
+        self.seq.liveness.is_in_use()
     }
 
     pub(super) fn seq_era(&self) -> u64 {
-        self.seq.census.era()
+        self.seq.liveness.era()
     }
 
     /// A token is about to be set: tokens are in use at least as long as this is kept.
     #[must_use]
-    pub fn seq_begin(&self) -> Living {
-        self.seq.census.token()
+    pub fn seq_begin(&self) -> TokenGuard {
+        self.seq.liveness.token()
     }
 
     /// A token has left this node, or one may come from outside: they are in use until a reset, though no process of this node has one.
     pub fn seq_go_abroad(&self) {
-        self.seq.census.go_abroad();
+        self.seq.liveness.go_abroad();
     }
 
     /// What to call where the last token of this node has gone, see [`Node::seq_end`]: by any thread, in the midst of anything. Once for
     /// a node.
     pub fn seq_on_last(&self, gone: fn()) {
-        self.seq.census.tell(gone);
+        self.seq.liveness.on_last_released(gone);
     }
 
     /// Whether tokens are in use for no reason but that there were some.
     pub fn seq_is_idle(&self) -> bool {
-        self.seq.census.is_idle()
+        self.seq.liveness.is_idle()
     }
 
     /// Tokens are out of use, if there is none in this node and none has left it; whether that is so.
     pub fn seq_end(&self) -> bool {
-        self.seq.census.end()
+        self.seq.liveness.end()
     }
 
     /// Whether a process may have a token, as the thread that runs it sees it: a first look.
@@ -144,7 +144,7 @@ impl Node {
         })
     }
 
-    fn seq_set_with<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Standing, &mut Token) -> R) -> R {
+    fn seq_set_with<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut TokenState, &mut Token) -> R) -> R {
         let living = self.seq_begin();
         tracee.seq.with(living.era, |standing| {
             let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
@@ -214,17 +214,17 @@ impl Node {
 
     /// What a message carries that comes back from outside with a token of this node, of that era.
     pub fn seq_returned(&self, token: Token, era: u64) -> Carried {
-        self.seq.census.token_of(era).map_or(Carried::Empty, |living| self.seq_came(token, living))
+        self.seq.liveness.token_of(era).map_or(Carried::Empty, |living| self.seq_came(token, living))
     }
 
-    fn seq_came(&self, token: Token, living: Living) -> Carried {
+    fn seq_came(&self, token: Token, living: TokenGuard) -> Carried {
         let era = living.era;
         Carried::Token(Token { label: token.label.living(living), ..token }, era)
     }
 
     /// Empties all tokens, those of messages under way included, and sets all counters to 0.
     pub fn seq_reset(&self) {
-        self.seq.census.reset();
+        self.seq.liveness.reset();
     }
 
     /// Lets go of a token of before a reset: an empty one is what it counts as.

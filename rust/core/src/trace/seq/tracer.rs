@@ -4,7 +4,7 @@
 use crate::{
     delivery::drain::spill,
     emit::{ask, deferred, emit},
-    record::seq_event::{self, Told},
+    record::seq_event::{self, SeqEventKind},
     state::{
         flags::Flags,
         node::Node,
@@ -79,35 +79,35 @@ impl Node {
         self.seq.overflows.load(Relaxed)
     }
 
-    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own; before that is done, `go_on` has
+    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own; before that is done, `deliver` has
     /// the token go its way. A lock that it takes waits for what was written before it, and a record takes long: it comes behind.
-    pub(super) fn seq_tell<R>(
-        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: Token, told: Told,
+    pub(super) fn emit_seq_event<R>(
+        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: Token, event: SeqEventKind,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
-        go_on: impl FnOnce(&mut Thread, Token) -> R,
+        deliver: impl FnOnce(&mut Thread, Token) -> R,
     ) -> R {
         let wanted =
-            |session: &&Arc<Session>| token.flags & flag(told) != 0 && session.tracer.load(Relaxed) != told.process();
-        let Some(session) = tracer.filter(wanted) else { return go_on(thread, token) };
+            |session: &&Arc<Session>| token.flags & flag(event) != 0 && session.tracer.load(Relaxed) != event.process();
+        let Some(session) = tracer.filter(wanted) else { return deliver(thread, token) };
         if session.options.tracer.is_none() {
-            return self.seq_write(thread, session, token, told, write, go_on);
+            return self.seq_write(thread, session, token, event, write, deliver);
         }
-        let gone_on = go_on(thread, token.clone());
-        if ask::ask(self, thread, session, Group::General, SEQ_TRACE, Some(told.process())) {
-            thread.granted = true;
-            self.seq_write(thread, session, token, told, write, |_, token| drop(token));
-            thread.granted = false;
-            if !thread.late.is_empty() {
-                deferred::take_events(self, thread);
+        let delivered = deliver(thread, token.clone());
+        if ask::ask(self, thread, session, Group::General, SEQ_TRACE, Some(event.process())) {
+            thread.accepted = true;
+            self.seq_write(thread, session, token, event, write, |_, token| drop(token));
+            thread.accepted = false;
+            if !thread.deferred.is_empty() {
+                deferred::run_events(self, thread);
             }
         }
-        gone_on
+        delivered
     }
 
     pub(super) fn seq_write<R>(
-        &self, thread: &mut Thread, session: &Arc<Session>, token: Token, told: Told,
+        &self, thread: &mut Thread, session: &Arc<Session>, token: Token, event: SeqEventKind,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
-        go_on: impl FnOnce(&mut Thread, Token) -> R,
+        deliver: impl FnOnce(&mut Thread, Token) -> R,
     ) -> R {
         let flags = stamps(token.flags);
         if flags != Flags::NONE {
@@ -118,8 +118,8 @@ impl Node {
         let total = session.options.capture.total + seq_event::around(&token.fields());
         room.resize(room.len().max(total), 0);
         let mut out = Encoder::new(&mut room);
-        let head = seq_event::write(&mut out, &token.fields(), told, |out| write(out, session));
-        let gone_on = go_on(thread, token);
+        let head = seq_event::write(&mut out, &token.fields(), event, |out| write(out, session));
+        let delivered = deliver(thread, token);
         if let Ok(head) = head {
             emit(self, thread, session, flags, head, out.written(), now);
             if thread.take_pressure(session) {
@@ -127,7 +127,7 @@ impl Node {
             }
         }
         thread.scratch = room;
-        gone_on
+        delivered
     }
 }
 
@@ -142,11 +142,11 @@ pub(super) fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
 }
 
 /// The flag of a token that asks for an event.
-pub(super) fn flag(told: Told) -> u32 {
-    match told {
-        Told::Send { .. } => flags::SEND,
-        Told::Receive { .. } => flags::RECEIVE,
-        Told::Print { .. } => flags::PRINT,
+pub(super) fn flag(event: SeqEventKind) -> u32 {
+    match event {
+        SeqEventKind::Send { .. } => flags::SEND,
+        SeqEventKind::Receive { .. } => flags::RECEIVE,
+        SeqEventKind::Print { .. } => flags::PRINT,
     }
 }
 
@@ -183,25 +183,25 @@ mod tests {
         let (process, tracer) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
         let mut thread = node.thread(process.clone());
         let session = || node.session_create("s", tracer.pid, Options::default()).unwrap();
-        let told = |session: &Session| drain(session, 9, |_| ()).unwrap();
+        let event = |session: &Session| drain(session, 9, |_| ()).unwrap();
         let system = session();
         node.set_seq_tracer(Some(system.clone()));
         node.seq_change(&process, |token| token.flags = flags::SEND);
         let mut send = || drop(node.seq_send(&mut thread, About::Current, 99, |out, _| out.nil()));
         send();
-        assert_eq!(told(&system), 1);
+        assert_eq!(event(&system), 1);
         // as a thread finds it that has looked where the system tracer stands, and is held up there
         let place = node.seq.place.load(Relaxed);
         assert!(node.set_seq_tracer(None).is_some());
         send();
         assert!(node.session_destroy(&system, &Nothing));
         let other = session();
-        assert_eq!((other.index, told(&system)), (system.index, 0), "the index is used again");
+        assert_eq!((other.index, event(&system)), (system.index, 0), "the index is used again");
         node.seq.place.store(place, Relaxed);
         send();
-        assert_eq!((told(&other), node.seq.place.load(Relaxed)), (0, place));
+        assert_eq!((event(&other), node.seq.place.load(Relaxed)), (0, place));
         node.set_seq_tracer(Some(other.clone()));
         send();
-        assert_eq!(told(&other), 1);
+        assert_eq!(event(&other), 1);
     }
 }

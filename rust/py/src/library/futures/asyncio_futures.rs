@@ -24,7 +24,7 @@ use crate::{
     },
     library::loops,
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     messages::About,
@@ -103,9 +103,9 @@ pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls this attached, with a future that stands.
     unsafe {
-        door::enter(|here| {
-            if let Some(record) = here.host.directory.known(future as usize) {
-                take_known(here, About::Current, &record, future);
+        door::enter(|state| {
+            if let Some(record) = state.host.directory.known(future as usize) {
+                take_known(state, About::Current, &record, future);
             }
         });
         AWAITED.original()(future)
@@ -117,16 +117,16 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 ///
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
-pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
+pub unsafe fn take_known(state: &mut ThreadState, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
     let now = *outcome(record);
     let own = matches!(at, About::Current);
-    if now.is_set && (own && !now.is_taken || tokens::waits(here, record)) {
+    if now.is_set && (own && !now.is_taken || tokens::waits(state, record)) {
         // SAFETY: the pool and the result stand; callbacks run attached on this thread.
         unsafe {
             if own {
-                here.running.identify(here.host, &mut here.thread);
+                state.running.identify(state.host, &mut state.thread);
             }
-            take_set(here, at, record, future);
+            take_set(state, at, record, future);
         }
     }
 }
@@ -136,15 +136,15 @@ pub unsafe fn take_known(here: &mut Here, at: About<'_>, record: &Tracee, future
 ///
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
-unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
+unsafe fn take_set(state: &mut ThreadState, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        let Some((value, is_error)) = held(here, future) else { return };
+        let Some((value, is_error)) = held(state, future) else { return };
         match at {
-            About::Current => receive(here, record, value.as_ptr(), is_error),
+            About::Current => receive(state, record, value.as_ptr(), is_error),
             // the trace message was emitted when the result was set
             About::Other(_) => {
-                tokens::receive_by(here, at, record, |here| as_message(here, value.as_ptr(), is_error));
+                tokens::receive_by(state, at, record, |state| as_message(state, value.as_ptr(), is_error));
             }
         }
     }
@@ -154,10 +154,10 @@ unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut
 ///
 /// # Safety
 /// As [`take_set`].
-pub unsafe fn held(here: &mut Here, future: *mut ffi::PyObject) -> Option<(Held, bool)> {
+pub unsafe fn held(state: &mut ThreadState, future: *mut ffi::PyObject) -> Option<(Held, bool)> {
     // SAFETY: attached, no exception is set, and the future stands. Each result is a new reference.
     unsafe {
-        quietly(here, |py, _| {
+        quietly(state, |py, _| {
             let error = error(py, future)?;
             if error.is_none() {
                 return Some((Held::owned(field(py, &RESULT_FIELD, future)?.into_ptr()), false));
@@ -190,18 +190,20 @@ pub unsafe fn is(object: *mut ffi::PyObject) -> bool {
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
-pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
+pub unsafe fn reach(
+    state: &mut ThreadState, waiter: &Tracee, from: &Tracee, value: *mut ffi::PyObject, is_error: bool,
+) {
     let was = {
         let mut outcome = outcome(from);
         let was = *outcome;
         outcome.is_taken = true;
         was
     };
-    if !was.is_taken && parcels::is_asked_of(here, waiter) {
+    if !was.is_taken && parcels::is_asked_of(state, waiter) {
         // SAFETY: the pool and the result stand; callbacks run attached on this thread.
         unsafe {
-            tell(here, value, is_error, |here, message| {
-                passing::arrived(here.host, &mut here.thread, waiter, was.origin(), message);
+            tell(state, value, is_error, |state, message| {
+                passing::arrived(state.host, &mut state.thread, waiter, was.origin(), message);
             });
         }
     }
@@ -211,17 +213,17 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
 ///
 /// # Safety
 /// Attached, with no exception set; both stand.
-pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
-    let known = here.host.directory.known(future as usize);
+pub unsafe fn woken(state: &mut ThreadState, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
+    let known = state.host.directory.known(future as usize);
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         if known.is_none() && !gathered::is(future) || !is(future) {
             return;
         }
-        let tracee = here.running.process(here.host, task as usize);
+        let tracee = state.running.process(state.host, task as usize);
         match known {
-            Some(record) => take_known(here, About::Other(&tracee), &record, future),
-            None => gathered::take(here, About::Other(&tracee), future),
+            Some(record) => take_known(state, About::Other(&tracee), &record, future),
+            None => gathered::take(state, About::Other(&tracee), future),
         }
     }
 }
@@ -339,11 +341,11 @@ unsafe fn waiting_outside(py: Python<'_>, future: *mut ffi::PyObject, depth: u32
 ///
 /// # Safety
 /// As [`waiting_task`].
-pub unsafe fn waiter(here: &mut Here, future: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+pub unsafe fn waiter(state: &mut ThreadState, future: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: the future lives throughout, attached, no exception is set.
-    quietly(here, |py, here| unsafe {
+    quietly(state, |py, state| unsafe {
         let task = waiting_task(py, future)?;
-        Some(here.host.directory.task(here.host, task.as_ptr() as usize, None))
+        Some(state.host.directory.task(state.host, task.as_ptr() as usize, None))
     })
 }
 
@@ -375,24 +377,24 @@ unsafe fn setting(
         if value.is_null() {
             return original();
         }
-        let waiter = door::enter(|here| {
+        let waiter = door::enter(|state| {
             let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
             if is_program(frame) {
-                here.running.identify(here.host, &mut here.thread);
-                return Some(waiter(here, future));
+                state.running.identify(state.host, &mut state.thread);
+                return Some(waiter(state, future));
             }
             if let Some(frame) = frame {
-                gathered::passed_on(here, frame, future, value, is_error);
+                gathered::passed_on(state, frame, future, value, is_error);
             }
             None
         });
         let Some(waiter) = waiter.flatten() else { return original() };
         let done = original();
         if !done.is_null() {
-            door::enter(|here| {
-                here.running.identify(here.host, &mut here.thread);
-                let record = record(here, future);
-                send(here, &record, None, waiter.as_deref(), value, is_error);
+            door::enter(|state| {
+                state.running.identify(state.host, &mut state.thread);
+                let record = record(state, future);
+                send(state, &record, None, waiter.as_deref(), value, is_error);
             });
         }
         done
@@ -413,11 +415,11 @@ unsafe fn getting(
         let py = Python::assume_attached();
         let raised = if done.is_null() { PyErr::take(py) } else { None };
         let answer = raised.as_ref().map_or(done, |error| error.value(py).as_ptr());
-        door::enter(|here| {
-            got(here, future, shows_error, answer, raised.is_some());
+        door::enter(|state| {
+            got(state, future, shows_error, answer, raised.is_some());
             if ffi::Py_TYPE(future) != CLASS.load(Ordering::Acquire) {
                 // a waking task calls this before its step begins
-                here.running.look_again();
+                state.running.look_again();
             }
         });
         if let Some(error) = raised {
@@ -432,29 +434,29 @@ unsafe fn getting(
 /// # Safety
 /// As [`getting`], with no exception set; the answer is null or stands.
 unsafe fn got(
-    here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
+    state: &mut ThreadState, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
 ) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
-        let known = here.host.directory.known(future as usize);
+        let known = state.host.directory.known(future as usize);
         let waits = known.as_ref().is_some_and(|record| {
             let now = *outcome(record);
-            now.is_set && (!now.is_taken || tokens::waits(here, record))
+            now.is_set && (!now.is_taken || tokens::waits(state, record))
         });
         let nothing = answer.is_null() || shows_error && (raised || answer == ffi::Py_None());
         let whole = gathered::is(future);
         if !waits && !whole || nothing || gathered::looks(frame) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         // the library's own coroutines take a result for the task that runs them; its callbacks only read it
-        if passing::is_inner(frame) && here.thread.current().kind != Kind::Task {
+        if passing::is_inner(frame) && state.thread.current().kind != Kind::Task {
             return;
         }
         match known.filter(|_| waits) {
-            None => gathered::take(here, About::Current, future),
-            Some(record) => receive(here, &record, answer, shows_error || raised),
+            None => gathered::take(state, About::Current, future),
+            Some(record) => receive(state, &record, answer, shows_error || raised),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About};
 use inviso_cpython::{
@@ -35,10 +35,10 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// The initialiser of a thread pool's work items: a call has been submitted, and no worker can have taken it yet.
-pub static ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, false)), ..Handler::NONE };
+pub static ITEM: Handler = Handler { begin: Some(|state, frame| on_item(state, frame, false)), ..Handler::NONE };
 
 /// The same for a pool of operating system processes.
-pub static PROCESS_ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, true)), ..Handler::NONE };
+pub static PROCESS_ITEM: Handler = Handler { begin: Some(|state, frame| on_item(state, frame, true)), ..Handler::NONE };
 
 /// `Future.set_running_or_notify_cancel`: a worker begins an item, unless it was cancelled.
 pub static RUNNING: Handler = Handler { end: Some(on_running), ..Handler::NONE };
@@ -100,16 +100,16 @@ unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObjec
 }
 
 /// A call is submitted.
-fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
+fn on_item(state: &mut ThreadState, frame: Frame, comes_from_afar: bool) {
     // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters; its caller runs.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         let future = frame.local(1);
         if future.is_null() {
             return;
         }
-        let own = here.thread.current().pid;
-        let future = record(here, future);
+        let own = state.thread.current().pid;
+        let future = record(state, future);
         if is_of_library(frame) {
             outcome(&future).is_inner = true;
             return;
@@ -119,24 +119,24 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
             outcome.reply_to = own;
             outcome.comes_from_afar = comes_from_afar;
         }
-        let asked = parcels::is_asked(here, Flags::SEND);
-        if !asked && !tokens::has(here) {
-            return tokens::send_by(here, About::Current, &future, future.pid, std::ptr::null_mut());
+        let asked = parcels::is_asked(state, Flags::SEND);
+        if !asked && !tokens::has(state) {
+            return tokens::send_by(state, About::Current, &future, future.pid, std::ptr::null_mut());
         }
         let arity = inviso_cpython::frames::frame::arity(frame.code());
         let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
         // a caller that submits by the executor's own method has the executor as its first variable
         let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));
         let to = match executor.filter(|executor| !executor.is_null()) {
-            Some(executor) => passing::queue(here, executor),
+            Some(executor) => passing::queue(state, executor),
             None => future.pid,
         };
-        let message = parcels::made(here, |py| message(py, parts));
+        let message = parcels::made(state, |py| message(py, parts));
         if asked {
-            let number = parcels::send(here, to, &message, MessageKind::Call);
+            let number = parcels::send(state, to, &message, MessageKind::Call);
             outcome(&future).number = number;
         }
-        tokens::send_by(here, About::Current, &future, to, message.as_ptr());
+        tokens::send_by(state, About::Current, &future, to, message.as_ptr());
     }
 }
 
@@ -158,7 +158,7 @@ unsafe fn is_of_library(frame: Frame) -> bool {
 }
 
 /// A worker has taken an item that was not cancelled.
-fn on_running(here: &mut Here, frame: Frame, how: Ended) {
+fn on_running(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(goes_on) = how else { return };
     // SAFETY: `True` lives for ever, both frames run, and callbacks run attached.
     unsafe {
@@ -171,24 +171,24 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
         if !is_worker || future.is_null() || item.is_null() || !passing::is_library(worker) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        let record = here.host.directory.known(future as usize);
+        state.running.identify(state.host, &mut state.thread);
+        let record = state.host.directory.known(future as usize);
         let inner = record.as_ref().is_some_and(|record| outcome(record).is_inner);
-        if !inner && parcels::is_asked(here, Flags::RECEIVE) {
+        if !inner && parcels::is_asked(state, Flags::RECEIVE) {
             let (by, number) = record.as_ref().map_or((0, 0), |future| {
                 let asked = outcome(future);
                 (asked.reply_to, asked.number)
             });
             let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
-            let message = taken_call(here, item);
-            parcels::receive(here, Origin::new(sender, number), &message);
+            let message = taken_call(state, item);
+            parcels::receive(state, Origin::new(sender, number), &message);
         }
         let told = record
-            .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));
-        if !told && tokens::has(here) {
+            .is_some_and(|record| tokens::receive_by(state, About::Current, &record, |state| taken_call(state, item)));
+        if !told && tokens::has(state) {
             // the call was submitted before tokens were in use, or by the library; the worker must not keep the token
             // of its previous call
-            here.host.node.seq_clear(here.thread.current());
+            state.host.node.seq_clear(state.thread.current());
         }
     }
 }
@@ -197,10 +197,10 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
 ///
 /// # Safety
 /// The item stands; callbacks run attached on this thread.
-unsafe fn taken_call(here: &mut Here, item: *mut ffi::PyObject) -> Held {
+unsafe fn taken_call(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
     // SAFETY: the item stands, and this thread is attached. No exception is set while the message is made.
     unsafe {
-        parcels::made(here, |py| {
+        parcels::made(state, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =

@@ -8,7 +8,7 @@ use crate::{
     host::Host,
     instrument::{parcels::quietly, passing, tokens},
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use inviso_cpython::{
@@ -71,9 +71,9 @@ pub unsafe fn looks(frame: Option<Frame>) -> bool {
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls this attached, with a future that stands.
     unsafe {
-        door::enter(|here| {
+        door::enter(|state| {
             if is(future) {
-                take(here, About::Current, future);
+                take(state, About::Current, future);
             }
         });
         GATHERING.original()(future)
@@ -85,14 +85,16 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 ///
 /// # Safety
 /// Attached, with no exception set; the future stands.
-pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject) {
+pub unsafe fn take(state: &mut ThreadState, at: About<'_>, gathering: *mut ffi::PyObject) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        if quietly(here, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
+        if quietly(state, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
             if matches!(at, About::Current) {
-                here.running.identify(here.host, &mut here.thread);
+                state.running.identify(state.host, &mut state.thread);
             }
-            each(here, gathering, None, DEPTH, &mut |here, future, known| futures::take_known(here, at, known, future));
+            each(state, gathering, None, DEPTH, &mut |state, future, known| {
+                futures::take_known(state, at, known, future)
+            });
         }
     }
 }
@@ -102,7 +104,7 @@ pub unsafe fn take(here: &mut Here, at: About<'_>, gathering: *mut ffi::PyObject
 /// # Safety
 /// The future and the value stand; attached, with no exception set.
 pub unsafe fn passed_on(
-    here: &mut Here, frame: Frame, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
+    state: &mut ThreadState, frame: Frame, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
 ) {
     // SAFETY: the future and the value stand, attached, no exception is set. A function's first parameter stands while
     // the function runs.
@@ -114,13 +116,13 @@ pub unsafe fn passed_on(
                 return;
             }
             if is(source) {
-                return told_all(here, source, future, None);
+                return told_all(state, source, future, None);
             }
-            if let Some(source) = here.host.directory.known(source as usize) {
-                copied(here, &source, future, value, is_error);
+            if let Some(source) = state.host.directory.known(source as usize) {
+                copied(state, &source, future, value, is_error);
             }
         } else if capture::is_text(function, GATHERS) && is(future) {
-            told_all(here, future, future, is_error.then_some(value));
+            told_all(state, future, future, is_error.then_some(value));
         }
     }
 }
@@ -130,19 +132,19 @@ pub unsafe fn passed_on(
 /// # Safety
 /// As [`passed_on`].
 unsafe fn copied(
-    here: &mut Here, source: &Tracee, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
+    state: &mut ThreadState, source: &Tracee, future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
 ) {
-    let (was, carries) = (*outcome(source), tokens::waits(here, source));
+    let (was, carries) = (*outcome(source), tokens::waits(state, source));
     if !carries && (was.is_taken || !was.is_set) {
         return;
     }
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        let waiter = if was.is_taken { None } else { futures::waiter(here, future) };
-        let target = record(here, future);
+        let waiter = if was.is_taken { None } else { futures::waiter(state, future) };
+        let target = record(state, future);
         tokens::forward(source, &target);
         if let Some(waiter) = &waiter {
-            futures::reach(here, waiter, source, value, is_error);
+            futures::reach(state, waiter, source, value, is_error);
         }
         let is_taken = std::mem::replace(&mut outcome(source).is_taken, true);
         let mut outcome = outcome(&target);
@@ -155,18 +157,19 @@ unsafe fn copied(
 /// # Safety
 /// As [`passed_on`].
 unsafe fn told_all(
-    here: &mut Here, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>,
+    state: &mut ThreadState, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject,
+    failed: Option<*mut ffi::PyObject>,
 ) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        let Some(waiter) = futures::waiter(here, future) else { return };
-        each(here, gathering, failed, DEPTH, &mut |here, inner, known| {
+        let Some(waiter) = futures::waiter(state, future) else { return };
+        each(state, gathering, failed, DEPTH, &mut |state, inner, known| {
             if gathering != future {
                 // the task is woken by a future that has no link to these
-                futures::take_known(here, About::Other(&waiter), known, inner);
+                futures::take_known(state, About::Other(&waiter), known, inner);
             }
-            if let Some((value, is_error)) = futures::held(here, inner) {
-                futures::reach(here, &waiter, known, value.as_ptr(), is_error);
+            if let Some((value, is_error)) = futures::held(state, inner) {
+                futures::reach(state, &waiter, known, value.as_ptr(), is_error);
             }
         });
     }
@@ -178,12 +181,12 @@ unsafe fn told_all(
 /// # Safety
 /// As [`take`].
 unsafe fn each(
-    here: &mut Here, gathering: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>, depth: u32,
-    with: &mut dyn FnMut(&mut Here, *mut ffi::PyObject, &Tracee),
+    state: &mut ThreadState, gathering: *mut ffi::PyObject, failed: Option<*mut ffi::PyObject>, depth: u32,
+    with: &mut dyn FnMut(&mut ThreadState, *mut ffi::PyObject, &Tracee),
 ) {
     // SAFETY: attached, no exception is set, and the future stands. The list is held, and it holds its items.
     unsafe {
-        let Some((children, error)) = quietly(here, |py, _| {
+        let Some((children, error)) = quietly(state, |py, _| {
             let children = attribute(py, gathering, "_children")?.cast_into::<PyList>().ok()?;
             let error = match failed {
                 Some(error) => Bound::from_borrowed_ptr(py, error),
@@ -201,12 +204,12 @@ unsafe fn each(
                 };
                 if is(child.as_ptr()) {
                     if depth > 0 {
-                        each(here, child.as_ptr(), None, depth - 1, with);
+                        each(state, child.as_ptr(), None, depth - 1, with);
                     }
                 } else if futures::is(child.as_ptr()) {
-                    let known = here.host.directory.known(child.as_ptr() as usize);
+                    let known = state.host.directory.known(child.as_ptr() as usize);
                     if let Some(known) = known.filter(|known| outcome(known).is_set && !failed_otherwise()) {
-                        with(here, child.as_ptr(), &known);
+                        with(state, child.as_ptr(), &known);
                     }
                 }
             }
@@ -242,13 +245,13 @@ pub unsafe fn outside(py: Python<'_>, callback: *mut ffi::PyObject) -> Option<Bo
 ///
 /// # Safety
 /// The frame runs; attached.
-pub unsafe fn carried(here: &mut Here, frame: Frame) -> Option<Carried> {
+pub unsafe fn carried(state: &mut ThreadState, frame: Frame) -> Option<Carried> {
     // SAFETY: the frame runs, so its second parameter stands; attached.
     unsafe {
         if !capture::is_text(code_qualname(frame.code()), COPIES[0]) {
             return None;
         }
-        let target = here.host.directory.known(frame.local(1) as usize)?;
+        let target = state.host.directory.known(frame.local(1) as usize)?;
         tokens::shown_by(&target)
     }
 }

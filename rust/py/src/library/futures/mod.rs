@@ -35,7 +35,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::{process, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -66,19 +66,22 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// `set_result` of a future written in Python.
-pub static SET_RESULT: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, false)), ..Handler::NONE };
+pub static SET_RESULT: Handler = Handler { begin: Some(|state, frame| on_set(state, frame, false)), ..Handler::NONE };
 
 /// `set_exception`, likewise.
-pub static SET_EXCEPTION: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, true)), ..Handler::NONE };
+pub static SET_EXCEPTION: Handler = Handler { begin: Some(|state, frame| on_set(state, frame, true)), ..Handler::NONE };
 
 /// `result` of `concurrent.futures.Future`, and the method that takes the result for it; also for a call that waits
 /// already.
-pub static RESULT: Handler =
-    Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, false)), ..Handler::NONE };
+pub static RESULT: Handler = Handler {
+    begin: Some(on_take),
+    end: Some(|state, frame, how| on_taken(state, frame, how, false)),
+    ..Handler::NONE
+};
 
 /// `exception`, likewise.
 pub static EXCEPTION: Handler =
-    Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, true)), ..Handler::NONE };
+    Handler { begin: Some(on_take), end: Some(|state, frame, how| on_taken(state, frame, how, true)), ..Handler::NONE };
 
 /// The modules that define them.
 pub static MODULES: [Module; 3] = [
@@ -126,8 +129,8 @@ pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
 ///
 /// # Safety
 /// The object stands; callbacks run attached on this thread.
-pub unsafe fn record(here: &mut Here, object: *mut ffi::PyObject) -> Arc<Tracee> {
-    here.host.directory.object_process(here.host, Kind::Queue, object as usize, None)
+pub unsafe fn record(state: &mut ThreadState, object: *mut ffi::PyObject) -> Arc<Tracee> {
+    state.host.directory.object_process(state.host, Kind::Queue, object as usize, None)
 }
 
 fn adopt_concurrent(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -163,10 +166,10 @@ pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[
 }
 
 /// A result is about to be set.
-fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
+fn on_set(state: &mut ThreadState, frame: Frame, is_error: bool) {
     // SAFETY: the frame begins, so its first two parameters are there; the caller's frame runs.
     let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
-    let known = here.host.directory.known(object as usize);
+    let known = state.host.directory.known(object as usize);
     let now = known.as_ref().map_or_else(Outcome::default, |known| *outcome(known));
     let reply = now.reply_to != 0;
     if known.is_none() && inner || now.is_inner || object.is_null() || value.is_null() {
@@ -174,27 +177,27 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
     }
     // SAFETY: callbacks run attached on this thread; both objects stand.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        if !quietly(here, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
+        state.running.identify(state.host, &mut state.thread);
+        if !quietly(state, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
             return; // the call is going to raise
         }
-        let future = known.unwrap_or_else(|| record(here, object));
+        let future = known.unwrap_or_else(|| record(state, object));
         match (reply, inner) {
             (true, _) => {
-                let setter = finished_task(here, frame);
-                reply_with(here, &future, setter.as_deref(), value, is_error);
+                let setter = finished_task(state, frame);
+                reply_with(state, &future, setter.as_deref(), value, is_error);
             }
             (false, false) => {
                 let now = *outcome(&future);
                 let waiter = match now.waiters {
-                    0 => quietly(here, |py, here| {
+                    0 => quietly(state, |py, state| {
                         let task = asyncio_futures::chained_task(py, object)?;
-                        Some(here.host.directory.task(here.host, task.as_ptr() as usize, None))
+                        Some(state.host.directory.task(state.host, task.as_ptr() as usize, None))
                     }),
-                    1 => here.host.node.tracee(now.waiter),
+                    1 => state.host.node.tracee(now.waiter),
                     _ => None,
                 };
-                send(here, &future, None, waiter.as_deref(), value, is_error);
+                send(state, &future, None, waiter.as_deref(), value, is_error);
             }
             (false, true) => outcome(&future).is_set = true,
         }
@@ -206,20 +209,20 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
 ///
 /// # Safety
 /// The frame belongs to the current event and begins; attached.
-unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+unsafe fn finished_task(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // SAFETY: the event's frame begins and its caller runs; the caller's second parameter stands.
     unsafe {
-        let caller = passing::caller(frame).filter(|_| here.host.node.seq_in_use())?;
+        let caller = passing::caller(frame).filter(|_| state.host.node.seq_in_use())?;
         if !capture::is_text(code_qualname(caller.code()), "_set_concurrent_future_state") {
             return None;
         }
-        here.host.directory.known(caller.local(1) as usize).filter(|known| known.kind == Kind::Task)
+        state.host.directory.known(caller.local(1) as usize).filter(|known| known.kind == Kind::Task)
     }
 }
 
 /// The process that asked, unless it has ended. A task may have ended unseen.
-pub fn living(here: &mut Here, asker: u64) -> Option<Arc<Tracee>> {
-    quietly(here, |py, here| here.host.directory.living(py, here.host, asker))
+pub fn living(state: &mut ThreadState, asker: u64) -> Option<Arc<Tracee>> {
+    quietly(state, |py, state| state.host.directory.living(py, state.host, asker))
 }
 
 /// The result of a call goes back to the process that asked for it. It comes from the running process, but its token
@@ -228,21 +231,21 @@ pub fn living(here: &mut Here, asker: u64) -> Option<Arc<Tracee>> {
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
 pub unsafe fn reply_with(
-    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool,
+    state: &mut ThreadState, future: &Tracee, setter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool,
 ) {
     let now = *outcome(future);
-    let asker = living(here, now.reply_to);
+    let asker = living(state, now.reply_to);
     // SAFETY: callbacks run attached on this thread, and the value stands.
     unsafe {
         if !now.comes_from_afar {
-            return send(here, future, setter, asker.as_deref(), value, is_error);
+            return send(state, future, setter, asker.as_deref(), value, is_error);
         }
         if let Some(carried) = pickles::waiting() {
             tokens::keep(future, carried);
         }
         if let Some(asker) = &asker {
-            tell(here, value, is_error, |here, message| {
-                passing::arrived(here.host, &mut here.thread, asker, Sender::Unknown, message);
+            tell(state, value, is_error, |state, message| {
+                passing::arrived(state.host, &mut state.thread, asker, Sender::Unknown, message);
             });
         }
     }
@@ -255,35 +258,36 @@ pub unsafe fn reply_with(
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
 pub unsafe fn send(
-    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, waiter: Option<&Tracee>, value: *mut ffi::PyObject,
-    is_error: bool,
+    state: &mut ThreadState, future: &Tracee, setter: Option<&Tracee>, waiter: Option<&Tracee>,
+    value: *mut ffi::PyObject, is_error: bool,
 ) {
     let from = setter.map_or(About::Current, About::Other);
-    let own = here.thread.current().pid;
+    let own = state.thread.current().pid;
     {
         let mut outcome = outcome(future);
         (outcome.is_set, outcome.by, outcome.is_taken, outcome.number) = (true, own, waiter.is_some(), 0);
     }
-    let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
+    let asked =
+        parcels::is_asked(state, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(state, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
-    if !asked && !setter.map_or_else(|| tokens::has(here), |setter| here.host.node.seq_may_have(setter)) {
+    if !asked && !setter.map_or_else(|| tokens::has(state), |setter| state.host.node.seq_may_have(setter)) {
         // SAFETY: attached.
-        return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
+        return unsafe { tokens::send_by(state, from, future, to, std::ptr::null_mut()) };
     }
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        tell(here, value, is_error, |here, message| {
+        tell(state, value, is_error, |state, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
             let parcel = Message::to(message, to).of_kind(kind);
-            let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            let number = messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel);
             match waiter {
                 Some(waiter) => {
                     let origin = Origin::new(Sender::Process(own), number);
-                    passing::arrived(here.host, &mut here.thread, waiter, origin, message);
+                    passing::arrived(state.host, &mut state.thread, waiter, origin, message);
                 }
                 None => outcome(future).number = number,
             }
-            tokens::send_by(here, from, future, to, message);
+            tokens::send_by(state, from, future, to, message);
         });
     }
 }
@@ -293,15 +297,16 @@ pub unsafe fn send(
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
 pub unsafe fn tell(
-    here: &mut Here, value: *mut ffi::PyObject, is_error: bool, with: impl FnOnce(&mut Here, *mut ffi::PyObject),
+    state: &mut ThreadState, value: *mut ffi::PyObject, is_error: bool,
+    with: impl FnOnce(&mut ThreadState, *mut ffi::PyObject),
 ) {
     if !is_error {
-        return with(here, value);
+        return with(state, value);
     }
     // SAFETY: the value stands; attached. No exception is set while the message is made.
-    let message = parcels::made(here, |py| unsafe { parcels::of_exception(py, value).ok() });
+    let message = parcels::made(state, |py| unsafe { parcels::of_exception(py, value).ok() });
     if !message.is_null() {
-        with(here, message.as_ptr());
+        with(state, message.as_ptr());
     }
 }
 
@@ -309,11 +314,11 @@ pub unsafe fn tell(
 ///
 /// # Safety
 /// As [`tell`].
-pub unsafe fn as_message(here: &mut Here, value: *mut ffi::PyObject, is_error: bool) -> Held {
+pub unsafe fn as_message(state: &mut ThreadState, value: *mut ffi::PyObject, is_error: bool) -> Held {
     let mut message = Held::borrowed(std::ptr::null_mut());
     // SAFETY: the value stands; attached. `Held` gives the extra reference back.
     unsafe {
-        tell(here, value, is_error, |_, object| {
+        tell(state, value, is_error, |_, object| {
             ffi::Py_INCREF(object);
             message = Held::owned(object);
         });
@@ -327,17 +332,17 @@ thread_local! {
 }
 
 /// The program asks for a result. Or a result arrives that it asked for, perhaps before tracing began.
-fn on_take(here: &mut Here, frame: Frame) {
+fn on_take(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its callers run.
     unsafe {
         let asked = passing::caller(frame);
         if !capture::is_text(code_qualname(frame.code()), "Future.__get_result") {
-            return taking(here, frame, asked);
+            return taking(state, frame, asked);
         }
         let Some(asked) = asked else { return };
         let seen = TAKING.with_borrow(|taking| taking.iter().any(|(address, _)| *address == asked.address()));
         if !seen && capture::is_text(code_qualname(asked.code()), "Future.result") {
-            taking(here, frame, originals::caller(asked));
+            taking(state, frame, originals::caller(asked));
         }
     }
 }
@@ -346,7 +351,7 @@ fn on_take(here: &mut Here, frame: Frame) {
 ///
 /// # Safety
 /// The frame belongs to the current event and begins; the caller's frame runs.
-unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
+unsafe fn taking(state: &mut ThreadState, frame: Frame, caller: Option<Frame>) {
     // SAFETY: the frame begins, so its first parameter is there. The caller's frame runs, and callbacks run attached on
     // this thread.
     unsafe {
@@ -354,10 +359,10 @@ unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
         if object.is_null() || passing::is_inner(caller) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        let future = record(here, object);
-        let own = here.thread.current().pid;
-        let is_set = quietly(here, |py, _| is_in_state(py, object, &["FINISHED"]));
+        state.running.identify(state.host, &mut state.thread);
+        let future = record(state, object);
+        let own = state.thread.current().pid;
+        let is_set = quietly(state, |py, _| is_in_state(py, object, &["FINISHED"]));
         {
             let mut outcome = outcome(&future);
             outcome.is_set |= is_set;
@@ -373,7 +378,7 @@ unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
 }
 
 /// The method has returned or raised.
-fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
+fn on_taken(state: &mut ThreadState, frame: Frame, how: Ended, shows_error: bool) {
     let taken = || {
         TAKING.with_borrow_mut(|taking| {
             let at = taking.iter().rposition(|(address, _)| *address == frame.address())?;
@@ -384,7 +389,7 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
         // the call may have begun before tracing; `result` has no first variable any more, see `on_take`
         if shows_error {
             // SAFETY: the event's frame runs, and so does its caller.
-            unsafe { taking(here, frame, passing::caller(frame)) };
+            unsafe { taking(state, frame, passing::caller(frame)) };
         }
         taken()
     });
@@ -403,10 +408,10 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
     };
     // SAFETY: the value or exception stands, and the exception classes live for ever; attached.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         if let (Ended::Raised(error), false) = (how, now.is_set) {
             if error.is_a(ffi::PyExc_TimeoutError) {
-                passing::timed_out(here);
+                passing::timed_out(state);
             }
             return;
         }
@@ -417,7 +422,7 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
         if shows_error && matches!(how, Ended::Raised(_)) {
             return;
         }
-        receive(here, &future, value, is_error);
+        receive(state, &future, value, is_error);
     }
 }
 
@@ -425,23 +430,23 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
-pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
+pub unsafe fn receive(state: &mut ThreadState, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
     // SAFETY: the value stands, and callbacks run attached on this thread.
-    unsafe { tokens::receive_by(here, About::Current, future, |here| as_message(here, value, is_error)) };
+    unsafe { tokens::receive_by(state, About::Current, future, |state| as_message(state, value, is_error)) };
     let was = {
         let mut outcome = outcome(future);
         let was = *outcome;
         outcome.is_taken = true;
         was
     };
-    if was.is_taken || !parcels::is_asked(here, Flags::RECEIVE) {
+    if was.is_taken || !parcels::is_asked(state, Flags::RECEIVE) {
         return;
     }
     // SAFETY: the value stands, and callbacks run attached on this thread.
     unsafe {
-        tell(here, value, is_error, |here, message| {
+        tell(state, value, is_error, |state, message| {
             let parcel = Message::from(message, was.origin());
-            messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+            messages::on_receive(&state.host.node, &mut state.thread, About::Current, &parcel);
         });
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::process,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{frames::frame::Frame, interpreter::tstate};
@@ -52,9 +52,9 @@ const BETWEEN: usize = 6;
 ///
 /// # Safety
 /// The thread is attached.
-pub unsafe fn made(here: &Here, task: &Tracee) {
+pub unsafe fn made(state: &ThreadState, task: &Tracee) {
     let code = CODE.load(Ordering::Acquire);
-    if code == 0 || !here.host.node.seq_in_use() {
+    if code == 0 || !state.host.node.seq_in_use() {
         return;
     }
     // SAFETY: the caller promises that the thread is attached; the callers of a running frame run, too.
@@ -67,15 +67,15 @@ pub unsafe fn made(here: &Here, task: &Tracee) {
     }
 }
 
-fn on_waited(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_waited(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: the event's frame; the thread is attached. The call has bound the first argument to the task that it
     // made.
     let task = unsafe { frame.local(0) } as usize;
-    let Some(task) = here.host.directory.known(task) else { return };
+    let Some(task) = state.host.directory.known(task) else { return };
     if process::process(&task).is_waited_for.swap(false, Ordering::AcqRel) {
         // SAFETY: callbacks run attached.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        let has = here.host.node.seq_copy(&task);
-        here.host.node.seq_lend(here.thread.current(), has);
+        unsafe { state.running.identify(state.host, &mut state.thread) };
+        let has = state.host.node.seq_copy(&task);
+        state.host.node.seq_lend(state.thread.current(), has);
     }
 }

@@ -23,16 +23,16 @@ use crate::{
         scheduling::{alarm, between, pair},
         thread_objects::attribute,
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
-use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
+use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
 use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 
 /// The instrument of callbacks of event loops.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
+    |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(LimitEvent::LongSchedule),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&RUN])?;
@@ -48,7 +48,7 @@ pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py
 pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
 
 /// A callback that runs on a thread.
-pub struct Running {
+pub struct RunningCallback {
     /// Its key: see [`enter`].
     key: usize,
     /// The function that it calls, as `(module, function, arity)`, a term.
@@ -77,45 +77,45 @@ fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 }
 
 /// A handle is about to call.
-fn on_run(here: &mut Here, frame: Frame) {
+fn on_run(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the frame of the method is about to run, so its first argument is there.
-    if let Some((place, serves)) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
-        enter(here, frame.address(), place, serves);
+    if let Some((place, serves)) = quietly(state, |py, state| unsafe { callback(py, state, frame) }) {
+        enter(state, frame.address(), place, serves);
     }
 }
 
 /// The handle has called.
-fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
-    leave(here, frame.address());
+fn on_ran(state: &mut ThreadState, frame: Frame, _how: Ended) {
+    leave(state, frame.address());
 }
 
 /// A callback begins at `place`, perhaps for a port. No other callback on this thread has the same `key`; for example,
 /// it is the address of a handle's frame.
-pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>, serves: Option<Served>) {
-    here.thread.switch_to_own();
-    let own = here.thread.own().clone();
-    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
+pub fn enter(state: &mut ThreadState, key: usize, place: Box<[u8]>, serves: Option<Served>) {
+    state.thread.switch_to_own();
+    let own = state.thread.own().clone();
+    state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
     // removes the entry of a frame whose end was not seen
-    here.turn.callbacks.retain(|running| running.key != key);
-    if here.turn.callbacks.len() < DEPTH {
-        let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
-        here.turn.callbacks.push(Running { key, place, serves, since });
+    state.turn.callbacks.retain(|running| running.key != key);
+    if state.turn.callbacks.len() < DEPTH {
+        let since = std::mem::replace(&mut state.turn.since, state.host.node.clock.ticks());
+        state.turn.callbacks.push(RunningCallback { key, place, serves, since });
     }
 }
 
 /// The callback of this key has run.
-pub fn leave(here: &mut Here, key: usize) {
-    let found = here.turn.callbacks.iter().rposition(|running| running.key == key);
-    let Some(running) = found.and_then(|at| here.turn.callbacks.drain(at..).next()) else { return };
-    let own = here.thread.own().clone();
-    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
-    if instruments::monitored(Event::LongSchedule) {
+pub fn leave(state: &mut ThreadState, key: usize) {
+    let found = state.turn.callbacks.iter().rposition(|running| running.key == key);
+    let Some(running) = found.and_then(|at| state.turn.callbacks.drain(at..).next()) else { return };
+    let own = state.thread.own().clone();
+    state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
+    if instruments::monitored(LimitEvent::LongSchedule) {
         match &running.serves {
-            Some((port, what)) => alarm(here, port.pid, || vec![pair("port_op", Term::atom(what))]),
-            None => alarm(here, own.pid, || between(&running.place, &running.place)),
+            Some((port, what)) => alarm(state, port.pid, || vec![pair("port_op", Term::atom(what))]),
+            None => alarm(state, own.pid, || between(&running.place, &running.place)),
         }
     }
-    here.turn.since = running.since;
+    state.turn.since = running.since;
 }
 
 /// The function that a handle calls, as a term, and the port that it is called for; `None` for a task's step.
@@ -123,7 +123,7 @@ pub fn leave(here: &mut Here, key: usize) {
 /// # Safety
 /// The frame belongs to a handle's method and is about to run. No events are handled meanwhile, whatever the handle's
 /// class does for its fields.
-unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box<[u8]>, Option<Served>)> {
+unsafe fn callback(py: Python<'_>, state: &mut ThreadState, frame: Frame) -> Option<(Box<[u8]>, Option<Served>)> {
     // SAFETY: the frame of a handle's method is about to run, so its first argument is the handle. The values that are
     // read are held.
     unsafe {
@@ -133,9 +133,9 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box
             return None;
         }
         let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
-        let place = place_of(here, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
-        let timed = instruments::monitored(Event::LongSchedule);
-        Some((place, if timed { transport::served(here, &callback, arguments.as_ref()) } else { None }))
+        let place = place_of(state, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
+        let timed = instruments::monitored(LimitEvent::LongSchedule);
+        Some((place, if timed { transport::served(state, &callback, arguments.as_ref()) } else { None }))
     }
 }
 
@@ -143,7 +143,7 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box
 ///
 /// # Safety
 /// The callable stands; attached, and no events are handled meanwhile.
-pub unsafe fn place_of(here: &mut Here, callback: *mut PyObject, number: usize) -> Box<[u8]> {
+pub unsafe fn place_of(state: &mut ThreadState, callback: *mut PyObject, number: usize) -> Box<[u8]> {
     // SAFETY: the callable stands; attached, and no events are handled.
-    here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, false, out) }).into()
+    state.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, false, out) }).into()
 }

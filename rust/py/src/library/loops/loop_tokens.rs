@@ -8,7 +8,7 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};
 use inviso_cpython::{frames::frame::Frame, object::held::Held, tasks::running as tasks};
@@ -42,7 +42,7 @@ pub static MODULES: [Module; if cfg!(Py_3_12) { 1 } else { 2 }] = [
 ];
 
 /// How a callback gets its token.
-pub enum Way {
+pub enum CallbackToken {
     /// By a message, which may be traced.
     Message(Carried),
     /// Without a message: it was scheduled in the loop's own thread.
@@ -69,7 +69,7 @@ pub const SURE: usize = 1;
 ///
 /// # Safety
 /// Attached.
-pub unsafe fn is_inside(here: &mut Here) -> bool {
+pub unsafe fn is_inside(state: &mut ThreadState) -> bool {
     let runs = |key: usize| {
         // SAFETY: the caller's promise.
         let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
@@ -77,10 +77,10 @@ pub unsafe fn is_inside(here: &mut Here) -> bool {
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });
         key & SURE != 0 || frames.any(|frame| frame.address() == key)
     };
-    if let Some(ended) = here.lent.iter().map(|lent| lent.key).find(|key| !runs(*key)) {
-        end(here, ended);
+    if let Some(ended) = state.lent.iter().map(|lent| lent.key).find(|key| !runs(*key)) {
+        end(state, ended);
     }
-    !here.lent.is_empty()
+    !state.lent.is_empty()
 }
 
 /// A callback is about to run. No other callback on this thread has the same `key`; for example, it is the address of
@@ -88,43 +88,45 @@ pub unsafe fn is_inside(here: &mut Here) -> bool {
 ///
 /// # Safety
 /// Attached.
-pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(&mut Here) -> Held) {
-    if !here.host.node.seq_in_use() {
+pub unsafe fn begin(
+    state: &mut ThreadState, key: usize, way: CallbackToken, message: impl FnOnce(&mut ThreadState) -> Held,
+) {
+    if !state.host.node.seq_in_use() {
         return;
     }
-    end(here, key); // a frame that ended unseen has left its own
-    let own = here.thread.own().clone();
-    let had = here.host.node.seq_copy(&own);
-    here.lent.push(Lent { key, had, by_program: !matches!(way, Way::None) });
+    end(state, key); // a frame that ended unseen has left its own
+    let own = state.thread.own().clone();
+    let had = state.host.node.seq_copy(&own);
+    state.lent.push(Lent { key, had, by_program: !matches!(way, CallbackToken::None) });
     match way {
-        Way::None => {}
-        Way::Unseen(carried) => here.host.node.seq_lend(&own, carried),
-        Way::Message(carried) => {
-            let message = tokens::message_for(here, &carried, message);
+        CallbackToken::None => {}
+        CallbackToken::Unseen(carried) => state.host.node.seq_lend(&own, carried),
+        CallbackToken::Message(carried) => {
+            let message = tokens::message_for(state, &carried, message);
             // SAFETY: held; the thread is attached.
             let write = unsafe { tokens::writing(message.as_ptr()) };
-            here.host.node.seq_receive(&mut here.thread, About::Other(&own), carried, write);
+            state.host.node.seq_receive(&mut state.thread, About::Other(&own), carried, write);
         }
     }
 }
 
 /// Whether the running process is an event loop's thread that passes on data from outside, in a callback of a socket or
 /// pipe. Ports carry no token, so a result that such a callback sets neither sets nor clears one.
-pub fn relays(here: &Here) -> bool {
-    let own = here.thread.current().kind == Kind::Thread;
+pub fn relays(state: &ThreadState) -> bool {
+    let own = state.thread.current().kind == Kind::Thread;
     // SAFETY: called in events only, which are attached and have no exception set.
-    own && !here.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
+    own && !state.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
 }
 
-fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
-    end(here, frame.address());
+fn on_ran(state: &mut ThreadState, frame: Frame, _how: Ended) {
+    end(state, frame.address());
 }
 
 /// The callback of this key has run.
-pub fn end(here: &mut Here, key: usize) {
-    let Some(at) = here.lent.iter().rposition(|lent| lent.key == key) else { return };
-    if let Some(Lent { had, .. }) = here.lent.drain(at..).next() {
-        let own = here.thread.own().clone();
-        here.host.node.seq_exchange(&own, had);
+pub fn end(state: &mut ThreadState, key: usize) {
+    let Some(at) = state.lent.iter().rposition(|lent| lent.key == key) else { return };
+    if let Some(Lent { had, .. }) = state.lent.drain(at..).next() {
+        let own = state.thread.own().clone();
+        state.host.node.seq_exchange(&own, had);
     }
 }

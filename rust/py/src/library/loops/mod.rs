@@ -23,7 +23,7 @@ pub mod uv_loops;
 
 use super::{
     futures::{asyncio_futures, closed_over, gathered, outcome, record},
-    loops::loop_tokens::Way,
+    loops::loop_tokens::CallbackToken,
 };
 use crate::{
     host::{instruments::Instrument, Host},
@@ -36,7 +36,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
 use inviso_cpython::{
@@ -100,10 +100,10 @@ static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
 /// The senders of callbacks and coroutines that are on their way, by the address of the handle or coroutine. If the
 /// object of an entry is gone, the next object at its address overwrites the entry: each object that is looked up here
 /// was added before.
-type Senders = Mutex<FxHashMap<usize, Sent>>;
+type CallbackSenders = Mutex<FxHashMap<usize, ScheduledCall>>;
 
 /// A callback or coroutine on its way to an event loop.
-struct Sent {
+struct ScheduledCall {
     by: u64,
     /// The message's number, or 0.
     number: u64,
@@ -111,9 +111,9 @@ struct Sent {
     carried: Carried,
 }
 
-impl Sent {
+impl ScheduledCall {
     /// Scheduled by the library for itself: the callback sets a future.
-    const INNER: Sent = Sent { by: u64::MAX, number: 0, carried: Carried::Nothing };
+    const INNER: ScheduledCall = ScheduledCall { by: u64::MAX, number: 0, carried: Carried::Nothing };
     /// The `by` of a callback that was scheduled in the loop's own thread, which sends no message.
     const SCHEDULED: u64 = 0;
 
@@ -124,10 +124,10 @@ impl Sent {
 
 /// Handles of callbacks, and coroutines, that are on their way. Replaced after a fork, because a thread that no longer
 /// exists may hold the lock.
-static HANDLES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
-static COROUTINES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
+static HANDLES: AtomicPtr<CallbackSenders> = AtomicPtr::new(std::ptr::null_mut());
+static COROUTINES: AtomicPtr<CallbackSenders> = AtomicPtr::new(std::ptr::null_mut());
 
-fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usize, Sent>> {
+fn senders(of: &'static AtomicPtr<CallbackSenders>) -> MutexGuard<'static, FxHashMap<usize, ScheduledCall>> {
     let mut there = of.load(Ordering::Acquire);
     if there.is_null() {
         let fresh = Box::into_raw(Box::default());
@@ -182,14 +182,14 @@ fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
 ///
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
-unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
-    let running = quietly(here, |py, here| {
+unsafe fn process_of(state: &mut ThreadState, event_loop: *mut ffi::PyObject) -> u64 {
+    let running = quietly(state, |py, state| {
         // SAFETY: the event loop stands, and no exception is set inside `quietly`.
         let ident = unsafe { attribute(py, event_loop, "_thread_id") }.filter(|ident| !ident.is_none())?;
-        here.host.directory.of_ident(py, here.host, &ident).map(|thread| thread.pid)
+        state.host.directory.of_ident(py, state.host, &ident).map(|thread| thread.pid)
     });
     // SAFETY: the event loop stands; callbacks run attached on this thread.
-    running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
+    running.unwrap_or_else(|| unsafe { passing::queue(state, event_loop) })
 }
 
 thread_local! {
@@ -238,13 +238,13 @@ unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
 }
 
 /// A callback is scheduled, perhaps by the program from another thread.
-fn on_handle(here: &mut Here, frame: Frame) {
+fn on_handle(state: &mut ThreadState, frame: Frame) {
     // SAFETY: callbacks run attached. The event's frame begins, so it has its parameters; its callers run.
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
         if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
-            senders(&HANDLES).insert(handle, Sent::INNER);
+            senders(&HANDLES).insert(handle, ScheduledCall::INNER);
             return;
         }
         // one function lies between; it differs by version
@@ -253,20 +253,20 @@ fn on_handle(here: &mut Here, frame: Frame) {
             .and_then(|f| originals::caller(f))
             .filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
         let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(originals::caller(*frame))) else {
-            return schedule(here, frame);
+            return schedule(state, frame);
         };
         if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        let by = here.thread.current().pid;
+        state.running.identify(state.host, &mut state.thread);
+        let by = state.thread.current().pid;
         let (callback, args) = (frame.local(1), frame.local(2));
         let (number, carried) = if callback.is_null() || args.is_null() {
             (0, Carried::Empty)
         } else {
-            send(here, threadsafe.local(0), |py| call(py, callback, args))
+            send(state, threadsafe.local(0), |py| call(py, callback, args))
         };
-        senders(&HANDLES).insert(handle, Sent { by, number, carried });
+        senders(&HANDLES).insert(handle, ScheduledCall { by, number, carried });
     }
 }
 
@@ -275,20 +275,20 @@ fn on_handle(here: &mut Here, frame: Frame) {
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
 pub unsafe fn send(
-    here: &mut Here, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
+    state: &mut ThreadState, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
 ) -> (u64, Carried) {
-    let asked = parcels::is_asked(here, Flags::SEND);
-    if !asked && !tokens::has(here) {
+    let asked = parcels::is_asked(state, Flags::SEND);
+    if !asked && !tokens::has(state) {
         return (0, Carried::Empty);
     }
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
     // message is held.
     unsafe {
-        let to = process_of(here, event_loop);
-        let message = parcels::made(here, make);
-        let number = if asked { parcels::send(here, to, &message, MessageKind::Call) } else { 0 };
+        let to = process_of(state, event_loop);
+        let message = parcels::made(state, make);
+        let number = if asked { parcels::send(state, to, &message, MessageKind::Call) } else { 0 };
         let write = tokens::writing(message.as_ptr());
-        (number, here.host.node.seq_send(&mut here.thread, About::Current, to, write))
+        (number, state.host.node.seq_send(&mut state.thread, About::Current, to, write))
     }
 }
 
@@ -298,10 +298,10 @@ pub unsafe fn send(
 ///
 /// # Safety
 /// The frame belongs to the current event and begins; attached.
-unsafe fn schedule(here: &mut Here, frame: Frame) {
+unsafe fn schedule(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, so its callers run; attached.
     unsafe {
-        if !here.host.node.seq_in_use() || steps::is_step(frame.local(1)) {
+        if !state.host.node.seq_in_use() || steps::is_step(frame.local(1)) {
             return;
         }
         let (caller, once) = scheduler(frame);
@@ -310,13 +310,14 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
         }
         let carried = match caller.filter(|caller| passing::is_inner(Some(*caller))) {
             None => {
-                here.running.identify(here.host, &mut here.thread);
-                Some(here.host.node.seq_copy(here.thread.current()))
+                state.running.identify(state.host, &mut state.thread);
+                Some(state.host.node.seq_copy(state.thread.current()))
             }
-            Some(library) => gathered::carried(here, library),
+            Some(library) => gathered::carried(state, library),
         };
         if let Some(carried) = carried {
-            senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, number: 0, carried });
+            senders(&HANDLES)
+                .insert(frame.local(0) as usize, ScheduledCall { by: ScheduledCall::SCHEDULED, number: 0, carried });
         }
     }
 }
@@ -329,26 +330,26 @@ pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi:
 }
 
 /// A callback is about to run.
-fn on_run(here: &mut Here, frame: Frame) {
+fn on_run(state: &mut ThreadState, frame: Frame) {
     // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
         let handle = frame.local(0);
         let sent = senders(&HANDLES).remove(&(handle as usize));
-        let inner = sent.as_ref().is_some_and(Sent::is_inner);
+        let inner = sent.as_ref().is_some_and(ScheduledCall::is_inner);
         RUNNING.set(if inner { handle as usize } else { 0 });
         let way = match sent.filter(|_| !inner) {
-            None => Way::None,
-            Some(Sent { by: Sent::SCHEDULED, carried, .. }) => Way::Unseen(carried),
-            Some(Sent { by, number, carried }) => {
-                here.running.identify(here.host, &mut here.thread);
-                if parcels::is_asked(here, Flags::RECEIVE) {
-                    let message = message_of(here, handle);
-                    parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
+            None => CallbackToken::None,
+            Some(ScheduledCall { by: ScheduledCall::SCHEDULED, carried, .. }) => CallbackToken::Unseen(carried),
+            Some(ScheduledCall { by, number, carried }) => {
+                state.running.identify(state.host, &mut state.thread);
+                if parcels::is_asked(state, Flags::RECEIVE) {
+                    let message = message_of(state, handle);
+                    parcels::receive(state, Origin::new(Sender::Process(by), number), &message);
                 }
-                Way::Message(carried)
+                CallbackToken::Message(carried)
             }
         };
-        loop_tokens::begin(here, frame.address(), way, |here| message_of(here, handle));
+        loop_tokens::begin(state, frame.address(), way, |state| message_of(state, handle));
     }
 }
 
@@ -356,8 +357,8 @@ fn on_run(here: &mut Here, frame: Frame) {
 ///
 /// # Safety
 /// The handle stands; callbacks run attached on this thread.
-unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
-    parcels::made(here, |py| {
+unsafe fn message_of(state: &mut ThreadState, handle: *mut ffi::PyObject) -> Held {
+    parcels::made(state, |py| {
         // SAFETY: the handle stands; no exception is set while the message is made.
         unsafe {
             let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
@@ -381,53 +382,54 @@ unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
 }
 
 /// A coroutine is handed to a loop.
-fn on_submit(here: &mut Here, frame: Frame) {
+fn on_submit(state: &mut ThreadState, frame: Frame) {
     // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
         let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
         if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
             return;
         }
-        let closed = quietly(here, |py, _| {
+        let closed = quietly(state, |py, _| {
             attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
         });
         if closed {
             return; // the call is going to raise
         }
-        here.running.identify(here.host, &mut here.thread);
-        let by = here.thread.current().pid;
+        state.running.identify(state.host, &mut state.thread);
+        let by = state.thread.current().pid;
         let (number, carried) =
-            send(here, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
-        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, number, carried });
+            send(state, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
+        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, ScheduledCall { by, number, carried });
     }
 }
 
 /// The coroutine could not be handed over.
-fn on_submitted(_here: &mut Here, frame: Frame, _how: Ended) {
+fn on_submitted(_here: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: the event's frame stands until the event ends.
     let coroutine = unsafe { shared(frame.local(0)) };
     senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
 }
 
 /// The loop is about to make a task of a coroutine that another thread has handed to it.
-fn on_begun(here: &mut Here, frame: Frame) {
+fn on_begun(state: &mut ThreadState, frame: Frame) {
     // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
-        let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
+        let Some([coroutine, future]) = quietly(state, |py, _| captured(py, frame)) else { return };
         let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
-        let Some(Sent { by, number, carried }) = sender else { return };
-        here.running.identify(here.host, &mut here.thread);
-        let record = record(here, future.as_ptr());
+        let Some(ScheduledCall { by, number, carried }) = sender else { return };
+        state.running.identify(state.host, &mut state.thread);
+        let record = record(state, future.as_ptr());
         outcome(&record).reply_to = by;
-        let make = |here: &mut Here| parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
-        if parcels::is_asked(here, Flags::RECEIVE) {
-            let message = make(here);
-            parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
+        let make =
+            |state: &mut ThreadState| parcels::made(state, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+        if parcels::is_asked(state, Flags::RECEIVE) {
+            let message = make(state);
+            parcels::receive(state, Origin::new(Sender::Process(by), number), &message);
         }
-        if here.host.node.seq_in_use() {
-            let message = tokens::message_for(here, &carried, make);
+        if state.host.node.seq_in_use() {
+            let message = tokens::message_for(state, &carried, make);
             let write = tokens::writing(message.as_ptr());
-            here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+            state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
         }
     }
 }

@@ -22,7 +22,7 @@
 
 use super::{
     loop_callbacks, loop_lag,
-    loop_tokens::{self, Way},
+    loop_tokens::{self, CallbackToken},
 };
 use crate::{
     entry::door,
@@ -40,9 +40,9 @@ use crate::{
         futures::{asyncio_futures, gathered},
         loops,
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
-use inviso_core::{flags::Flags, monitor::Event, seq::Carried, tracee::Kind::Thread};
+use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, tracee::Kind::Thread};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
@@ -67,7 +67,7 @@ use std::sync::Mutex;
 
 /// Callbacks on uvloop.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
+    |wants| wants.messages() || wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(LimitEvent::LongSchedule),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         give_back();
@@ -83,7 +83,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 /// A protocol's method.
 pub static PROTOCOL: Handler = Handler {
     begin: Some(on_protocol),
-    end: Some(|here, frame, _| loop_tokens::end(here, frame.address())),
+    end: Some(|state, frame, _| loop_tokens::end(state, frame.address())),
     ..Handler::NONE
 };
 
@@ -114,46 +114,46 @@ struct Method {
     ours: Function,
     /// The index of the callback among the arguments, after the loop.
     callback: usize,
-    kind: Kind,
+    kind: MethodKind,
 }
 
 /// The threads that may call a method, and how often it calls its callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MethodKind {
     /// The loop's thread; once.
     Once,
     /// Any thread; once.
     Threadsafe,
     /// The loop's thread; whenever something has happened.
     Often,
-    /// As [`Kind::Often`], but a coroutine function is refused.
+    /// As [`MethodKind::Often`], but a coroutine function is refused.
     Signal,
     /// Makes protocols, for connections.
     Protocols,
 }
 
-const fn method(name: &'static str, ours: Function, callback: usize, kind: Kind) -> Method {
+const fn method(name: &'static str, ours: Function, callback: usize, kind: MethodKind) -> Method {
     Method { name, word: Word::new(), ours, callback, kind }
 }
 
 static METHODS: [Method; 17] = [
-    method("call_soon", call_soon, 1, Kind::Once),
-    method("call_soon_threadsafe", call_threadsafe, 1, Kind::Threadsafe),
-    method("call_later", call_later, 2, Kind::Once),
-    method("call_at", call_at, 2, Kind::Once),
-    method("add_reader", add_reader, 2, Kind::Often),
-    method("add_writer", add_writer, 2, Kind::Often),
-    method("add_signal_handler", add_signal_handler, 2, Kind::Signal),
-    method("create_server", create_server, 1, Kind::Protocols),
-    method("create_connection", create_connection, 1, Kind::Protocols),
-    method("create_unix_server", create_unix_server, 1, Kind::Protocols),
-    method("create_unix_connection", create_unix_connection, 1, Kind::Protocols),
-    method("create_datagram_endpoint", create_datagram_endpoint, 1, Kind::Protocols),
-    method("connect_accepted_socket", connect_accepted_socket, 1, Kind::Protocols),
-    method("connect_read_pipe", connect_read_pipe, 1, Kind::Protocols),
-    method("connect_write_pipe", connect_write_pipe, 1, Kind::Protocols),
-    method("subprocess_exec", subprocess_exec, 1, Kind::Protocols),
-    method("subprocess_shell", subprocess_shell, 1, Kind::Protocols),
+    method("call_soon", call_soon, 1, MethodKind::Once),
+    method("call_soon_threadsafe", call_threadsafe, 1, MethodKind::Threadsafe),
+    method("call_later", call_later, 2, MethodKind::Once),
+    method("call_at", call_at, 2, MethodKind::Once),
+    method("add_reader", add_reader, 2, MethodKind::Often),
+    method("add_writer", add_writer, 2, MethodKind::Often),
+    method("add_signal_handler", add_signal_handler, 2, MethodKind::Signal),
+    method("create_server", create_server, 1, MethodKind::Protocols),
+    method("create_connection", create_connection, 1, MethodKind::Protocols),
+    method("create_unix_server", create_unix_server, 1, MethodKind::Protocols),
+    method("create_unix_connection", create_unix_connection, 1, MethodKind::Protocols),
+    method("create_datagram_endpoint", create_datagram_endpoint, 1, MethodKind::Protocols),
+    method("connect_accepted_socket", connect_accepted_socket, 1, MethodKind::Protocols),
+    method("connect_read_pipe", connect_read_pipe, 1, MethodKind::Protocols),
+    method("connect_write_pipe", connect_write_pipe, 1, MethodKind::Protocols),
+    method("subprocess_exec", subprocess_exec, 1, MethodKind::Protocols),
+    method("subprocess_shell", subprocess_shell, 1, MethodKind::Protocols),
 ];
 
 fn adopt(py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -231,12 +231,12 @@ unsafe fn schedule(
 /// The arguments of the method stand, the callback among them; the thread is attached.
 unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
     // SAFETY: methods are called attached; the state is not used beyond this function; the caller's frame runs.
-    unsafe { door::enter(|here| stand_in_of(here, method, arguments)).flatten() }
+    unsafe { door::enter(|state| stand_in_of(state, method, arguments)).flatten() }
 }
 
 /// # Safety
 /// As [`stand_in`].
-unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
+unsafe fn stand_in_of(state: &mut ThreadState, method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
     let (event_loop, callback) = (arguments[0], arguments[method.callback]);
     // SAFETY: the caller promises that the arguments of the method stand, the callback among them, and the thread is
     // attached.
@@ -246,7 +246,7 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
             || attached(|py| {
                 Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>() || loop_lag::is_probe(py, callback)
             })
-            || method.kind == Kind::Signal && is_coroutine_function(here, callback)
+            || method.kind == MethodKind::Signal && is_coroutine_function(state, callback)
         {
             return None;
         }
@@ -257,37 +257,43 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
             && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
         let mut by = 0;
         let came = match method.kind {
-            Kind::Protocols => Came::Makes,
-            Kind::Often | Kind::Signal => Came::Inner,
+            MethodKind::Protocols => ScheduledBy::Makes,
+            MethodKind::Often | MethodKind::Signal => ScheduledBy::Inner,
             // a task that is done schedules the callbacks that await it, below the frame that runs the loop
-            Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => match ends_task(here) {
-                true => Came::Scheduled(here.host.node.seq_copy(here.thread.current())),
-                false => caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled),
+            MethodKind::Once if by_library && !sets_future && state.host.node.seq_in_use() => match ends_task(state) {
+                true => ScheduledBy::Scheduled(state.host.node.seq_copy(state.thread.current())),
+                false => caller
+                    .and_then(|frame| gathered::carried(state, frame))
+                    .map_or(ScheduledBy::Inner, ScheduledBy::Scheduled),
             },
-            Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
-            Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
-            Kind::Threadsafe => {
-                here.running.identify(here.host, &mut here.thread);
-                by = here.thread.current().pid;
+            MethodKind::Once | MethodKind::Threadsafe if by_library || sets_future => ScheduledBy::Inner,
+            MethodKind::Threadsafe if is_closed(state, event_loop) => ScheduledBy::Inner,
+            MethodKind::Threadsafe => {
+                state.running.identify(state.host, &mut state.thread);
+                by = state.thread.current().pid;
                 let rest = &arguments[method.callback + 1..];
                 let (number, carried) =
-                    loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr()));
-                Came::Sent(number, carried)
+                    loops::send(state, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr()));
+                ScheduledBy::Sent(number, carried)
             }
-            Kind::Once if here.host.node.seq_in_use() => {
-                here.running.identify(here.host, &mut here.thread);
-                Came::Scheduled(here.host.node.seq_copy(here.thread.current()))
+            MethodKind::Once if state.host.node.seq_in_use() => {
+                state.running.identify(state.host, &mut state.thread);
+                ScheduledBy::Scheduled(state.host.node.seq_copy(state.thread.current()))
             }
-            Kind::Once => Came::Inner,
+            MethodKind::Once => ScheduledBy::Inner,
         };
         // a callback of this kind may run when a token is in use that is not in use yet
-        let tokens = !sets_future && (here.host.node.seq_in_use() || matches!(method.kind, Kind::Often | Kind::Signal));
-        if matches!(came, Came::Inner) && !tokens && !shows_turns() {
+        let tokens = !sets_future
+            && (state.host.node.seq_in_use() || matches!(method.kind, MethodKind::Often | MethodKind::Signal));
+        if matches!(came, ScheduledBy::Inner) && !tokens && !shows_turns() {
             return None;
         }
-        let made = quietly(here, |py, _| {
+        let made = quietly(state, |py, _| {
             let callback = Bound::from_borrowed_ptr(py, callback).unbind();
-            Py::new(py, Scheduled { callback, makes: matches!(came, Came::Makes), by, came: Mutex::new(Some(came)) })
+            Py::new(
+                py,
+                Scheduled { callback, makes: matches!(came, ScheduledBy::Makes), by, came: Mutex::new(Some(came)) },
+            )
         });
         Some(Held::owned(made.ok()?.into_ptr()))
     }
@@ -297,12 +303,12 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
 ///
 /// # Safety
 /// The thread is attached.
-unsafe fn ends_task(here: &mut Here) -> bool {
+unsafe fn ends_task(state: &mut ThreadState) -> bool {
     // SAFETY: the caller promises that the thread is attached; the running task stands.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let task = here.running.task.get() as *mut PyObject;
-        !task.is_null() && quietly(here, |py, _| steps::is_done_task(py, task))
+        state.running.identify(state.host, &mut state.thread);
+        let task = state.running.task.get() as *mut PyObject;
+        !task.is_null() && quietly(state, |py, _| steps::is_done_task(py, task))
     }
 }
 
@@ -310,8 +316,8 @@ unsafe fn ends_task(here: &mut Here) -> bool {
 ///
 /// # Safety
 /// The loop stands; the thread is attached.
-unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
-    quietly(here, |py, _| {
+unsafe fn is_closed(state: &mut ThreadState, event_loop: *mut PyObject) -> bool {
+    quietly(state, |py, _| {
         // SAFETY: the caller promises that the loop stands and the thread is attached.
         let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
@@ -322,8 +328,8 @@ unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
 ///
 /// # Safety
 /// The callback stands; the thread is attached.
-unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> bool {
-    quietly(here, |py, _| {
+unsafe fn is_coroutine_function(state: &mut ThreadState, callback: *mut PyObject) -> bool {
+    quietly(state, |py, _| {
         // SAFETY: the caller promises that the callback stands and the thread is attached.
         let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
         let answer = inviso_cpython::interpreter::standard::module(py, "inspect")
@@ -341,11 +347,11 @@ unsafe fn tuple<'py>(py: Python<'py>, objects: &[*mut PyObject]) -> Option<Bound
 
 /// Whether a session traces when callbacks run.
 fn shows_turns() -> bool {
-    instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(Event::LongSchedule)
+    instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(LimitEvent::LongSchedule)
 }
 
 /// How a callback came to the loop.
-enum Came {
+enum ScheduledBy {
     /// From another thread: the message's number, and its token or none.
     Sent(u64, Carried),
     /// Scheduled by the program in the loop's own thread.
@@ -371,7 +377,7 @@ pub struct Scheduled {
     makes: bool,
     by: u64,
     /// Until it runs.
-    came: Mutex<Option<Came>>,
+    came: Mutex<Option<ScheduledBy>>,
 }
 
 #[pymethods]
@@ -386,13 +392,13 @@ impl Scheduled {
         }
         let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
         // SAFETY: the thread is attached; all of them are held.
-        unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
+        unsafe { door::enter(|state| this.begins(state, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
         // SAFETY: attached; the returned function is held while it is checked.
         unsafe {
-            door::enter(|here| {
-                loop_callbacks::leave(here, key);
-                loop_tokens::end(here, key);
+            door::enter(|state| {
+                loop_callbacks::leave(state, key);
+                loop_tokens::end(state, key);
             });
         }
         done
@@ -413,23 +419,23 @@ impl Scheduled {
 }
 
 /// A protocol's method is called, by uvloop or by the program.
-fn on_protocol(here: &mut Here, frame: Frame) {
-    set_apart(here, frame.address());
+fn on_protocol(state: &mut ThreadState, frame: Frame) {
+    set_apart(state, frame.address());
 }
 
 /// A call that is neither a task nor a callback runs now on a loop's thread. The thread has its own token again when
 /// the call ends, see [`loop_tokens::end`].
-fn set_apart(here: &mut Here, key: usize) {
-    if !here.host.node.seq_in_use() {
+fn set_apart(state: &mut ThreadState, key: usize) {
+    if !state.host.node.seq_in_use() {
         return;
     }
-    loop_tokens::end(here, key); // one that ended unseen
-                                 // SAFETY: the callers are attached.
+    loop_tokens::end(state, key); // one that ended unseen
+                                  // SAFETY: the callers are attached.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);
+        state.running.identify(state.host, &mut state.thread);
+        let own = state.thread.current().kind == Thread && !loop_tokens::is_inside(state);
         if own && tasks::runs_here(std::ptr::null_mut()) {
-            loop_tokens::begin(here, key, Way::None, |_| Held::borrowed(std::ptr::null_mut()));
+            loop_tokens::begin(state, key, CallbackToken::None, |_| Held::borrowed(std::ptr::null_mut()));
         }
     }
 }
@@ -439,19 +445,19 @@ impl Scheduled {
     fn make<'py>(&self, key: usize, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
         // SAFETY: the thread is attached.
-        unsafe { door::enter(|here| set_apart(here, key)) };
+        unsafe { door::enter(|state| set_apart(state, key)) };
         let made = calling::call(self.callback.bind(py), args.clone());
-        let ends = |here: &mut Here| {
-            loop_tokens::end(here, key);
-            if let (Ok(protocol), true) = (&made, here.host.node.seq_in_use()) {
+        let ends = |state: &mut ThreadState| {
+            loop_tokens::end(state, key);
+            if let (Ok(protocol), true) = (&made, state.host.node.seq_in_use()) {
                 let class = protocol.get_type();
-                quietly(here, |py, here| {
+                quietly(state, |py, state| {
                     let code = |name: &&str| {
                         calling::attribute(calling::attribute(&class, name).ok()?.as_any(), "__code__").ok()
                     };
                     let codes: Vec<_> = CALLED.iter().filter_map(code).filter(is_new).collect();
                     // a method that can't be watched is left out
-                    let _ = watch::add(py, here.host, &PROTOCOL, &codes);
+                    let _ = watch::add(py, state.host, &PROTOCOL, &codes);
                 });
             }
         };
@@ -465,33 +471,34 @@ impl Scheduled {
     /// # Safety
     /// The thread is attached and has no exception set.
     unsafe fn begins(
-        &self, here: &mut Here, key: usize, came: Option<Came>, callback: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>,
+        &self, state: &mut ThreadState, key: usize, came: Option<ScheduledBy>, callback: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
     ) {
-        let make = |here: &mut Here| {
+        let make = |state: &mut ThreadState| {
             // SAFETY: both are held; no exception is set while the message is made.
-            parcels::made(here, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
+            parcels::made(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
         };
         let way = match came {
-            Some(Came::Scheduled(carried)) => Way::Unseen(carried),
-            Some(Came::Sent(number, carried)) => {
+            Some(ScheduledBy::Scheduled(carried)) => CallbackToken::Unseen(carried),
+            Some(ScheduledBy::Sent(number, carried)) => {
                 // SAFETY: the thread is attached.
-                unsafe { here.running.identify(here.host, &mut here.thread) };
-                if parcels::is_asked(here, Flags::RECEIVE) {
-                    let message = make(here);
+                unsafe { state.running.identify(state.host, &mut state.thread) };
+                if parcels::is_asked(state, Flags::RECEIVE) {
+                    let message = make(state);
                     // SAFETY: held; the thread is attached.
-                    unsafe { parcels::receive(here, Origin::new(Sender::Process(self.by), number), &message) };
+                    unsafe { parcels::receive(state, Origin::new(Sender::Process(self.by), number), &message) };
                 }
-                Way::Message(carried)
+                CallbackToken::Message(carried)
             }
-            _ => Way::None,
+            _ => CallbackToken::None,
         };
         // SAFETY: the thread is attached.
-        unsafe { loop_tokens::begin(here, key, way, make) };
+        unsafe { loop_tokens::begin(state, key, way, make) };
         if shows_turns() {
             // SAFETY: held; the thread is attached, and takes no events meanwhile.
             let place =
-                quietly(here, |_, here| unsafe { loop_callbacks::place_of(here, callback.as_ptr(), args.len()) });
-            loop_callbacks::enter(here, key, place, None);
+                quietly(state, |_, state| unsafe { loop_callbacks::place_of(state, callback.as_ptr(), args.len()) });
+            loop_callbacks::enter(state, key, place, None);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     instrument::parcels::quietly,
     library::futures,
     processes::{process, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::frames::frame::Frame;
@@ -60,13 +60,13 @@ struct Entry {
 }
 
 /// A `put` that is under way.
-struct Put {
+struct PendingPut {
     number: u64,
     buffer: Arc<Tracee>,
 }
 
 thread_local! {
-    static PUTS: Frames<Put> = const { Frames::new() };
+    static PUTS: Frames<PendingPut> = const { Frames::new() };
 }
 
 fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
@@ -82,12 +82,12 @@ pub fn begin() {
 ///
 /// # Safety
 /// The frame belongs to the current event and to a method of a queue; attached.
-unsafe fn record(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+unsafe fn record(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // SAFETY: the frame is that of a queue's method, so its first parameter is the queue, which holds its buffer.
     // Attached.
     unsafe {
-        let buffer = quietly(here, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
-        Some(futures::record(here, buffer))
+        let buffer = quietly(state, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
+        Some(futures::record(state, buffer))
     }
 }
 
@@ -95,14 +95,14 @@ unsafe fn record(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
 ///
 /// # Safety
 /// As [`record`].
-pub unsafe fn leave(here: &mut Here, frame: Frame, number: u64, carried: Carried) {
+pub unsafe fn leave(state: &mut ThreadState, frame: Frame, number: u64, carried: Carried) {
     // SAFETY: the frame is that of a `put`, so its second parameter is the object. Attached.
-    let (object, record) = unsafe { (frame.local(1) as usize, record(here, frame)) };
+    let (object, record) = unsafe { (frame.local(1) as usize, record(state, frame)) };
     let Some(record) = record else { return };
     let times = TIMES.load(Ordering::Acquire);
     let is_first = of(&record).times != times;
     // SAFETY: the frame is that of the current event; attached.
-    let before = if is_first { unsafe { objects(here, frame) } } else { Vec::new() };
+    let before = if is_first { unsafe { objects(state, frame) } } else { Vec::new() };
     let mut buffer = of(&record);
     if buffer.times != times {
         let unknown = |object| Entry { object, frame: 0, number: 0, carried: Carried::Nothing };
@@ -119,15 +119,15 @@ pub unsafe fn leave(here: &mut Here, frame: Frame, number: u64, carried: Carried
     buffer.open += 1;
     drop(buffer);
     // SAFETY: the frame is that of the current event; attached.
-    PUTS.with(|puts| unsafe { puts.put(frame, Put { number, buffer: record }) });
+    PUTS.with(|puts| unsafe { puts.put(frame, PendingPut { number, buffer: record }) });
 }
 
 /// The addresses of the objects that are already in the buffer.
 ///
 /// # Safety
 /// As [`record`].
-unsafe fn objects(here: &mut Here, frame: Frame) -> Vec<usize> {
-    quietly(here, |py, _| {
+unsafe fn objects(state: &mut ThreadState, frame: Frame) -> Vec<usize> {
+    quietly(state, |py, _| {
         // SAFETY: the frame is that of a queue's method, so its first parameter is the queue. Copying a deque runs no
         // code of the program.
         let all = unsafe { attribute(py, frame.local(0), "_buffer") }.and_then(|buffer| buffer.try_iter().ok());

@@ -38,12 +38,12 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
-    monitor::Event,
+    monitor::LimitEvent,
     tracee::Tracee,
 };
 use inviso_cpython::{capture, frames::frame::Frame};
@@ -80,7 +80,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 
 /// The instrument of connections that are slow to accept data.
 pub static BUSY_SENDS: Instrument = Instrument::new(
-    |wants| wants.watches(Event::BusyDistPort),
+    |wants| wants.watches(LimitEvent::BusyDistPort),
     |py, host| modules::want(py, host, &MODULES[3..]),
     |py, host| {
         watch::remove(py, host, &[&BUSY])?;
@@ -199,19 +199,19 @@ fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 ///
 /// # Safety
 /// `into` and `object` are null or stand; callbacks run attached on this thread.
-unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject, number: u64) -> u64 {
+unsafe fn send(state: &mut ThreadState, into: *mut ffi::PyObject, object: *mut ffi::PyObject, number: u64) -> u64 {
     if into.is_null() || object.is_null() {
         return 0;
     }
     // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        if !parcels::is_asked(here, Flags::SEND) {
+        state.running.identify(state.host, &mut state.thread);
+        if !parcels::is_asked(state, Flags::SEND) {
             return 0;
         }
-        let to = passing::queue(here, into);
+        let to = passing::queue(state, into);
         let parcel = Message::to(object, to).numbered(number);
-        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
+        messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel)
     }
 }
 
@@ -219,7 +219,7 @@ unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyOb
 ///
 /// # Safety
 /// As [`send`].
-unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+unsafe fn receive(state: &mut ThreadState, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
     // SAFETY: the frame is that of the current event; attached.
     let (number, creation) = unsafe { numbers::came(frame) }.map_or((0, 0), |number| (number.number, number.sender));
     if from.is_null() || object.is_null() {
@@ -227,64 +227,64 @@ unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, objec
     }
     // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        if parcels::is_asked(here, Flags::RECEIVE) {
-            let sender = Sender::Process(passing::queue(here, from));
-            passing::received(here, Origin { sender, number, creation }, object);
+        state.running.identify(state.host, &mut state.thread);
+        if parcels::is_asked(state, Flags::RECEIVE) {
+            let sender = Sender::Process(passing::queue(state, from));
+            passing::received(state, Origin { sender, number, creation }, object);
         }
     }
 }
 
 /// Whether the `put` of this event's frame is sure to succeed if it ever ends. If so, the message is sent before any
 /// process can receive it.
-pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
+pub fn is_sure(state: &mut ThreadState, frame: Frame) -> bool {
     // SAFETY: these are the parameters of `put`, which assigns to none of them. `True` and `None` live for ever.
     unsafe {
         if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
             return true;
         }
-        let limit = quietly(here, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
+        let limit = quietly(state, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
         limit == Some(NO_LIMIT.load(Ordering::Acquire))
     }
 }
 
 /// Whether the queue of this `put` is closed, so the call will raise.
-pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
+pub fn is_closed(state: &mut ThreadState, frame: Frame) -> bool {
     // SAFETY: the event's frame runs, so its first parameter stands; `True` lives for ever.
-    quietly(here, |py, _| unsafe {
+    quietly(state, |py, _| unsafe {
         attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
     })
 }
 
 /// An object is about to be put. It is sent now if the `put` is sure to succeed.
-fn on_put(here: &mut Here, frame: Frame) {
-    if is_closed(here, frame) {
+fn on_put(state: &mut ThreadState, frame: Frame) {
+    if is_closed(state, frame) {
         return;
     }
     // SAFETY: the event's frame begins, so its first two parameters are there; its caller runs; attached.
     unsafe {
         let library = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller)));
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         let number = match library {
             Some(_) => 0,
-            None if is_sure(here, frame) => send(here, frame.local(0), frame.local(1), 0),
+            None if is_sure(state, frame) => send(state, frame.local(0), frame.local(1), 0),
             // the feeder may take it before it is known whether it is sent
-            None => numbers::reserve(here),
+            None => numbers::reserve(state),
         };
-        let carried = pickles::put(here, frame, library);
-        buffers::leave(here, frame, number, carried);
+        let carried = pickles::put(state, frame, library);
+        buffers::leave(state, frame, number, carried);
     }
 }
 
 /// The `put` has ended, with or without success.
-fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
+fn on_put_done(state: &mut ThreadState, frame: Frame, how: Ended) {
     let is_there = matches!(how, Ended::Returned(_));
     // SAFETY: the event's frame ends; its parameters stand.
     unsafe {
         let number = buffers::end(frame, is_there);
-        if is_there && !is_sure(here, frame) && !passing::is_inner(passing::caller(frame)) {
-            send(here, frame.local(0), frame.local(1), number);
-            pickles::put_done(here, frame);
+        if is_there && !is_sure(state, frame) && !passing::is_inner(passing::caller(frame)) {
+            send(state, frame.local(0), frame.local(1), number);
+            pickles::put_done(state, frame);
         }
     }
 }
@@ -296,24 +296,24 @@ thread_local! {
 }
 
 /// An object is about to be pickled, and then written to a queue's connection: see [`on_send`].
-fn on_put_simple(here: &mut Here, frame: Frame) {
+fn on_put_simple(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, so its second parameter, if not null, stands.
     unsafe {
         if frame.local(1).is_null() || passing::is_inner(passing::caller(frame)) {
             return;
         }
-        let object = quietly(here, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
+        let object = quietly(state, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
         // a call whose end was not seen may have left an entry
         let left = putting(frame);
         PUTTING.with_borrow_mut(|all| all.push((frame.address(), object)));
-        quietly(here, |_, _| drop(left));
+        quietly(state, |_, _| drop(left));
     }
 }
 
 /// The `put` has ended, with or without success.
-fn on_put_simple_done(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_put_simple_done(state: &mut ThreadState, frame: Frame, _how: Ended) {
     let left = putting(frame);
-    quietly(here, |_, _| drop(left));
+    quietly(state, |_, _| drop(left));
 }
 
 /// The object that a call of `SimpleQueue.put` is about to put.
@@ -325,7 +325,7 @@ fn putting(frame: Frame) -> Option<Py<PyAny>> {
 }
 
 /// An object was taken out of a queue, or none came in time.
-fn on_got(here: &mut Here, frame: Frame, how: Ended) {
+fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends, and the interpreter holds its result or exception; `queue.Empty` is kept for
     // ever.
     unsafe {
@@ -333,11 +333,11 @@ fn on_got(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         match how {
-            Ended::Returned(object) => receive(here, frame, frame.local(0), object),
+            Ended::Returned(object) => receive(state, frame, frame.local(0), object),
             Ended::Raised(error) => {
                 let empty = EMPTY.load(Ordering::Acquire) as *mut ffi::PyObject;
                 if !empty.is_null() && error.is_a(empty) {
-                    passing::timed_out(here);
+                    passing::timed_out(state);
                 }
             }
         }
@@ -345,28 +345,28 @@ fn on_got(here: &mut Here, frame: Frame, how: Ended) {
 }
 
 /// Bytes are about to be written to a connection.
-fn on_send(here: &mut Here, frame: Frame) {
+fn on_send(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs.
     unsafe {
         let Some(caller) = passing::caller(frame) else { return };
         let code = caller.code() as usize;
         let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
         if let Some((put, object)) = caller.caller().filter(|_| bytes).and_then(|put| Some((put, putting(put)?))) {
-            send(here, put.local(0), object.as_ptr(), numbers::given(put));
-            return quietly(here, |_, _| drop(object));
+            send(state, put.local(0), object.as_ptr(), numbers::given(put));
+            return quietly(state, |_, _| drop(object));
         }
         if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
             return;
         }
         let (connection, whole) = (caller.local(0), caller.local(1));
         if !bytes {
-            send(here, connection, whole, numbers::given(caller));
+            send(state, connection, whole, numbers::given(caller));
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        if parcels::is_asked(here, Flags::SEND) {
-            let message = parcels::made(here, |py| sent_bytes(py, whole, frame.local(1)));
-            send(here, connection, message.as_ptr(), 0);
+        state.running.identify(state.host, &mut state.thread);
+        if parcels::is_asked(state, Flags::SEND) {
+            let message = parcels::made(state, |py| sent_bytes(py, whole, frame.local(1)));
+            send(state, connection, message.as_ptr(), 0);
         }
     }
 }
@@ -393,19 +393,19 @@ unsafe fn sent_bytes<'py>(
 }
 
 /// An object, or bytes, came out of a connection.
-fn on_received(here: &mut Here, frame: Frame, how: Ended) {
+fn on_received(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(object) = how else { return };
     // SAFETY: the event's frame ends; the result is held.
     unsafe {
         if !passing::is_inner(passing::caller(frame)) {
-            receive(here, frame, frame.local(0), object);
+            receive(state, frame, frame.local(0), object);
         }
     }
 }
 
 /// Bytes were written into a buffer of the program. The message is a copy of them if the buffer is a bytearray or a
 /// memoryview, else the buffer.
-fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
+fn on_received_into(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(size) = how else { return };
     // SAFETY: the event's frame ends. The type and the range are checked before bytes are read.
     unsafe {
@@ -414,16 +414,16 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
         }
         let (connection, buffer) = (frame.local(0), frame.local(1));
         if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 && ffi::PyMemoryView_Check(buffer) == 0 {
-            return receive(here, frame, connection, buffer);
+            return receive(state, frame, connection, buffer);
         }
         let offset = frame.local(2);
-        let copy = parcels::made(here, |py| {
+        let copy = parcels::made(state, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
             let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
             Some(PyBytes::new(py, all.as_bytes().get(offset..offset.checked_add(size)?)?).into_any())
         });
-        receive(here, frame, connection, copy.as_ptr());
+        receive(state, frame, connection, copy.as_ptr());
     }
 }
 
@@ -432,12 +432,12 @@ thread_local! {
     static WRITING: Cell<Option<(usize, Instant)>> = const { Cell::new(None) };
 }
 
-fn on_write(_here: &mut Here, frame: Frame) {
+fn on_write(_here: &mut ThreadState, frame: Frame) {
     WRITING.set(Some((frame.address(), Instant::now())));
 }
 
 /// The write has ended, with or without success.
-fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_written(state: &mut ThreadState, frame: Frame, _how: Ended) {
     let began = WRITING.take().filter(|(address, _)| *address == frame.address());
     if began.is_none_or(|(_, began)| began.elapsed() < BUSY_AFTER) {
         return;
@@ -448,23 +448,24 @@ fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
         if connection.is_null() {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        let (own, connection) = (here.thread.current().pid, passing::queue(here, connection));
-        let host = here.host;
-        host.node
-            .alarm(&mut here.thread, own, Event::BusyDistPort, |_, _| Some(Term::Pid(Identifier::own(connection))));
+        state.running.identify(state.host, &mut state.thread);
+        let (own, connection) = (state.thread.current().pid, passing::queue(state, connection));
+        let host = state.host;
+        host.node.alarm(&mut state.thread, own, LimitEvent::BusyDistPort, |_, _| {
+            Some(Term::Pid(Identifier::own(connection)))
+        });
     }
 }
 
 /// A pool is asked for a call.
-fn on_apply(here: &mut Here, frame: Frame) {
+fn on_apply(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
         let caller = passing::caller(frame);
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
         let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
         if ![pool, function, args, keywords].contains(&std::ptr::null_mut()) {
-            ask(here, pool, frame.local(0), |py| call(py, function, args, keywords));
+            ask(state, pool, frame.local(0), |py| call(py, function, args, keywords));
         }
     }
 }
@@ -475,7 +476,7 @@ fn on_apply(here: &mut Here, frame: Frame) {
 /// The pool stands, and the result is null or stands; callbacks run attached on this thread.
 /// The pool stands, and the result unless it is null; callbacks run attached on this thread.
 pub unsafe fn ask(
-    here: &mut Here, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
+    state: &mut ThreadState, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
     make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
 ) -> Option<Arc<Tracee>> {
     if result.is_null() {
@@ -483,22 +484,22 @@ pub unsafe fn ask(
     }
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().pid;
-        let result = record(here, result);
+        state.running.identify(state.host, &mut state.thread);
+        let own = state.thread.current().pid;
+        let result = record(state, result);
         {
             let mut outcome = outcome(&result);
             (outcome.reply_to, outcome.comes_from_afar) = (own, true);
         }
-        let asked = parcels::is_asked(here, Flags::SEND);
-        if asked || tokens::has(here) {
-            let to = passing::queue(here, pool);
-            let message = parcels::made(here, make);
+        let asked = parcels::is_asked(state, Flags::SEND);
+        if asked || tokens::has(state) {
+            let to = passing::queue(state, pool);
+            let message = parcels::made(state, make);
             if asked {
-                parcels::send(here, to, &message, MessageKind::Call);
+                parcels::send(state, to, &message, MessageKind::Call);
             }
-            pools::asked(here, pool);
-            tokens::send_by(here, About::Current, &result, to, message.as_ptr());
+            pools::asked(state, pool);
+            tokens::send_by(state, About::Current, &result, to, message.as_ptr());
         }
         Some(result)
     }
@@ -525,36 +526,36 @@ pub unsafe fn call<'py>(
 }
 
 /// The result of such a call arrives: whether it succeeded, and the value or exception.
-fn on_applied(here: &mut Here, frame: Frame) {
+fn on_applied(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, so it has its parameters; the type is checked before items are read.
     unsafe {
         let (result, pair) = (frame.local(0), frame.local(2));
-        let Some(record) = here.host.directory.known(result as usize) else { return };
+        let Some(record) = state.host.directory.known(result as usize) else { return };
         if outcome(&record).reply_to == 0 || pair.is_null() || ffi::PyTuple_Check(pair) == 0 {
             return;
         }
         if ffi::PyTuple_GET_SIZE(pair) == 2 {
-            here.running.identify(here.host, &mut here.thread);
+            state.running.identify(state.host, &mut state.thread);
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
-            futures::reply_with(here, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
+            futures::reply_with(state, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
         }
     }
 }
 
 /// Waiting for such a result has failed.
-fn on_await_failed(here: &mut Here, frame: Frame, how: Ended) {
+fn on_await_failed(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
     // SAFETY: the event's frame ends; the exception is held.
     unsafe {
         if passing::is_inner(passing::caller(frame)) {
             return;
         }
-        let known = here.host.directory.known(frame.local(0) as usize);
+        let known = state.host.directory.known(frame.local(0) as usize);
         let waits = known.is_some_and(|record| !outcome(&record).is_set);
         let mut name = [0; 256];
         let class = ffi::Py_TYPE(error.object());
         if waits && capture::type_name(class, &mut name) == "multiprocessing.context.TimeoutError" {
-            passing::timed_out(here);
+            passing::timed_out(state);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | an object put into a `Queue` | the feeder thread pickles it; see [`buffers`](super::buffers) |
 //! | an unpickled object | the method that returns it to the program ends |
 
-use crate::thread::here::Here;
+use crate::thread::state::ThreadState;
 use inviso_core::{flags::Flags, messages};
 use inviso_cpython::frames::frame::Frame;
 use inviso_port::origin::Origin;
@@ -67,9 +67,9 @@ thread_local! {
 
 /// A number for a message of the running process; 0 if no session traces what it sends. The process has been
 /// identified.
-pub fn reserve(here: &mut Here) -> u64 {
-    match crate::instrument::parcels::is_asked(here, Flags::SEND) {
-        true => messages::reserve(&here.host.node, &mut here.thread),
+pub fn reserve(state: &mut ThreadState) -> u64 {
+    match crate::instrument::parcels::is_asked(state, Flags::SEND) {
+        true => messages::reserve(&state.host.node, &mut state.thread),
         false => 0,
     }
 }
@@ -78,8 +78,8 @@ pub fn reserve(here: &mut Here) -> u64 {
 ///
 /// # Safety
 /// As [`Frames::put`].
-pub unsafe fn give(here: &mut Here, frame: Frame) -> u64 {
-    let number = reserve(here);
+pub unsafe fn give(state: &mut ThreadState, frame: Frame) -> u64 {
+    let number = reserve(state);
     // SAFETY: the caller promises that the frame runs, or begins or ends, and the thread is attached.
     GIVEN.with(|given| unsafe {
         match number {
@@ -129,7 +129,7 @@ const SIZE: usize = 12;
 /// Writes the number of a message of this process after a pickle.
 pub fn write(number: u64, behind: &mut Vec<u8>) {
     behind.extend_from_slice(&number.to_be_bytes());
-    behind.extend_from_slice(&(Origin::here().creation() as u32).to_be_bytes());
+    behind.extend_from_slice(&(Origin::own().creation() as u32).to_be_bytes());
     behind.extend_from_slice(END);
 }
 

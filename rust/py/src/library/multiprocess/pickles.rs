@@ -33,7 +33,7 @@ use crate::{
     },
     library::{loops::loop_tokens, multiprocess},
     processes::thread_objects::attribute,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -141,7 +141,7 @@ fn install(py: Python<'_>, how: &str, module: &Bound<'_, PyAny>) -> PyResult<()>
 const WAKERS: [&str; 3] = ["_PoolCache.__delitem__", "Pool.close", "Pool._terminate_pool"];
 
 /// How an object gets its token.
-pub enum Way {
+pub enum PickleToken {
     /// It was sent earlier, to this queue.
     Kept(Carried, u64),
     /// The running process is sending it now, by the method of a queue or connection in this frame.
@@ -155,7 +155,7 @@ static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
 static PUT_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// An object that is being written, which may fail.
-struct Sent {
+struct WrittenObject {
     /// The frame of the method that sends it.
     frame: usize,
     to: u64,
@@ -168,7 +168,7 @@ const SENDS: usize = 16;
 
 thread_local! {
     /// The objects that this thread is sending.
-    static SENDING: RefCell<Vec<Sent>> = const { RefCell::new(Vec::new()) };
+    static SENDING: RefCell<Vec<WrittenObject>> = const { RefCell::new(Vec::new()) };
     /// The token of a result that this thread of the library is about to pass on.
     static WAITING: RefCell<Option<Carried>> = const { RefCell::new(None) };
 }
@@ -221,23 +221,25 @@ pub unsafe fn is(frame: Frame, name: &str) -> bool {
 /// # Safety
 /// The thread is attached, in a function of this package that the library called to pickle; the running process is
 /// known.
-pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> (Way, u64) {
+pub unsafe fn leaving(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> (PickleToken, u64) {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // pickle, and the running process is known; the callers of a running frame run, too.
     unsafe {
-        let Some(frame) = library() else { return (Way::None, 0) };
-        let tokens = here.host.node.seq_in_use();
+        let Some(frame) = library() else { return (PickleToken::None, 0) };
+        let tokens = state.host.node.seq_in_use();
         if is(frame, "Queue._feed") {
-            return match taken(here, frame, object) {
-                Some((number, carried @ Carried::Token(..), buffer)) if tokens => (Way::Kept(carried, buffer), number),
-                Some((number, ..)) => (Way::None, number),
-                None => (Way::None, 0),
+            return match taken(state, frame, object) {
+                Some((number, carried @ Carried::Token(..), buffer)) if tokens => {
+                    (PickleToken::Kept(carried, buffer), number)
+                }
+                Some((number, ..)) => (PickleToken::None, number),
+                None => (PickleToken::None, 0),
             };
         }
         let sends = is(frame, "SimpleQueue.put") || is(frame, "_ConnectionBase.send");
         let by_program = sends && !passing::is_inner(originals::caller(frame));
-        let number = if by_program { numbers::give(here, frame) } else { 0 };
-        (if tokens { way(here, frame, object) } else { Way::None }, number)
+        let number = if by_program { numbers::give(state, frame) } else { 0 };
+        (if tokens { way(state, frame, object) } else { PickleToken::None }, number)
     }
 }
 
@@ -245,12 +247,12 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> (Way, u64) 
 ///
 /// # Safety
 /// As [`leaving`].
-pub unsafe fn failed(here: &mut Here, object: &Bound<'_, PyAny>) {
+pub unsafe fn failed(state: &mut ThreadState, object: &Bound<'_, PyAny>) {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // pickle, and the running process is known.
     unsafe {
         if let Some(frame) = library().filter(|frame| is(*frame, "Queue._feed")) {
-            drop(taken(here, frame, object));
+            drop(taken(state, frame, object));
         }
     }
 }
@@ -259,9 +261,9 @@ pub unsafe fn failed(here: &mut Here, object: &Bound<'_, PyAny>) {
 ///
 /// # Safety
 /// As [`leaving`].
-unsafe fn taken(here: &mut Here, feeder: Frame, object: &Bound<'_, PyAny>) -> Option<(u64, Carried, u64)> {
+unsafe fn taken(state: &mut ThreadState, feeder: Frame, object: &Bound<'_, PyAny>) -> Option<(u64, Carried, u64)> {
     // SAFETY: the first parameter, which the method never assigns to.
-    let buffer = here.host.directory.known(unsafe { feeder.local(0) } as usize)?;
+    let buffer = state.host.directory.known(unsafe { feeder.local(0) } as usize)?;
     let (number, carried) = buffers::take(&buffer, object.as_ptr())?;
     Some((number, carried, buffer.pid))
 }
@@ -270,7 +272,7 @@ unsafe fn taken(here: &mut Here, feeder: Frame, object: &Bound<'_, PyAny>) -> Op
 ///
 /// # Safety
 /// As [`leaving`]; tokens are in use.
-unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
+unsafe fn way(state: &mut ThreadState, frame: Frame, object: &Bound<'_, PyAny>) -> PickleToken {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // pickle, the running process is known, and tokens are in use; these are parameters of running functions, which
     // assign to none of them before this.
@@ -278,16 +280,16 @@ unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
         if is(frame, "SimpleQueue.put") {
             let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
             let wakes = wakes.is_some_and(|caller| WAKERS.iter().any(|name| is(caller, name)));
-            return if wakes || is_apart(here, frame) { Way::None } else { Way::Now(frame) };
+            return if wakes || is_apart(state, frame) { PickleToken::None } else { PickleToken::Now(frame) };
         }
         if !is(frame, "_ConnectionBase.send") {
-            return Way::None;
+            return PickleToken::None;
         }
         match frame.caller().filter(|frame| is(*frame, "Pool._handle_tasks")) {
-            None => Way::Now(frame),
-            Some(tasks) => match pools::task(here, object, tasks) {
-                Some((carried, to)) => Way::Kept(carried, to),
-                None => Way::None,
+            None => PickleToken::Now(frame),
+            Some(tasks) => match pools::task(state, object, tasks) {
+                Some((carried, to)) => PickleToken::Kept(carried, to),
+                None => PickleToken::None,
             },
         }
     }
@@ -298,12 +300,12 @@ unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
 /// # Safety
 /// The thread is attached, in a function of this package that the library called to unpickle; the running process is
 /// known.
-pub unsafe fn came(here: &mut Here, number: Option<Number>) {
+pub unsafe fn came(state: &mut ThreadState, number: Option<Number>) {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // unpickle, and the running process is known.
     unsafe {
         if let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) {
-            numbers::come(frame, number.filter(|_| parcels::is_asked(here, Flags::RECEIVE)));
+            numbers::come(frame, number.filter(|_| parcels::is_asked(state, Flags::RECEIVE)));
         }
     }
 }
@@ -318,11 +320,11 @@ pub unsafe fn is_for_another() -> bool {
     unsafe {
         let mut frame = caller();
         for _ in 0..4 {
-            let Some(here) = frame.filter(|frame| passing::is_library(*frame)) else { return false };
-            if is(here, "Pool._handle_results") || is(here, "_ExecutorManagerThread.wait_result_broken_or_wakeup") {
+            let Some(state) = frame.filter(|frame| passing::is_library(*frame)) else { return false };
+            if is(state, "Pool._handle_results") || is(state, "_ExecutorManagerThread.wait_result_broken_or_wakeup") {
                 return true;
             }
-            frame = here.caller();
+            frame = state.caller();
         }
         false
     }
@@ -349,14 +351,14 @@ pub unsafe fn is_no_message() -> bool {
 ///
 /// # Safety
 /// As [`is_for_another`].
-pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
+pub unsafe fn is_of_no_carrier(state: &ThreadState) -> bool {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // unpickle.
     unsafe {
         caller().is_some_and(|frame| {
             passing::is_library(frame)
                 && (is(frame, "Queue.get") || is(frame, "SimpleQueue.get"))
-                && is_apart(here, frame)
+                && is_apart(state, frame)
         })
     }
 }
@@ -365,9 +367,9 @@ pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
 ///
 /// # Safety
 /// The frame is a method's and runs, or begins or ends; the thread is attached.
-unsafe fn is_apart(here: &Here, frame: Frame) -> bool {
+unsafe fn is_apart(state: &ThreadState, frame: Frame) -> bool {
     // SAFETY: the caller promises that it is a method's frame, which has a first parameter.
-    tokens::is_said_not_to_carry(here, unsafe { frame.local(0) })
+    tokens::is_said_not_to_carry(state, unsafe { frame.local(0) })
 }
 
 /// Whether the library starts a process for itself.
@@ -398,23 +400,23 @@ unsafe fn is_worker() -> bool {
 ///
 /// # Safety
 /// The thread is attached; the running process is known.
-pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
+pub unsafe fn message_of(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> Held {
     let mut buffer = [0; 256];
     // SAFETY: the caller promises that the thread is attached and the running process is known; the objects stand.
     unsafe {
         if is_worker() {
-            return pools::told_as(here, object.as_ptr());
+            return pools::told_as(state, object.as_ptr());
         }
         let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
         let at = object.as_ptr();
         if kind == "concurrent.futures.process._CallItem" {
-            return parcels::made(here, |py| {
+            return parcels::made(state, |py| {
                 let [function, args, keywords] = ["fn", "args", "kwargs"].map(|name| attribute(py, at, name));
                 parcels::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
             });
         }
         if kind == "concurrent.futures.process._ResultItem" {
-            return parcels::made(here, |py| match attribute(py, at, "exception") {
+            return parcels::made(state, |py| match attribute(py, at, "exception") {
                 Some(error) if !error.is_none() => parcels::of_exception(py, error.as_ptr()).ok(),
                 _ => attribute(py, at, "result"),
             });
@@ -429,21 +431,21 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
 ///
 /// # Safety
 /// The frame runs; the thread is attached; the object stands.
-pub unsafe fn begin_send(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> (Carried, u64) {
+pub unsafe fn begin_send(state: &mut ThreadState, frame: Frame, object: &Bound<'_, PyAny>) -> (Carried, u64) {
     // SAFETY: the caller promises that the frame runs, the thread is attached, and the object stands; a method has a
     // first parameter.
     unsafe {
-        let to = passing::queue(here, frame.local(0));
-        let message = message_of(here, object);
+        let to = passing::queue(state, frame.local(0));
+        let message = message_of(state, object);
         let code = frame.code() as usize;
         if ![&SEND_CODE, &PUT_CODE].iter().any(|known| known.load(Ordering::Acquire) == code) {
             let write = tokens::writing(message.as_ptr());
-            return (here.host.node.seq_send(&mut here.thread, About::Current, to, write), to);
+            return (state.host.node.seq_send(&mut state.thread, About::Current, to, write), to);
         }
-        let Some(sending) = here.host.node.seq_begin_send(here.thread.current()) else { return (Carried::Empty, to) };
+        let Some(sending) = state.host.node.seq_begin_send(state.thread.current()) else { return (Carried::Empty, to) };
         let carried = sending.carried();
         let message = Bound::from_borrowed_ptr_or_opt(object.py(), message.as_ptr()).map(Bound::unbind);
-        let sent = Sent { frame: frame.address(), to, message, sending };
+        let sent = WrittenObject { frame: frame.address(), to, message, sending };
         let stale = SENDING.with_borrow_mut(|all| {
             let stale = if all.len() == SENDS { std::mem::take(all) } else { Vec::new() };
             all.push(sent);
@@ -455,20 +457,22 @@ pub unsafe fn begin_send(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny
 }
 
 /// A method that sends has ended.
-fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
+fn on_sent(state: &mut ThreadState, frame: Frame, how: Ended) {
     let found = SENDING.with_borrow_mut(|all| {
         let at = all.iter().rposition(|sent| sent.frame == frame.address())?;
         Some(all.split_off(at))
     });
-    let Some(Sent { to, message, sending, .. }) = found.and_then(|found| found.into_iter().next()) else { return };
+    let Some(WrittenObject { to, message, sending, .. }) = found.and_then(|found| found.into_iter().next()) else {
+        return;
+    };
     // SAFETY: the thread is attached; the message is held.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
+        state.running.identify(state.host, &mut state.thread);
         if let Ended::Returned(_) = how {
             let write = tokens::writing(message.as_ref().map_or(std::ptr::null_mut(), Py::as_ptr));
-            here.host.node.seq_sent(&mut here.thread, About::Current, to, sending, write);
+            state.host.node.seq_sent(&mut state.thread, About::Current, to, sending, write);
         } else {
-            here.host.node.seq_take_back(here.thread.current(), sending);
+            state.host.node.seq_take_back(state.thread.current(), sending);
         }
     }
 }
@@ -479,20 +483,20 @@ fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
 /// # Safety
 /// The frame is that of the current event, of a `put` that begins; its caller runs; the thread is attached; the running
 /// process is known.
-pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carried {
-    if !here.host.node.seq_in_use() {
+pub unsafe fn put(state: &mut ThreadState, frame: Frame, library: Option<Frame>) -> Carried {
+    if !state.host.node.seq_in_use() {
         return Carried::Nothing;
     }
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
         match library {
-            None if is_apart(here, frame) => Carried::Nothing,
-            None if multiprocess::is_sure(here, frame) => send(here, frame),
+            None if is_apart(state, frame) => Carried::Nothing,
+            None if multiprocess::is_sure(state, frame) => send(state, frame),
             // the feeder may take it before the sending is certain
-            None => here.host.node.seq_would_send(here.thread.current()),
+            None => state.host.node.seq_would_send(state.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
-                let future = parcels::made(here, |py| attribute(py, manager.local(2), "future"));
-                let record = here.host.directory.known(future.as_ptr() as usize);
+                let future = parcels::made(state, |py| attribute(py, manager.local(2), "future"));
+                let record = state.host.directory.known(future.as_ptr() as usize);
                 record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
             }
             Some(_) => Carried::Nothing,
@@ -504,13 +508,13 @@ pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carr
 ///
 /// # Safety
 /// The frame is that of the current event, of a `put` that ends; the thread is attached.
-pub unsafe fn put_done(here: &mut Here, frame: Frame) {
+pub unsafe fn put_done(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the caller promises that the frame is that of the current event, of a `put` that ends, and the thread is
     // attached.
     unsafe {
-        if here.host.node.seq_in_use() && !is_apart(here, frame) {
-            here.running.identify(here.host, &mut here.thread);
-            drop(send(here, frame));
+        if state.host.node.seq_in_use() && !is_apart(state, frame) {
+            state.running.identify(state.host, &mut state.thread);
+            drop(send(state, frame));
         }
     }
 }
@@ -519,30 +523,30 @@ pub unsafe fn put_done(here: &mut Here, frame: Frame) {
 ///
 /// # Safety
 /// The frame is that of the current event, of a `put`; the thread is attached.
-unsafe fn send(here: &mut Here, frame: Frame) -> Carried {
+unsafe fn send(state: &mut ThreadState, frame: Frame) -> Carried {
     // SAFETY: the first two parameters, which stand as long as the event's frame.
     unsafe {
-        let to = passing::queue(here, frame.local(0));
-        here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(frame.local(1)))
+        let to = passing::queue(state, frame.local(0));
+        state.host.node.seq_send(&mut state.thread, About::Current, to, tokens::writing(frame.local(1)))
     }
 }
 
 /// A result is there, and the program's callbacks are about to be called with it. They get its token without an event,
 /// also where a thread of the library calls them.
-fn on_callbacks(here: &mut Here, frame: Frame) {
+fn on_callbacks(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, and has its parameter; the thread is attached.
     unsafe {
-        let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
+        let Some(record) = state.host.directory.known(frame.local(0) as usize) else { return };
         if !crate::library::futures::outcome(&record).is_set {
             return; // cancelled, or not all of it
         }
-        here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().clone();
+        state.running.identify(state.host, &mut state.thread);
+        let own = state.thread.current().clone();
         let result = pools::last_of(&record).or_else(|| tokens::shown_by(&record));
         match result {
             Some(Carried::Token(token, era)) if own.kind == Kind::Thread && token.from != own.pid => {
-                let way = loop_tokens::Way::Unseen(Carried::Token(token, era));
-                loop_tokens::begin(here, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
+                let way = loop_tokens::CallbackToken::Unseen(Carried::Token(token, era));
+                loop_tokens::begin(state, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
             }
             _ => {} // it is the running process's own
         }
@@ -550,26 +554,26 @@ fn on_callbacks(here: &mut Here, frame: Frame) {
 }
 
 /// The callbacks have been called.
-fn on_called_back(here: &mut Here, frame: Frame, _how: Ended) {
-    loop_tokens::end(here, frame.address());
+fn on_called_back(state: &mut ThreadState, frame: Frame, _how: Ended) {
+    loop_tokens::end(state, frame.address());
 }
 
 /// The program has got the result of a pool's call, or its exception.
-fn on_got(here: &mut Here, frame: Frame, how: Ended) {
+fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends, and its value or exception is held; the thread is attached.
     unsafe {
-        let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
+        let Some(record) = state.host.directory.known(frame.local(0) as usize) else { return };
         // also where the library does it for the program, as in `Pool.apply`
-        if !crate::library::futures::outcome(&record).is_set || pools::take_all(here, &record, frame, how) {
+        if !crate::library::futures::outcome(&record).is_set || pools::take_all(state, &record, frame, how) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        tokens::receive_by(here, About::Current, &record, |here| match how {
+        state.running.identify(state.host, &mut state.thread);
+        tokens::receive_by(state, About::Current, &record, |state| match how {
             Ended::Returned(value) => {
                 ffi::Py_INCREF(value);
                 Held::owned(value)
             }
-            Ended::Raised(error) => parcels::made(here, |py| parcels::of_exception(py, error.object()).ok()),
+            Ended::Raised(error) => parcels::made(state, |py| parcels::of_exception(py, error.object()).ok()),
         });
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     instrument::{
         modules, parcels,
         passing::{self, Sender},
-        senders::{self, Put},
+        senders::{self, QueuedItem},
         tokens,
         watch::{Ended, Handler},
     },
@@ -39,7 +39,7 @@ use crate::{
         multiprocess,
     },
     processes::{process, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, object::held::Held};
@@ -105,13 +105,13 @@ pub fn empty(node: &Node, result: &Tracee) {
 ///
 /// # Safety
 /// The frame is that of `Pool._handle_tasks`, which runs; the thread is attached and has no exception set.
-pub unsafe fn task(here: &mut Here, task: &Bound<'_, PyAny>, tasks: Frame) -> Option<(Carried, u64)> {
+pub unsafe fn task(state: &mut ThreadState, task: &Bound<'_, PyAny>, tasks: Frame) -> Option<(Carried, u64)> {
     let number = task.cast_exact::<PyTuple>().ok()?.get_item(0).ok()?;
     // SAFETY: the caller promises that the frame is that of `Pool._handle_tasks`, which runs, and the thread is
     // attached and has no exception set; it is the fifth parameter, which the function never assigns to.
     let cache = unsafe { Bound::from_borrowed_ptr_or_opt(task.py(), tasks.local(4)) }?;
     let result = cache.cast::<PyDict>().ok()?.get_item(number).ok()??;
-    let record = here.host.directory.known(result.as_ptr() as usize)?;
+    let record = state.host.directory.known(result.as_ptr() as usize)?;
     let carried = call_of(&record).or_else(|| tokens::kept_by(&record))?;
     Some((carried, record.pid))
 }
@@ -134,12 +134,12 @@ pub fn forget() {
 ///
 /// # Safety
 /// The pool stands; the thread is attached and has no exception set.
-pub unsafe fn asked(here: &mut Here, pool: *mut ffi::PyObject) {
-    if of_threads() || !here.host.node.seq_in_use() {
+pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
+    if of_threads() || !state.host.node.seq_in_use() {
         return;
     }
     // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
-    let tasks = parcels::made(here, |py| unsafe { attribute(py, pool, "_inqueue") });
+    let tasks = parcels::made(state, |py| unsafe { attribute(py, pool, "_inqueue") });
     let mut name = [0; 256];
     // SAFETY: null or held.
     let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
@@ -152,31 +152,36 @@ pub unsafe fn asked(here: &mut Here, pool: *mut ffi::PyObject) {
 ///
 /// # Safety
 /// Queue and item stand; the thread is attached and has no exception set.
-pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) -> bool {
+pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) -> bool {
     // SAFETY: the caller promises that queue and item stand, and the thread is attached and has no exception set; the
     // frame runs.
     unsafe {
-        let Some(frame) = library(here) else { return false };
+        let Some(frame) = library(state) else { return false };
         let carried = if pickles::is(frame, "worker") {
-            here.running.identify(here.host, &mut here.thread);
-            let to = passing::queue(here, queue);
-            let message = told_as(here, item);
+            state.running.identify(state.host, &mut state.thread);
+            let to = passing::queue(state, queue);
+            let message = told_as(state, item);
             let write = tokens::writing(message.as_ptr());
-            let sent = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
+            let sent = state.host.node.seq_send(&mut state.thread, About::Current, to, write);
             // the token was the task's, and not the thread's own
             let write = tokens::writing(message.as_ptr());
-            here.host.node.seq_receive(&mut here.thread, About::Current, Carried::Empty, write);
+            state.host.node.seq_receive(&mut state.thread, About::Current, Carried::Empty, write);
             sent
         } else if pickles::is(frame, "Pool._handle_tasks") {
-            let found = parcels::quietly(here, |py, here| task(here, &Bound::from_borrowed_ptr(py, item), frame));
+            let found = parcels::quietly(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
             found.map_or(Carried::Empty, |(carried, _)| carried)
         } else {
             return false;
         };
         if let Carried::Token(..) = carried {
-            let sender = here.thread.current().pid;
-            let queue = record(here, queue);
-            senders::leave(Python::assume_attached(), &queue, item, Put { sender, number: 0, carried: Some(carried) });
+            let sender = state.thread.current().pid;
+            let queue = record(state, queue);
+            senders::leave(
+                Python::assume_attached(),
+                &queue,
+                item,
+                QueuedItem { sender, number: 0, carried: Some(carried) },
+            );
         }
         true
     }
@@ -186,26 +191,28 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
 ///
 /// # Safety
 /// As [`put_among_threads`].
-pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) -> bool {
+pub unsafe fn taken_among_threads(
+    state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ffi::PyObject,
+) -> bool {
     // SAFETY: the caller promises that queue and item stand, and the thread is attached and has no exception set; the
     // frame runs.
     unsafe {
-        let Some(frame) = library(here) else { return false };
+        let Some(frame) = library(state) else { return false };
         let works = pickles::is(frame, "worker");
         if !works && !pickles::is(frame, "Pool._handle_results") {
             return false;
         }
-        let put = here
+        let put = state
             .host
             .directory
             .known(queue as usize)
             .and_then(|queue| senders::pick(Python::assume_attached(), &queue, item));
         let carried = put.and_then(|put| put.carried).unwrap_or(Carried::Empty);
         if works {
-            here.running.identify(here.host, &mut here.thread);
-            let message = tokens::message_for(here, &carried, |here| told_as(here, item));
+            state.running.identify(state.host, &mut state.thread);
+            let message = tokens::message_for(state, &carried, |state| told_as(state, item));
             let write = tokens::writing(message.as_ptr());
-            here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+            state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
         } else {
             pickles::leave(carried);
         }
@@ -219,8 +226,8 @@ pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, it
 ///
 /// # Safety
 /// The item stands; the thread is attached and has no exception set.
-pub unsafe fn told_as(here: &mut Here, item: *mut ffi::PyObject) -> Held {
-    parcels::made(here, |py| {
+pub unsafe fn told_as(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
+    parcels::made(state, |py| {
         // SAFETY: the caller promises that the item stands and the thread is attached and has no exception set.
         let item = unsafe { Bound::from_borrowed_ptr(py, item) };
         // SAFETY: the item holds its parts.
@@ -267,8 +274,8 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
 ///
 /// # Safety
 /// The thread is attached.
-unsafe fn library(here: &Here) -> Option<Frame> {
-    if !here.host.node.seq_in_use() {
+unsafe fn library(state: &ThreadState) -> Option<Frame> {
+    if !state.host.node.seq_in_use() {
         return None;
     }
     // SAFETY: the thread is attached.
@@ -349,7 +356,7 @@ unsafe fn method(asks: Frame) -> *mut ffi::PyObject {
 }
 
 /// A pool is called.
-fn on_ask(here: &mut Here, frame: Frame) {
+fn on_ask(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
         let Some(caller) = passing::caller(frame) else { return };
@@ -358,7 +365,7 @@ fn on_ask(here: &mut Here, frame: Frame) {
         if [method, result, pool, function, items].contains(&std::ptr::null_mut()) {
             return;
         }
-        let result = multiprocess::ask(here, pool, result, |py| {
+        let result = multiprocess::ask(state, pool, result, |py| {
             let function = parcels::name_of(py, function).ok()?;
             let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
             parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
@@ -371,19 +378,19 @@ fn on_ask(here: &mut Here, frame: Frame) {
 }
 
 /// A chunk of results comes.
-fn on_chunk(here: &mut Here, frame: Frame) {
-    let left = parcels::made(here, |py| {
+fn on_chunk(state: &mut ThreadState, frame: Frame) {
+    let left = parcels::made(state, |py| {
         // SAFETY: the event's frame begins, and holds its parameters; the thread is attached.
         unsafe { attribute(py, frame.local(0), "_number_left") }
     });
     // SAFETY: held; `number` checks the type.
     let is_last = !left.is_null() && unsafe { number(left.as_ptr()) } == Some(1);
-    piece(here, frame, is_last);
+    piece(state, frame, is_last);
 }
 
 /// An item of an iterator comes.
-fn on_item(here: &mut Here, frame: Frame) {
-    piece(here, frame, false);
+fn on_item(state: &mut ThreadState, frame: Frame) {
+    piece(state, frame, false);
 }
 
 /// # Safety
@@ -401,11 +408,11 @@ unsafe fn number(object: *mut ffi::PyObject) -> Option<u64> {
 }
 
 /// A piece comes, with its place and a pair: whether it went well, and the value or exception.
-fn piece(here: &mut Here, frame: Frame, is_last: bool) {
+fn piece(state: &mut ThreadState, frame: Frame, is_last: bool) {
     // SAFETY: the event's frame begins, so it has its parameters; the type is checked before items are read.
     unsafe {
         let [result, place, pair] = [0, 1, 2].map(|n| frame.local(n));
-        let Some(result) = here.host.directory.known(result as usize) else { return };
+        let Some(result) = state.host.directory.known(result as usize) else { return };
         if place.is_null() || pair.is_null() || ffi::PyTuple_Check(pair) == 0 || ffi::PyTuple_GET_SIZE(pair) != 2 {
             return;
         }
@@ -418,32 +425,32 @@ fn piece(here: &mut Here, frame: Frame, is_last: bool) {
                 pieces.came.insert(place, carried);
             }
         }
-        here.running.identify(here.host, &mut here.thread);
-        let asker = futures::living(here, outcome(&result).reply_to);
+        state.running.identify(state.host, &mut state.thread);
+        let asker = futures::living(state, outcome(&result).reply_to);
         if is_last {
             outcome(&result).is_set = true;
         }
-        if let Some(asker) = asker.filter(|asker| parcels::is_asked_of(here, asker)) {
+        if let Some(asker) = asker.filter(|asker| parcels::is_asked_of(state, asker)) {
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
-            tell(here, ffi::PyTuple_GET_ITEM(pair, 1), is_error, |here, message| {
-                passing::arrived(here.host, &mut here.thread, &asker, Sender::Unknown, message);
+            tell(state, ffi::PyTuple_GET_ITEM(pair, 1), is_error, |state, message| {
+                passing::arrived(state.host, &mut state.thread, &asker, Sender::Unknown, message);
             });
         }
     }
 }
 
 /// An item is taken from an iterator, or the time is over.
-fn on_next(here: &mut Here, frame: Frame, how: Ended) {
+fn on_next(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends, and its value or exception is held; its variables stand.
     unsafe {
-        let Some(result) = here.host.directory.known(frame.local(0) as usize) else { return };
+        let Some(result) = state.host.directory.known(frame.local(0) as usize) else { return };
         if let Ended::Raised(error) = how {
             let value = VALUE.load(Ordering::Acquire);
             if value == usize::MAX || frame.local(value) != error.object() {
                 let mut name = [0; 256];
                 let class = capture::type_name(ffi::Py_TYPE(error.object()), &mut name);
                 if class == "multiprocessing.context.TimeoutError" && !passing::is_inner(passing::caller(frame)) {
-                    passing::timed_out(here);
+                    passing::timed_out(state);
                 }
                 return;
             }
@@ -455,7 +462,7 @@ fn on_next(here: &mut Here, frame: Frame, how: Ended) {
             pieces.came.remove(&(pieces.taken - 1))
         };
         if let Some(carried) = carried {
-            take_piece(here, carried, how, |value| {
+            take_piece(state, carried, how, |value| {
                 ffi::Py_INCREF(value);
                 Held::owned(value)
             });
@@ -467,7 +474,7 @@ fn on_next(here: &mut Here, frame: Frame, how: Ended) {
 ///
 /// # Safety
 /// The frame is that of `get`, which ends; its value or exception is held; the thread is attached.
-pub unsafe fn take_all(here: &mut Here, result: &Tracee, frame: Frame, how: Ended) -> bool {
+pub unsafe fn take_all(state: &mut ThreadState, result: &Tracee, frame: Frame, how: Ended) -> bool {
     let came = match pieces(result).as_mut() {
         Some(pieces) => take(&mut pieces.came),
         None => return false,
@@ -475,12 +482,12 @@ pub unsafe fn take_all(here: &mut Here, result: &Tracee, frame: Frame, how: Ende
     // SAFETY: the caller promises that the frame is that of `get`, which ends, its value or exception is held, and the
     // thread is attached.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let size = parcels::made(here, |py| attribute(py, frame.local(0), "_chunksize"));
+        state.running.identify(state.host, &mut state.thread);
+        let size = parcels::made(state, |py| attribute(py, frame.local(0), "_chunksize"));
         let size = if size.is_null() { None } else { number(size.as_ptr()) }.unwrap_or(1);
         for (place, carried) in came {
             let range = (place * size) as isize..((place + 1) * size) as isize;
-            take_piece(here, carried, how, |all| {
+            take_piece(state, carried, how, |all| {
                 let is_list = ffi::PyList_CheckExact(all) != 0;
                 Held::owned(if is_list {
                     ffi::PyList_GetSlice(all, range.start, range.end)
@@ -497,16 +504,18 @@ pub unsafe fn take_all(here: &mut Here, result: &Tracee, frame: Frame, how: Ende
 ///
 /// # Safety
 /// The value or exception is held; the thread is attached and has no exception set but the one that ends the event.
-unsafe fn take_piece(here: &mut Here, carried: Carried, how: Ended, of: impl FnOnce(*mut ffi::PyObject) -> Held) {
+unsafe fn take_piece(
+    state: &mut ThreadState, carried: Carried, how: Ended, of: impl FnOnce(*mut ffi::PyObject) -> Held,
+) {
     // SAFETY: the caller promises that the value or exception is held and the thread is attached and has no exception
     // set but the one that ends the event.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let message = tokens::message_for(here, &carried, |here| match how {
-            Ended::Returned(value) => parcels::quietly(here, |_, _| of(value)),
-            Ended::Raised(error) => parcels::made(here, |py| parcels::of_exception(py, error.object()).ok()),
+        state.running.identify(state.host, &mut state.thread);
+        let message = tokens::message_for(state, &carried, |state| match how {
+            Ended::Returned(value) => parcels::quietly(state, |_, _| of(value)),
+            Ended::Raised(error) => parcels::made(state, |py| parcels::of_exception(py, error.object()).ok()),
         });
         let write = tokens::writing(message.as_ptr());
-        here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+        state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
     }
 }

@@ -41,12 +41,12 @@ use crate::{
         watch::{self, Ended},
     },
     processes::{process, relations},
-    thread::{here::Here, object_cache::Place},
+    thread::{object_cache::CachedObject, state::ThreadState},
 };
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
-    monitor::Event,
+    monitor::LimitEvent,
     thread::Thread,
     tracee::{Kind, Tracee},
 };
@@ -63,7 +63,7 @@ use std::sync::{
 
 /// Ports.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.ports != Flags::NONE || wants.watches(Event::BusyPort) || wants.related_ports,
+    |wants| wants.ports != Flags::NONE || wants.watches(LimitEvent::BusyPort) || wants.related_ports,
     begin,
     end,
     forget,
@@ -131,7 +131,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Records what sessions trace, all of them together.
 pub fn note(wants: &Wants) {
     WANTED.store(wants.ports.0, Ordering::Relaxed);
-    BUSY.store(wants.watches(Event::BusyPort), Ordering::Relaxed);
+    BUSY.store(wants.watches(LimitEvent::BusyPort), Ordering::Relaxed);
 }
 
 /// Whether some port has, or will have, one of these flags.
@@ -146,14 +146,14 @@ pub fn are_related(host: &Host) -> bool {
 }
 
 /// The words of messages.
-struct Words {
+struct PortAtoms {
     command: Py<PyAny>,
     data: Py<PyAny>,
 }
 
-fn words(py: Python<'_>) -> PyResult<&'static Words> {
-    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
-    WORDS.get_or_try_init(py, || Ok(Words { command: terms::atom(py, "command")?, data: terms::atom(py, "data")? }))
+fn words(py: Python<'_>) -> PyResult<&'static PortAtoms> {
+    static WORDS: PyOnceLock<PortAtoms> = PyOnceLock::new();
+    WORDS.get_or_try_init(py, || Ok(PortAtoms { command: terms::atom(py, "command")?, data: terms::atom(py, "data")? }))
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
@@ -263,12 +263,12 @@ fn is_open(py: Python<'_>, host: &Host, port: &Arc<Tracee>) -> PyResult<bool> {
 /// # Safety
 /// The object stands; the thread is attached.
 #[inline]
-unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    if let Some(port) = here.places.tracee(object as usize) {
+unsafe fn port(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    if let Some(port) = state.places.tracee(object as usize) {
         return Some(port.clone());
     }
     // SAFETY: the caller promises that the object stands and the thread is attached.
-    unsafe { meet(here, object) }
+    unsafe { meet(state, object) }
 }
 
 /// As [`port`], for an object that is about to be closed, if it is a known port. An object that is not known has had no
@@ -276,10 +276,10 @@ unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
 ///
 /// # Safety
 /// As [`port`].
-unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    here.host.directory.known(object as usize)?;
+unsafe fn known(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    state.host.directory.known(object as usize)?;
     // SAFETY: the caller promises that the object stands and the thread is attached.
-    unsafe { port(here, object) }
+    unsafe { port(state, object) }
 }
 
 /// As [`port`], if the thread has not met the object lately.
@@ -288,14 +288,14 @@ unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Trace
 /// As [`port`].
 #[cold]
 #[inline(never)]
-unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let known = here.host.directory.known(object as usize);
+unsafe fn meet(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let known = state.host.directory.known(object as usize);
     let port = match known {
         Some(known) => known,
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        None => quietly(here, |py, here| unsafe {
+        None => quietly(state, |py, state| unsafe {
             let seen = look(&Bound::from_borrowed_ptr(py, object)).filter(|seen| seen.is_open)?;
-            let port = here.host.directory.object_process(here.host, Kind::Port, object as usize, None);
+            let port = state.host.directory.object_process(state.host, Kind::Port, object as usize, None);
             own(&port).driver.get_or_init(|| seen.driver);
             Some(port)
         })?,
@@ -303,7 +303,7 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     if port.kind != Kind::Port || !port.is_alive() {
         return None;
     }
-    here.places.keep(Place::new(port.clone()));
+    state.places.keep(CachedObject::new(port.clone()));
     Some(port)
 }
 
@@ -326,10 +326,10 @@ fn opens(object: *mut ffi::PyObject) {
 ///
 /// # Safety
 /// The object stands; the thread is attached.
-unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
+unsafe fn opened(state: &mut ThreadState, object: *mut ffi::PyObject, how: Ended) {
     if let Ended::Returned(_) = how {
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        unsafe { tell_opened(here, object) };
+        unsafe { tell_opened(state, object) };
     }
     let mut opening = lock(&OPENING);
     if let Some(at) = opening.iter().position(|known| *known == object as usize) {
@@ -341,28 +341,28 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
 ///
 /// # Safety
 /// The object stands; the thread is attached.
-unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
+unsafe fn tell_opened(state: &mut ThreadState, object: *mut ffi::PyObject) {
     if transport::is_loops_own() {
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        return quietly(here, |_, here| unsafe { silence(here.host, object) });
+        return quietly(state, |_, state| unsafe { silence(state.host, object) });
     }
     // SAFETY: the caller promises that the object stands and the thread is attached.
     let port = unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        match here.host.directory.known(object as usize) {
+        state.running.identify(state.host, &mut state.thread);
+        match state.host.directory.known(object as usize) {
             Some(_) => return,
-            None => meet(here, object),
+            None => meet(state, object),
         }
     };
     let Some(port) = port.filter(|_| asked(Flags(!0))) else { return };
-    let opener = here.thread.current().clone();
-    let (node, thread) = (&here.host.node, &mut here.thread);
+    let opener = state.thread.current().clone();
+    let (node, thread) = (&state.host.node, &mut state.thread);
     if node.is_asked(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
-        runs(here.host, thread, &port, record::Kind::In, Some("open"));
+        runs(state.host, thread, &port, record::Kind::In, Some("open"));
         let driver = etf::encode(&Term::atom(own(&port).driver.get().unwrap_or(&"port")));
-        node.tell(thread, About::Other(&port), Flags::PORTS, record::Kind::Open, opener.pid, &driver);
+        node.emit_event(thread, About::Other(&port), Flags::PORTS, record::Kind::Open, opener.pid, &driver);
         node.link(thread, &opener, &port);
-        runs(here.host, thread, &port, record::Kind::Out, Some("open"));
+        runs(state.host, thread, &port, record::Kind::Out, Some("open"));
     } else {
         node.link(thread, &opener, &port);
     }
@@ -372,15 +372,15 @@ unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
 fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
     if asked(Flags::RUNNING_PORTS) && host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
-        host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
+        host.node.emit_event(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
     }
 }
 
 /// A port serves a call that has been made, or is about to be. The events of `tell` stand between `in` and `out`.
-fn serves(here: &mut Here, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut Here)) {
-    runs(here.host, &mut here.thread, port, record::Kind::In, command);
-    tell(here);
-    runs(here.host, &mut here.thread, port, record::Kind::Out, command);
+fn serves(state: &mut ThreadState, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut ThreadState)) {
+    runs(state.host, &mut state.thread, port, record::Kind::In, command);
+    tell(state);
+    runs(state.host, &mut state.thread, port, record::Kind::Out, command);
 }
 
 /// A port is closed for `reason`, a term. Only the first time counts.
@@ -388,7 +388,7 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
     if !host.node.end_process(port) {
         return;
     }
-    host.node.tell(thread, About::Other(port), Flags::PORTS, record::Kind::Closed, 0, reason);
+    host.node.emit_event(thread, About::Other(port), Flags::PORTS, record::Kind::Closed, 0, reason);
     let linked = forget_port(port);
     attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
@@ -415,11 +415,11 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
     if !port.is_alive() {
         return;
     }
-    let close = |here: &mut Here| {
-        quietly(here, |_, here| {
+    let close = |state: &mut ThreadState| {
+        quietly(state, |_, state| {
             // SAFETY: the thread is attached.
-            unsafe { here.running.identify(here.host, &mut here.thread) };
-            closed(host, &mut here.thread, port, &crate::processes::exit_reason::normal());
+            unsafe { state.running.identify(state.host, &mut state.thread) };
+            closed(host, &mut state.thread, port, &crate::processes::exit_reason::normal());
         });
     };
     // SAFETY: attached.
@@ -461,25 +461,25 @@ pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length:
 
 /// Whether a session traces messages of the running process, or of the port, by these flags.
 #[inline]
-fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
+fn passes(state: &mut ThreadState, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
     let (port_asked, process_asked) = (asked(of_port), asked(Flags(!0)) && wanted(of_process));
     if !port_asked && !process_asked {
         return false;
     }
     // SAFETY: handlers and wrappers run attached on this thread.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    let (node, thread) = (&here.host.node, &here.thread);
+    unsafe { state.running.identify(state.host, &mut state.thread) };
+    let (node, thread) = (&state.host.node, &state.thread);
     port_asked && node.is_asked(thread, About::Other(port), of_port)
         || process_asked && node.is_asked(thread, About::Current, of_process)
 }
 
 /// The running process writes to a port the data that `data` makes.
-fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
-    if !passes(here, port, Flags::SEND, Flags::RECEIVE) {
+fn written<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if !passes(state, port, Flags::SEND, Flags::RECEIVE) {
         return;
     }
-    let writer = here.thread.current().pid;
-    quietly(here, |_, here| {
+    let writer = state.thread.current().pid;
+    quietly(state, |_, state| {
         // SAFETY: `quietly` is attached; the objects made here are dropped here.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
@@ -488,24 +488,24 @@ fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -
             Ok(Some((pid, (&words(py)?.command, data)).into_pyobject(py)?.into_any()))
         };
         let Ok(Some(message)) = made() else { return };
-        let (node, thread) = (&here.host.node, &mut here.thread);
+        let (node, thread) = (&state.host.node, &mut state.thread);
         // SAFETY: held; the thread is attached.
         unsafe {
             let parcel = Message::to(message.as_ptr(), port.pid);
             let number = messages::on_send(node, thread, About::Current, true, &parcel);
             let origin = Origin::new(Sender::Process(writer), number);
-            passing::arrived(here.host, thread, port, origin, message.as_ptr());
+            passing::arrived(state.host, thread, port, origin, message.as_ptr());
         }
     });
 }
 
 /// The running process reads from a port the data that `data` makes.
-fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
-    if !passes(here, port, Flags::RECEIVE, Flags::SEND) {
+fn read<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if !passes(state, port, Flags::RECEIVE, Flags::SEND) {
         return;
     }
-    let reader = here.thread.current().pid;
-    quietly(here, |_, here| {
+    let reader = state.thread.current().pid;
+    quietly(state, |_, state| {
         // SAFETY: as in `written`.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
@@ -520,7 +520,7 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
             Ok(Some((identity, (&words(py)?.data, data)).into_pyobject(py)?.into_any()))
         };
         let Ok(Some(message)) = made() else { return };
-        let (node, thread) = (&here.host.node, &mut here.thread);
+        let (node, thread) = (&state.host.node, &mut state.thread);
         // SAFETY: held; the thread is attached.
         unsafe {
             let parcel = Message::to(message.as_ptr(), reader);
@@ -533,13 +533,13 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
 }
 
 /// The running process waits because a port doesn't take its data.
-fn busy(here: &mut Here, port: &Tracee) {
+fn busy(state: &mut ThreadState, port: &Tracee) {
     // SAFETY: handlers and wrappers run attached on this thread.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    let waiting = here.thread.current().pid;
-    here.host
-        .node
-        .alarm(&mut here.thread, waiting, Event::BusyPort, |_, _| Some(Term::Port(Identifier::own(port.pid >> 2))));
+    unsafe { state.running.identify(state.host, &mut state.thread) };
+    let waiting = state.thread.current().pid;
+    state.host.node.alarm(&mut state.thread, waiting, LimitEvent::BusyPort, |_, _| {
+        Some(Term::Port(Identifier::own(port.pid >> 2)))
+    });
 }
 
 /// A process links itself to a port, or removes the link, by a call of this package.

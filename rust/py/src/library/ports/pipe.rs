@@ -15,7 +15,7 @@
 //! `tests/python/test_ports.py`.
 
 use super::{bytes_of, lock, read, runs, written};
-use crate::{entry::door, thread::here::Here};
+use crate::{entry::door, thread::state::ThreadState};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, Wrapper},
@@ -42,18 +42,18 @@ enum Does {
     Close,
 }
 
-struct Hook {
+struct PipeMethod {
     name: &'static str,
     method: Method,
     does: Does,
 }
 
-const fn hook(name: &'static str, does: Does) -> Hook {
-    Hook { name, method: Method::new(), does }
+const fn hook(name: &'static str, does: Does) -> PipeMethod {
+    PipeMethod { name, method: Method::new(), does }
 }
 
 /// All hooks. A wrapper's number is its hook's index.
-static HOOKS: [Hook; 5] = [
+static HOOKS: [PipeMethod; 5] = [
     hook("read", Does::Read),
     hook("readall", Does::Read),
     hook("readinto", Does::ReadInto),
@@ -203,14 +203,14 @@ unsafe fn around(
     let command = (does == Does::Write).then_some("command");
     let tell = |kind| {
         // SAFETY: the thread is attached.
-        unsafe { door::enter(|here| runs(here.host, &mut here.thread, &port, kind, command)) };
+        unsafe { door::enter(|state| runs(state.host, &mut state.thread, &port, kind, command)) };
     };
     tell(record::Kind::In);
     let result = calling::on_guard(call);
     // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
     unsafe {
         if !result.is_null() {
-            door::enter(|here| pass(here, does, &port, first, result));
+            door::enter(|state| pass(state, does, &port, first, result));
         }
     }
     tell(record::Kind::Out);
@@ -221,7 +221,9 @@ unsafe fn around(
 ///
 /// # Safety
 /// `result` stands; `first` is null or stands; the thread is attached.
-unsafe fn pass(here: &mut Here, does: Does, port: &Tracee, first: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+unsafe fn pass(
+    state: &mut ThreadState, does: Does, port: &Tracee, first: *mut ffi::PyObject, result: *mut ffi::PyObject,
+) {
     // SAFETY: a call's arguments and result stand until it is over; the thread is attached.
     unsafe {
         let length = || {
@@ -230,16 +232,16 @@ unsafe fn pass(here: &mut Here, does: Does, port: &Tracee, first: *mut ffi::PyOb
         };
         match does {
             Does::Read if ffi::PyBytes_Check(result) != 0 && ffi::Py_SIZE(result) > 0 => {
-                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+                read(state, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
             }
             Does::ReadInto => {
                 if let Some(length) = length() {
-                    read(here, port, |py| Some(bytes_of(py, first, Some(length))));
+                    read(state, port, |py| Some(bytes_of(py, first, Some(length))));
                 }
             }
             Does::Write => {
                 if let Some(length) = length() {
-                    written(here, port, |py| Some(bytes_of(py, first, Some(length))));
+                    written(state, port, |py| Some(bytes_of(py, first, Some(length))));
                 }
             }
             _ => {}

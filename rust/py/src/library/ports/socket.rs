@@ -25,7 +25,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::{exit_reason, thread_objects},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
@@ -87,7 +87,7 @@ enum Data {
 }
 
 /// A method of sockets.
-struct Hook {
+struct SocketMethod {
     name: &'static str,
     method: Method,
     /// The command's name at ports; `None` if there is none.
@@ -95,15 +95,15 @@ struct Hook {
     data: Data,
 }
 
-const fn hook(name: &'static str, command: Option<&'static str>, data: Data) -> Hook {
-    Hook { name, method: Method::new(), command, data }
+const fn hook(name: &'static str, command: Option<&'static str>, data: Data) -> SocketMethod {
+    SocketMethod { name, method: Method::new(), command, data }
 }
 
 const COMMAND: Option<&str> = Some("command");
 const CONTROL: Option<&str> = Some("control");
 
 /// All hooks. A wrapper's number is its hook's index.
-static HOOKS: [Hook; 23] = [
+static HOOKS: [SocketMethod; 23] = [
     hook("send", COMMAND, Data::Sent),
     hook("sendall", COMMAND, Data::SentAll),
     hook("sendto", COMMAND, Data::Sent),
@@ -146,7 +146,7 @@ macro_rules! wrappers {
 static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
 
 /// The classes and methods by which sockets are examined.
-struct Classes {
+struct SocketClasses {
     /// `_socket.socket`.
     class: Py<PyAny>,
     fileno: Py<PyAny>,
@@ -154,16 +154,21 @@ struct Classes {
     kind: Py<PyAny>,
 }
 
-static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+static CLASSES: PyOnceLock<SocketClasses> = PyOnceLock::new();
 
 /// The time from which on a call that writes counts as waiting.
 const LONG: Duration = Duration::from_millis(1);
 
-fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
+fn classes(py: Python<'_>) -> PyResult<&'static SocketClasses> {
     CLASSES.get_or_try_init(py, || {
         let class = py.import("_socket")?.getattr("socket")?;
         let of = |name: &str| class.getattr(name).map(Bound::unbind);
-        Ok(Classes { fileno: of("fileno")?, timeout: of("gettimeout")?, kind: of("type")?, class: class.unbind() })
+        Ok(SocketClasses {
+            fileno: of("fileno")?,
+            timeout: of("gettimeout")?,
+            kind: of("type")?,
+            class: class.unbind(),
+        })
     })
 }
 
@@ -226,15 +231,15 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
 }
 
 /// A socket is about to be made.
-fn on_begin(_here: &mut Here, frame: Frame) {
+fn on_begin(_here: &mut ThreadState, frame: Frame) {
     // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
 /// A socket has been made, or not.
-fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: as above.
-    unsafe { opened(here, frame.local(0), how) };
+    unsafe { opened(state, frame.local(0), how) };
 }
 
 type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
@@ -311,15 +316,16 @@ unsafe extern "C" fn keywords<const N: usize>(
 /// `this` and `args` stand throughout; the calling thread is attached.
 #[inline(always)]
 unsafe fn around(
-    hook: &'static Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
+    hook: &'static SocketMethod, this: *mut ffi::PyObject, args: *mut ffi::PyObject,
+    call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the thread is attached.
-    let before = unsafe { door::enter(|here| before(here, hook, this, args)) };
+    let before = unsafe { door::enter(|state| before(state, hook, this, args)) };
     let Some(before) = before.flatten() else { return calling::on_guard(call) };
     let result = calling::on_guard(call);
     // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
     unsafe {
-        door::enter(|here| after(here, hook, &before, args, result));
+        door::enter(|state| after(state, hook, &before, args, result));
     }
     result
 }
@@ -337,35 +343,37 @@ struct Before {
 ///
 /// # Safety
 /// `this` stands; `args` is null or stands; the thread is attached.
-unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Before> {
+unsafe fn before(
+    state: &mut ThreadState, hook: &SocketMethod, this: *mut ffi::PyObject, args: *mut ffi::PyObject,
+) -> Option<Before> {
     // SAFETY: the caller promises that `this` stands, `args` is null or stands, and the thread is attached.
     let port = unsafe {
         match hook.data {
-            Data::Encrypted | Data::Decrypted => tls_port(here, this)?,
-            Data::Closed => known(here, this)?,
-            _ => port(here, this)?,
+            Data::Encrypted | Data::Decrypted => tls_port(state, this)?,
+            Data::Closed => known(state, this)?,
+            _ => port(state, this)?,
         }
     };
-    runs(here.host, &mut here.thread, &port, record::Kind::In, hook.command);
+    runs(state.host, &mut state.thread, &port, record::Kind::In, hook.command);
     let mut is_told = hook.data == Data::SentAll;
     // all of it is written or the connection is lost: reported before a peer can have read it
     // SAFETY: as above; the result is not read. The argument of the C half's method stands.
     unsafe {
         if is_told {
-            pass(here, hook.data, &port, args, std::ptr::null_mut());
+            pass(state, hook.data, &port, args, std::ptr::null_mut());
         } else if hook.data == Data::Encrypted {
             let written_before = of_sendall();
             is_told = written_before.is_some();
             if written_before == Some(0) {
-                written(here, &port, |py| Some(bytes_of(py, args, None)));
+                written(state, &port, |py| Some(bytes_of(py, args, None)));
             }
         }
     }
     let mut began = None;
     if hook.command == COMMAND && hook.data != Data::Encrypted && BUSY.load(Ordering::Relaxed) {
         // SAFETY: as above.
-        match unsafe { waits(here, this) } {
-            Waits::Now => busy(here, &port),
+        match unsafe { waits(state, this) } {
+            Waits::Now => busy(state, &port),
             Waits::Perhaps => began = Some(Instant::now()),
             Waits::Never => {}
         }
@@ -405,8 +413,8 @@ enum Waits {
 ///
 /// # Safety
 /// `this` stands; the thread is attached.
-unsafe fn waits(here: &mut Here, this: *mut ffi::PyObject) -> Waits {
-    quietly(here, |py, _| {
+unsafe fn waits(state: &mut ThreadState, this: *mut ffi::PyObject) -> Waits {
+    quietly(state, |py, _| {
         let look = || -> PyResult<Waits> {
             let classes = classes(py)?;
             // SAFETY: the caller promises that `this` stands and the thread is attached.
@@ -443,26 +451,30 @@ extern "C" {
 ///
 /// # Safety
 /// `args` and `result` are null or stand; the thread is attached.
-unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+unsafe fn after(
+    state: &mut ThreadState, hook: &SocketMethod, before: &Before, args: *mut ffi::PyObject, result: *mut ffi::PyObject,
+) {
     let port = &before.port;
     if before.began.is_some_and(|began| began.elapsed() >= LONG) {
-        busy(here, port);
+        busy(state, port);
     }
     if !result.is_null() && !before.is_told {
         // SAFETY: the caller promises that `args` and `result` are null or stand, and the thread is attached.
-        unsafe { pass(here, hook.data, port, args, result) };
+        unsafe { pass(state, hook.data, port, args, result) };
     }
     if hook.data == Data::Closed {
-        quietly(here, |_, here| closed(here.host, &mut here.thread, port, &exit_reason::normal()));
+        quietly(state, |_, state| closed(state.host, &mut state.thread, port, &exit_reason::normal()));
     }
-    runs(here.host, &mut here.thread, port, record::Kind::Out, hook.command);
+    runs(state.host, &mut state.thread, port, record::Kind::Out, hook.command);
 }
 
 /// Emits the events of data that have been written or read.
 ///
 /// # Safety
 /// `args` is null or stands; `result` stands, except for [`Data::SentAll`]; the thread is attached.
-unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
+unsafe fn pass(
+    state: &mut ThreadState, data: Data, port: &Tracee, args: *mut ffi::PyObject, result: *mut ffi::PyObject,
+) {
     // SAFETY: arguments of a METH_VARARGS method are a tuple, which holds them; the type is checked before it is read.
     let argument = |n: usize| unsafe {
         let there = !args.is_null() && ffi::PyTuple_Check(args) != 0 && ffi::PyTuple_GET_SIZE(args) > n as isize;
@@ -482,34 +494,34 @@ unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObj
     unsafe {
         match data {
             Data::None | Data::Closed => {}
-            Data::Sent => written(here, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?)))),
-            Data::SentAll => written(here, port, |py| Some(bytes_of(py, argument(0)?, None))),
-            Data::SentBuffers => written(here, port, |py| gathered(py, argument(0)?, size(result)?)),
-            Data::Encrypted => written(here, port, |py| Some(bytes_of(py, args, Some(size(result)?)))),
+            Data::Sent => written(state, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?)))),
+            Data::SentAll => written(state, port, |py| Some(bytes_of(py, argument(0)?, None))),
+            Data::SentBuffers => written(state, port, |py| gathered(py, argument(0)?, size(result)?)),
+            Data::Encrypted => written(state, port, |py| Some(bytes_of(py, args, Some(size(result)?)))),
             Data::Got(flags) if !is_empty(result) && !peeks(flags) => {
-                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+                read(state, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
             }
             Data::GotFrom(flags) if !peeks(flags) => {
                 let stream = own.driver.get() == Some(&"tcp_inet");
                 let Some(item) = first(result).filter(|item| !(stream && is_empty(*item))) else { return };
-                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, item)));
+                read(state, port, |py| Some(Bound::from_borrowed_ptr(py, item)));
             }
             Data::GotInto(flags) if size(result) != Some(0) && !peeks(flags) => {
-                read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?))));
+                read(state, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?))));
             }
             Data::GotFromInto(flags) if !peeks(flags) => {
                 let Some(length) = first(result).and_then(size) else { return };
-                read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(length))));
+                read(state, port, |py| Some(bytes_of(py, argument(0)?, Some(length))));
             }
             Data::GotIntoBuffers(flags) if !peeks(flags) => {
                 let Some(length) = first(result).and_then(size) else { return };
-                read(here, port, |py| gathered(py, argument(0)?, length));
+                read(state, port, |py| gathered(py, argument(0)?, length));
             }
             Data::Decrypted if ffi::PyBytes_Check(result) != 0 && !is_empty(result) => {
-                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
+                read(state, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
             }
             Data::Decrypted if size(result).is_some_and(|size| size > 0) => {
-                read(here, port, |py| Some(bytes_of(py, argument(1)?, Some(size(result)?))));
+                read(state, port, |py| Some(bytes_of(py, argument(1)?, Some(size(result)?))));
             }
             _ => {}
         }
@@ -577,17 +589,17 @@ unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: us
 ///
 /// # Safety
 /// `half` is an `_ssl._SSLSocket` that stands; the thread is attached.
-unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let owner = quietly(here, |py, _| {
+unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let owner = quietly(state, |py, _| {
         // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
         // attribute.
         unsafe { thread_objects::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
-    if let Some(port) = transport::of_tls(here.host, owner.as_ptr() as usize) {
+    if let Some(port) = transport::of_tls(state.host, owner.as_ptr() as usize) {
         return Some(port);
     }
     // SAFETY: `module` and `function` are held.
-    let port = unsafe { port(here, owner.as_ptr()) };
-    quietly(here, |py, _| drop(owner.into_bound(py)));
+    let port = unsafe { port(state, owner.as_ptr()) };
+    quietly(state, |py, _| drop(owner.into_bound(py)));
     port
 }

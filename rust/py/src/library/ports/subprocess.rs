@@ -26,7 +26,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::{exit_reason, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::frames::frame::Frame;
@@ -133,30 +133,30 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
 }
 
 /// A subprocess is about to be started.
-fn on_begin(_here: &mut Here, frame: Frame) {
+fn on_begin(_here: &mut ThreadState, frame: Frame) {
     // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
 /// A subprocess has been started, or not.
-fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let object = frame.local(0);
-        opened(here, object, how);
-        if let Some(port) = known(here, object) {
-            quietly(here, |py, _| pipes(py, object, &port));
+        opened(state, object, how);
+        if let Some(port) = known(state, object) {
+            quietly(state, |py, _| pipes(py, object, &port));
         }
     }
 }
 
 /// A thread has asked how a subprocess has ended, and may know it.
-fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_status(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let object = frame.local(0);
-        if let Some(port) = known(here, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
-            close(here, &port, object);
+        if let Some(port) = known(state, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
+            close(state, &port, object);
         }
     }
 }
@@ -165,37 +165,37 @@ fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
 ///
 /// # Safety
 /// The object stands; only its address is used.
-unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let port = here.places.tracee(object as usize).cloned();
-    port.or_else(|| here.host.directory.known(object as usize)).filter(|port| port.is_alive())
+unsafe fn known(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let port = state.places.tracee(object as usize).cloned();
+    port.or_else(|| state.host.directory.known(object as usize)).filter(|port| port.is_alive())
 }
 
 /// A subprocess with a status has ended.
 ///
 /// # Safety
 /// The object is as [`attribute`] requires; an exception may be set.
-unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
-    quietly(here, |py, here| {
+unsafe fn close(state: &mut ThreadState, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
+    quietly(state, |py, state| {
         // SAFETY: the caller's object stands; a plain attribute.
         let status = unsafe { attribute(py, object, "returncode") };
         let Some(status) = status.and_then(|status| status.extract::<Option<i64>>().ok()).flatten() else { return };
         // SAFETY: the thread is attached.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
+        unsafe { state.running.identify(state.host, &mut state.thread) };
         let reason = match status {
             0 => exit_reason::normal(),
             status => etf::encode(&Term::Tuple(vec![Term::atom("exit_status"), Term::Int(status.into())])),
         };
-        closed(here.host, &mut here.thread, port, &reason);
+        closed(state.host, &mut state.thread, port, &reason);
     });
 }
 
 /// `communicate` begins.
-fn on_communicate(here: &mut Here, frame: Frame) {
+fn on_communicate(state: &mut ThreadState, frame: Frame) {
     // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
-        let Some(port) = port(here, object) else { return };
-        let (begun, files) = quietly(here, |py, _| {
+        let Some(port) = port(state, object) else { return };
+        let (begun, files) = quietly(state, |py, _| {
             let begun = attribute(py, object, "_communication_started");
             let is_there = |name: &&str| attribute(py, object, name).is_some_and(|file| !file.is_none());
             let files = ["stdin", "stdout", "stderr"].iter().filter(|name| is_there(name)).count();
@@ -204,7 +204,7 @@ fn on_communicate(here: &mut Here, frame: Frame) {
         if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
             return; // it uses the file of the one pipe
         }
-        let there = quietly(here, |py, _| if begun { lengths(py, object) } else { [0; 2] });
+        let there = quietly(state, |py, _| if begun { lengths(py, object) } else { [0; 2] });
         for (was, there) in own(&port).gathered.iter().zip(there) {
             was.store(there, Ordering::Relaxed);
         }
@@ -217,24 +217,24 @@ fn on_communicate(here: &mut Here, frame: Frame) {
 ///
 /// # Safety
 /// As [`known`].
-unsafe fn communicating(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+unsafe fn communicating(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: the caller promises that the object stands.
-    unsafe { known(here, object) }.filter(|port| own(port).communicates.load(Ordering::Relaxed))
+    unsafe { known(state, object) }.filter(|port| own(port).communicates.load(Ordering::Relaxed))
 }
 
 /// The input of `communicate` is about to be written to the port.
-fn on_input(here: &mut Here, frame: Frame, how: Ended) {
+fn on_input(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
-        let Some(port) = communicating(here, object) else { return };
+        let Some(port) = communicating(state, object) else { return };
         if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
             return;
         }
-        let input = parcels::made(here, |py| attribute(py, object, "_input"));
+        let input = parcels::made(state, |py| attribute(py, object, "_input"));
         if has_something(input.as_ptr()) {
-            serves(here, &port, Some("command"), |here| {
-                written(here, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
+            serves(state, &port, Some("command"), |state| {
+                written(state, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
             });
         }
     }
@@ -263,20 +263,20 @@ unsafe fn lengths(py: Python<'_>, object: *mut ffi::PyObject) -> [usize; 2] {
 
 /// `communicate` ends, perhaps by a time-out: the data that have come are the port's, and the subprocess may have
 /// ended.
-fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_communicated(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: as above; an event holds its objects.
     unsafe {
         let object = frame.local(0);
-        let Some(port) = known(here, object) else { return };
+        let Some(port) = known(state, object) else { return };
         if !own(&port).communicates.swap(false, Ordering::Relaxed) {
             return;
         }
-        let there = quietly(here, |py, _| lengths(py, object));
+        let there = quietly(state, |py, _| lengths(py, object));
         for (pipe, there) in there.into_iter().enumerate() {
             let before = own(&port).gathered[pipe].load(Ordering::Relaxed);
             if there > before {
-                serves(here, &port, None, |here| {
-                    read(here, &port, |py| {
+                serves(state, &port, None, |state| {
+                    read(state, &port, |py| {
                         let mut all = Vec::with_capacity(there);
                         for chunk in gathered(py, object, pipe)?.iter() {
                             all.extend_from_slice(chunk.cast_exact::<PyBytes>().ok()?.as_bytes());
@@ -286,22 +286,22 @@ fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
                 });
             }
         }
-        close(here, &port, object);
+        close(state, &port, object);
     }
 }
 
 /// asyncio has learnt how a subprocess has ended.
-fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_exited(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
-    let object = quietly(here, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
+    let object = quietly(state, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
     let Some(object) = object else { return };
     // SAFETY: `module` and `function` are held.
     unsafe {
-        if let Some(port) = known(here, object.as_ptr()) {
-            close(here, &port, object.as_ptr());
+        if let Some(port) = known(state, object.as_ptr()) {
+            close(state, &port, object.as_ptr());
         }
     }
-    quietly(here, |py, _| drop(object.into_bound(py)));
+    quietly(state, |py, _| drop(object.into_bound(py)));
 }
 
 /// Whether it is bytes that are not empty.

@@ -26,7 +26,7 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     processes::{exit_reason, thread_objects::attribute},
-    thread::here::Here,
+    thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
@@ -82,7 +82,7 @@ pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(o
 pub static HANDLERS: [&Handler; 10] =
     [&SOCKET, &WRITE, &SENDTO, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
 
-struct Classes {
+struct TransportClasses {
     selector: Py<PyAny>,
     pipes: [Py<PyAny>; 2],
     /// Protocols of a subprocess's pipes.
@@ -91,7 +91,7 @@ struct Classes {
     event_loop: Py<PyAny>,
 }
 
-static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+static CLASSES: PyOnceLock<TransportClasses> = PyOnceLock::new();
 
 /// The index of the local variable of `_read_ready` that has the data.
 static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -104,7 +104,7 @@ static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The classes, if asyncio is imported and has them. This imports nothing that another thread may be importing: each
 /// thread would wait for the other, and one of them would get half a module.
-fn classes(py: Python<'_>) -> Option<&'static Classes> {
+fn classes(py: Python<'_>) -> Option<&'static TransportClasses> {
     if let Some(known) = CLASSES.get(py) {
         return Some(known);
     }
@@ -114,9 +114,9 @@ fn classes(py: Python<'_>) -> Option<&'static Classes> {
         return None;
     }
     modules.get_item("asyncio.unix_events").ok()?;
-    let make = || -> PyResult<Classes> {
+    let make = || -> PyResult<TransportClasses> {
         let of = |module: &str, name: &str| py.import(module)?.getattr(name).map(Bound::unbind);
-        Ok(Classes {
+        Ok(TransportClasses {
             selector: of("asyncio.selector_events", "_SelectorTransport")?,
             pipes: [
                 of("asyncio.unix_events", "_UnixReadPipeTransport")?,
@@ -271,8 +271,8 @@ pub fn forget_tls(port: &Tracee) {
 ///
 /// # Safety
 /// The transport is as [`attribute`] requires; an exception may be set.
-unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let object = quietly(here, |py, _| {
+unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let object = quietly(state, |py, _| {
         let classes = classes(py)?;
         // SAFETY: plain attributes of an object that the caller holds.
         unsafe {
@@ -288,8 +288,8 @@ unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<
         }
     })?;
     // SAFETY: `module` and `function` are held.
-    let port = unsafe { port(here, object.as_ptr()) };
-    quietly(here, |py, _| drop(object.into_bound(py)));
+    let port = unsafe { port(state, object.as_ptr()) };
+    quietly(state, |py, _| drop(object.into_bound(py)));
     port
 }
 
@@ -302,7 +302,7 @@ pub type Served = (Arc<Tracee>, &'static str);
 /// # Safety
 /// The thread is attached and takes no events meanwhile.
 pub unsafe fn served(
-    here: &mut Here, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
+    state: &mut ThreadState, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
 ) -> Option<Served> {
     let py = callback.py();
     let classes = classes(py)?;
@@ -311,20 +311,20 @@ pub unsafe fn served(
         let (owner, function) = capture::parts_of_method(callback.as_ptr())?;
         let argument = |n: usize| args.and_then(|args| args.get_item(n).ok());
         // an object of the program's own is not examined further
-        let transport = |here: &mut Here, object: *mut ffi::PyObject| {
+        let transport = |state: &mut ThreadState, object: *mut ffi::PyObject| {
             let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
             if is_one {
-                port_of(here, object)
+                port_of(state, object)
             } else {
                 None
             }
         };
         let port = if is(owner, &classes.event_loop) {
-            (0..2).find_map(|n| port(here, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
+            (0..2).find_map(|n| port(state, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
         } else if is(owner, &classes.tls) {
-            transport(here, attribute(py, owner, "_transport")?.as_ptr())
+            transport(state, attribute(py, owner, "_transport")?.as_ptr())
         } else {
-            transport(here, owner).or_else(|| transport(here, argument(0)?.as_ptr()))
+            transport(state, owner).or_else(|| transport(state, argument(0)?.as_ptr()))
         }?;
         let called = |name: &str| {
             let name = name.rsplit('.').next().unwrap_or_default();
@@ -349,48 +349,50 @@ pub unsafe fn served(
 }
 
 /// A transport takes a socket over.
-fn on_socket(here: &mut Here, frame: Frame) {
+fn on_socket(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the third argument of a method whose frame stands; the thread is attached.
-    if let Some(port) = unsafe { port(here, frame.local(2)) } {
+    if let Some(port) = unsafe { port(state, frame.local(2)) } {
         own(&port).by_transport.store(true, Ordering::Relaxed);
     }
 }
 
 /// Data are written to a transport.
-fn on_write(here: &mut Here, frame: Frame) {
+fn on_write(state: &mut ThreadState, frame: Frame) {
     // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
-        let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
-        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
-            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
+        let Some(port) = port_of(state, transport).filter(|_| has_length(data)) else { return };
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(state, transport) {
+            tell_write(state, &port, |py| Some(bytes_of(py, data, None)));
         }
     }
 }
 
 /// A datagram has been written to a transport. The address at which a transport takes it depends on an object of the
 /// program, so this is reported after the call.
-fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
+fn on_sendto(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
         // before 3.13 an empty one is not sent
         let is_sent = has_length(data) || cfg!(Py_3_13) && is_buffer(data);
-        if matches!(how, Ended::Raised(_)) || !is_sent || !takes(here, transport) {
+        if matches!(how, Ended::Raised(_)) || !is_sent || !takes(state, transport) {
             return;
         }
-        if let Some(port) = port_of(here, transport) {
-            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
+        if let Some(port) = port_of(state, transport) {
+            tell_write(state, &port, |py| Some(bytes_of(py, data, None)));
         }
     }
 }
 
 /// A write to a transport. The `in` and `out` of a socket's port are emitted when the data reach the socket.
-fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+fn tell_write<'py>(
+    state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
+) {
     if own(port).by_transport.load(Ordering::Relaxed) {
-        written(here, port, data);
+        written(state, port, data);
     } else {
-        serves(here, port, Some("command"), |here| written(here, port, data));
+        serves(state, port, Some("command"), |state| written(state, port, data));
     }
 }
 
@@ -401,23 +403,23 @@ thread_local! {
 
 /// Several buffers are written to a transport. They may be an iterator of the program, which this package must not run.
 /// So they are reported when they stand in the transport's buffer, before any of them has been written.
-fn on_writelines(here: &mut Here, frame: Frame) {
+fn on_writelines(state: &mut ThreadState, frame: Frame) {
     // SAFETY: arguments of methods whose frames stand; the callers of a running frame run, too; the thread is
     // attached.
     unsafe {
         let transport = frame.local(0);
         if CodeLayout::read(frame.code()).arity() > 1 {
-            let waiting = quietly(here, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
-            return LINES.set(waiting.filter(|_| takes(here, transport)).map_or((0, 0), |all| (frame.address(), all)));
+            let waiting = quietly(state, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
+            return LINES.set(waiting.filter(|_| takes(state, transport)).map_or((0, 0), |all| (frame.address(), all)));
         }
         let (lines, before) = LINES.get();
         if lines == 0 || passing::caller(frame).is_none_or(|caller| caller.address() != lines) {
             return;
         }
         LINES.set((0, 0));
-        let Some(port) = port_of(here, transport) else { return };
+        let Some(port) = port_of(state, transport) else { return };
         if !own(&port).is_encrypted.load(Ordering::Relaxed) {
-            written(here, &port, |py| joined(py, attribute(py, transport, "_buffer")?.try_iter().ok()?.skip(before)));
+            written(state, &port, |py| joined(py, attribute(py, transport, "_buffer")?.try_iter().ok()?.skip(before)));
         }
     }
 }
@@ -476,8 +478,8 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
 ///
 /// # Safety
 /// As [`port_of`].
-unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
-    quietly(here, |py, _| {
+unsafe fn takes(state: &mut ThreadState, transport: *mut ffi::PyObject) -> bool {
+    quietly(state, |py, _| {
         let is_set = |name: &str| {
             // SAFETY: plain attributes of an object that the caller holds.
             let value = unsafe { attribute(py, transport, name) };
@@ -488,19 +490,19 @@ unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
 }
 
 /// A pipe is about to get a transport.
-fn on_begin(_here: &mut Here, frame: Frame) {
+fn on_begin(_here: &mut ThreadState, frame: Frame) {
     // SAFETY: the first argument of a method whose frame stands; the thread is attached.
     opens(unsafe { frame.local(0) });
 }
 
 /// A pipe has got a transport, or not.
-fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
+fn on_pipe(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: as above.
-    unsafe { opened(here, frame.local(0), how) };
+    unsafe { opened(state, frame.local(0), how) };
 }
 
 /// A pipe has been read.
-fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_read(state: &mut ThreadState, frame: Frame, _how: Ended) {
     let place = DATA.load(Ordering::Relaxed);
     // SAFETY: arguments and a local of a method whose frame still stands; the thread is attached.
     unsafe {
@@ -508,39 +510,39 @@ fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
         if !has_length(data) {
             return;
         }
-        if let Some(port) = port_of(here, frame.local(0)) {
-            serves(here, &port, None, |here| read(here, &port, |py| Some(bytes_of(py, data, None))));
+        if let Some(port) = port_of(state, frame.local(0)) {
+            serves(state, &port, None, |state| read(state, &port, |py| Some(bytes_of(py, data, None))));
         }
     }
 }
 
 /// A pipe's transport is done with the pipe.
-fn on_lost(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_lost(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: as above.
-    let port = unsafe { here.host.directory.known(frame.local(0) as usize) };
+    let port = unsafe { state.host.directory.known(frame.local(0) as usize) };
     if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
-        quietly(here, |_, here| {
+        quietly(state, |_, state| {
             // SAFETY: the thread is attached.
-            unsafe { here.running.identify(here.host, &mut here.thread) };
-            closed(here.host, &mut here.thread, &port, &exit_reason::normal());
+            unsafe { state.running.identify(state.host, &mut state.thread) };
+            closed(state.host, &mut state.thread, &port, &exit_reason::normal());
         });
     }
 }
 
 /// A transport may have stopped its writer, or let it continue.
-fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
+fn on_flow(state: &mut ThreadState, frame: Frame, _how: Ended) {
     if !BUSY.load(Ordering::Relaxed) {
         return;
     }
     // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let transport = frame.local(0);
-        let stopped = quietly(here, |py, _| {
+        let stopped = quietly(state, |py, _| {
             attribute(py, transport, "_protocol_paused").is_some_and(|paused| paused.is_truthy().unwrap_or(false))
         });
-        let Some(port) = port_of(here, transport) else { return };
+        let Some(port) = port_of(state, transport) else { return };
         if stopped && !own(&port).is_full.swap(true, Ordering::Relaxed) {
-            busy(here, &port);
+            busy(state, &port);
         } else if !stopped {
             own(&port).is_full.store(false, Ordering::Relaxed);
         }
@@ -548,11 +550,11 @@ fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
 }
 
 /// A TLS protocol gets its transport: from now on it encrypts what it writes there.
-fn on_tls(here: &mut Here, frame: Frame) {
+fn on_tls(state: &mut ThreadState, frame: Frame) {
     // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
-        if let Some(port) = port_of(here, frame.local(1)) {
-            quietly(here, |py, _| encrypts(py, frame.local(0), port));
+        if let Some(port) = port_of(state, frame.local(1)) {
+            quietly(state, |py, _| encrypts(py, frame.local(0), port));
         }
     }
 }
@@ -567,10 +569,10 @@ pub fn is_loops_own() -> bool {
     MAKES_SELF_PIPE.get()
 }
 
-fn on_self_pipe(_here: &mut Here, _frame: Frame) {
+fn on_self_pipe(_here: &mut ThreadState, _frame: Frame) {
     MAKES_SELF_PIPE.set(true);
 }
 
-fn on_self_pipe_made(_here: &mut Here, _frame: Frame, _how: Ended) {
+fn on_self_pipe_made(_here: &mut ThreadState, _frame: Frame, _how: Ended) {
     MAKES_SELF_PIPE.set(false);
 }

@@ -30,13 +30,13 @@ use crate::{
         originals,
         parcels::{self, quietly},
         passing,
-        senders::{self, Put},
+        senders::{self, QueuedItem},
         tokens,
         watch::{self, Ended, Handler},
     },
-    thread::here::Here,
+    thread::state::ThreadState,
 };
-use inviso_core::{flags::Flags, monitor::Event};
+use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
     capture::{self, Raised},
     frames::frame::{code_qualname, CodeLayout, Frame},
@@ -54,7 +54,7 @@ static DERIVED: AtomicBool = AtomicBool::new(false);
 
 /// Both kinds of queues.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
+    |wants| wants.messages() || wants.tokens || wants.watches(LimitEvent::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
@@ -312,11 +312,11 @@ fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
 /// Whether a call of a queue's method is reported: a session traces it or a token is concerned, and the program has
 /// called it. After this the running process is known.
 #[inline(always)]
-fn is_told(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
+fn is_told(state: &mut ThreadState, method: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
     // SAFETY: callbacks run attached; the queue stands while a method of it runs.
     let wanted = unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
+        state.running.identify(state.host, &mut state.thread);
+        parcels::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
     };
     wanted && !is_inner(method)
 }
@@ -329,15 +329,15 @@ fn is_inner(method: Frame) -> bool {
     // SAFETY: the event's frame; the callers of a running frame run, too.
     unsafe {
         let mut frame = caller(method);
-        while let Some(here) = frame {
-            let globals = here.globals() as usize;
+        while let Some(state) = frame {
+            let globals = state.globals() as usize;
             if is(globals, &TASKS) {
-                return capture::text_is(code_qualname(here.code()), is_as_completed);
+                return capture::text_is(code_qualname(state.code()), is_as_completed);
             }
             if !is(globals, &QUEUES[0]) && !is(globals, &QUEUES[1]) {
                 return is(globals, &PROCESSES);
             }
-            frame = originals::caller(here);
+            frame = originals::caller(state);
         }
         false
     }
@@ -350,8 +350,8 @@ fn is_inner(method: Frame) -> bool {
 pub unsafe fn user(mut frame: Option<Frame>) -> Option<Frame> {
     // SAFETY: the caller promises that the frame runs and the thread is attached.
     unsafe {
-        while let Some(here) = frame.filter(|frame| defines(frame.globals())) {
-            frame = here.caller();
+        while let Some(state) = frame.filter(|frame| defines(frame.globals())) {
+            frame = state.caller();
         }
     }
     frame
@@ -363,18 +363,18 @@ fn is_as_completed(function: &str) -> bool {
 
 /// The running process, which is known, puts an item into a queue. Both stand, and the callers are attached.
 #[inline(always)]
-fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+fn put(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
-        let number = passing::queue(here, queue);
-        let sent = passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, sent, Some(lengths::length));
-        lengths::of_queue(here, queue, number, 1, lengths::length);
+        let number = passing::queue(state, queue);
+        let sent = passing::sent_by_current(state, number, item);
+        senders::put(state, queue, item, sent, Some(lengths::length));
+        lengths::of_queue(state, queue, number, 1, lengths::length);
     }
 }
 
 /// The same after the put: the item is in the queue already.
-fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+fn put_already(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     /// The length before the put.
     ///
     /// # Safety
@@ -385,10 +385,10 @@ fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObj
     }
     // SAFETY: as in `put`.
     unsafe {
-        let number = passing::queue(here, queue);
-        let sent = passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, sent, Some(before));
-        lengths::of_queue(here, queue, number, 0, lengths::size);
+        let number = passing::queue(state, queue);
+        let sent = passing::sent_by_current(state, number, item);
+        senders::put(state, queue, item, sent, Some(before));
+        lengths::of_queue(state, queue, number, 0, lengths::size);
     }
 }
 
@@ -402,43 +402,43 @@ fn shuts_down(method: Frame) -> bool {
 
 /// The method whose frame this is takes an item out of a queue. Queue and item stand, and the callers are attached.
 #[inline(always)]
-fn take(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+fn take(state: &mut ThreadState, method: Frame, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
-        let number = passing::queue(here, queue);
-        let put = senders::take(here, queue, item, last);
+        let number = passing::queue(state, queue);
+        let put = senders::take(state, queue, item, last);
         if !shuts_down(method) {
-            passing::received_by_current(here, Put::origin(put.as_ref()), item);
-            tokens::taken_from_queue(here, queue, put, item);
+            passing::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
+            tokens::taken_from_queue(state, queue, put, item);
         }
-        lengths::of_queue(here, queue, number, 0, lengths::size);
+        lengths::of_queue(state, queue, number, 0, lengths::size);
     }
 }
 
-fn on_put(here: &mut Here, method: Frame) {
+fn on_put(state: &mut ThreadState, method: Frame) {
     // SAFETY: arguments of the standard library's methods, which stand as long as the event's frame; they are not
     // cells.
     let (queue, item) = unsafe { (method.local(0), method.local(1)) };
-    if !is_super(method, queue) && is_told(here, method, queue, Flags::SEND) {
-        put(here, queue, item);
+    if !is_super(method, queue) && is_told(state, method, queue, Flags::SEND) {
+        put(state, queue, item);
     }
 }
 
-fn on_get(here: &mut Here, frame: Frame, how: Ended) {
-    get(here, frame, how, false);
+fn on_get(state: &mut ThreadState, frame: Frame, how: Ended) {
+    get(state, frame, how, false);
 }
 
-fn on_get_last(here: &mut Here, frame: Frame, how: Ended) {
-    get(here, frame, how, true);
+fn on_get_last(state: &mut ThreadState, frame: Frame, how: Ended) {
+    get(state, frame, how, true);
 }
 
 #[inline(always)]
-fn get(here: &mut Here, method: Frame, how: Ended, last: bool) {
+fn get(state: &mut ThreadState, method: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: the method's first argument, as above; no method assigns to it.
     let queue = unsafe { method.local(0) };
-    if !is_super(method, queue) && is_told(here, method, queue, Flags::RECEIVE) {
-        take(here, method, queue, item, last);
+    if !is_super(method, queue) && is_told(state, method, queue, Flags::RECEIVE) {
+        take(state, method, queue, item, last);
     }
 }
 
@@ -456,15 +456,15 @@ struct Putting {
     item: Py<PyAny>,
 }
 
-fn on_own_put(here: &mut Here, frame: Frame) {
+fn on_own_put(state: &mut ThreadState, frame: Frame) {
     // SAFETY: an event's frame; the thread is attached.
     let item = unsafe { frame.given(1) };
     let queue = own_queue(frame, &NAME_OF_PUT);
-    if queue.is_null() || item.is_null() || is_super(frame, queue) || !is_told(here, frame, queue, Flags::SEND) {
+    if queue.is_null() || item.is_null() || is_super(frame, queue) || !is_told(state, frame, queue, Flags::SEND) {
         return;
     }
     // SAFETY: the event's frame begins, and holds its arguments.
-    let [queue, item] = quietly(here, |py, _| unsafe {
+    let [queue, item] = quietly(state, |py, _| unsafe {
         [queue, item.as_ptr()].map(|object| Bound::from_borrowed_ptr(py, object).unbind())
     });
     // SAFETY: as above.
@@ -476,11 +476,11 @@ fn on_own_put(here: &mut Here, frame: Frame) {
         all.push(putting);
         left
     });
-    quietly(here, |_, _| drop(left));
+    quietly(state, |_, _| drop(left));
 }
 
 /// The method has put the item, unless it raises: then nothing was sent.
-fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
+fn on_own_put_done(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame.
     let (frame, function) = (frame.address(), unsafe { frame.function() } as usize);
     let putting = PUTTING.with_borrow_mut(|all| {
@@ -490,34 +490,34 @@ fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
     let Some(putting) = putting else { return };
     if matches!(how, Ended::Returned(_)) {
         // SAFETY: callbacks run attached.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        put_already(here, putting.queue.as_ptr(), putting.item.as_ptr());
+        unsafe { state.running.identify(state.host, &mut state.thread) };
+        put_already(state, putting.queue.as_ptr(), putting.item.as_ptr());
     }
-    quietly(here, |_, _| drop(putting));
+    quietly(state, |_, _| drop(putting));
 }
 
-fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
+fn on_own_get(state: &mut ThreadState, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (own_queue(frame, &NAME_OF_GET), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
+    if !queue.is_null() && !is_super(frame, queue) && is_told(state, frame, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
-        take(here, frame, queue, item, last);
+        take(state, frame, queue, item, last);
     }
 }
 
-fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
+fn on_nothing(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
     // SAFETY: callbacks run attached; the thread that raises the exception holds it.
     let in_vain = unsafe {
         if error.is_a(ffi::PyExc_TimeoutError) {
-            here.running.identify(here.host, &mut here.thread);
-            parcels::is_asked(here, Flags::RECEIVE) && quietly(here, |py, _| ends_a_get(py, error.object()))
+            state.running.identify(state.host, &mut state.thread);
+            parcels::is_asked(state, Flags::RECEIVE) && quietly(state, |py, _| ends_a_get(py, error.object()))
         } else {
-            is_empty(error) && is_told(here, frame, queue_of(frame), Flags::RECEIVE)
+            is_empty(error) && is_told(state, frame, queue_of(frame), Flags::RECEIVE)
         }
     };
     if in_vain {
-        passing::timed_out(here);
+        passing::timed_out(state);
     }
 }
 
@@ -571,13 +571,13 @@ fn is_empty(error: Raised) -> bool {
 }
 
 /// A queue is made. If its class has methods of its own, they are watched from now on.
-fn on_new(here: &mut Here, frame: Frame) {
+fn on_new(state: &mut ThreadState, frame: Frame) {
     calling::attached(|py| {
         let queue = queue_of(frame);
         if !queue.is_null() {
             // SAFETY: the argument stands while the frame runs.
             let class = unsafe { ffi::Py_TYPE(queue) };
-            if let Err(error) = learn(py, here.host, class) {
+            if let Err(error) = learn(py, state.host, class) {
                 error.write_unraisable(py, None);
             }
         }

@@ -25,13 +25,13 @@ use crate::{
     },
     instrument::{
         lengths, parcels, passing,
-        senders::{self, Put},
+        senders::{self, QueuedItem},
         tokens,
     },
     library::multiprocess::pools,
-    thread::here::Here,
+    thread::state::ThreadState,
 };
-use inviso_core::{flags::Flags, monitor::Event};
+use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
     capture,
     frames::frame::Frame,
@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The methods of `SimpleQueue`.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
+    |wants| wants.messages() || wants.tokens || wants.watches(LimitEvent::LongMessageQueue),
     begin,
     |_, _| end(),
     |_| {
@@ -146,11 +146,11 @@ unsafe fn length(queue: *mut PyObject) -> Option<u64> {
 ///
 /// # Safety
 /// The queue stands; the thread is attached.
-unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool {
+unsafe fn is_wanted(state: &mut ThreadState, queue: *mut PyObject, flag: Flags) -> bool {
     // SAFETY: the caller promises that the queue stands and the thread is attached.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
+        state.running.identify(state.host, &mut state.thread);
+        parcels::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
     }
 }
 
@@ -161,27 +161,27 @@ unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool 
 unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
-        door::enter(|here| put_by(here, queue, item));
+        door::enter(|state| put_by(state, queue, item));
     }
 }
 
 /// # Safety
 /// As [`tell_put`].
-unsafe fn put_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
+unsafe fn put_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
     // thread is attached.
     unsafe {
-        if !item.is_null() && pools::of_threads() && pools::put_among_threads(here, queue, item) {
+        if !item.is_null() && pools::of_threads() && pools::put_among_threads(state, queue, item) {
             return;
         }
-        if item.is_null() || !is_wanted(here, queue, Flags::SEND) || passing::is_inner(Frame::current_python(tstate()))
+        if item.is_null() || !is_wanted(state, queue, Flags::SEND) || passing::is_inner(Frame::current_python(tstate()))
         {
             return;
         }
-        let number = passing::queue(here, queue);
-        let sent = passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, sent, None);
-        lengths::of_queue(here, queue, number, 1, length);
+        let number = passing::queue(state, queue);
+        let sent = passing::sent_by_current(state, number, item);
+        senders::put(state, queue, item, sent, None);
+        lengths::of_queue(state, queue, number, 1, length);
     }
 }
 
@@ -225,33 +225,33 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
                 return;
             }
         }
-        door::enter(|here| got_by(here, queue, item));
+        door::enter(|state| got_by(state, queue, item));
     }
 }
 
 /// # Safety
 /// As [`tell_get`].
-unsafe fn got_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
+unsafe fn got_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
     // thread is attached.
     unsafe {
         let nothing = item.is_null();
-        if !nothing && pools::of_threads() && pools::taken_among_threads(here, queue, item) {
+        if !nothing && pools::of_threads() && pools::taken_among_threads(state, queue, item) {
             return;
         }
-        if !is_wanted(here, queue, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
+        if !is_wanted(state, queue, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
             return;
         }
         if nothing {
-            passing::timed_out(here);
+            passing::timed_out(state);
             return;
         }
-        let put = senders::take(here, queue, item, false);
-        passing::received_by_current(here, Put::origin(put.as_ref()), item);
-        tokens::taken_from_queue(here, queue, put, item);
+        let put = senders::take(state, queue, item, false);
+        passing::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
+        tokens::taken_from_queue(state, queue, put, item);
         if lengths::are_wanted() {
-            let number = passing::queue(here, queue);
-            lengths::of_queue(here, queue, number, 0, length);
+            let number = passing::queue(state, queue);
+            lengths::of_queue(state, queue, number, 0, length);
         }
     }
 }

@@ -27,14 +27,14 @@ use crate::sync::{mutants::mutant, spin_loop, Condvar, Mutex, MutexGuard};
 /// Looks before the thread sleeps: some microseconds, what a reader needs to end a page.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 128 };
 
-pub(super) struct Room {
+pub(super) struct Backpressure {
     gate: Mutex<()>,
     freed: Condvar,
 }
 
-impl Room {
-    pub(super) fn new() -> Room {
-        Room { gate: Mutex::new(()), freed: Condvar::new() }
+impl Backpressure {
+    pub(super) fn new() -> Backpressure {
+        Backpressure { gate: Mutex::new(()), freed: Condvar::new() }
     }
 
     /// Waits until `ready` says so, or for `limit`. Returns what `ready` said last.
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_its_time_is_over() {
-        let (room, mut looks) = (Room::new(), 0);
+        let (backpressure, mut looks) = (Backpressure::new(), 0);
         let begun = Instant::now();
-        assert!(!room.wait(Duration::from_millis(20), || {
+        assert!(!backpressure.wait(Duration::from_millis(20), || {
             looks += 1;
             false
         }));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn no_time_is_one_look() {
         let mut looks = 0;
-        assert!(!Room::new().wait(Duration::ZERO, || {
+        assert!(!Backpressure::new().wait(Duration::ZERO, || {
             looks += 1;
             false
         }));
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_wait_for_ever_ends_by_a_wake() {
         use crate::sync::{Arc, AtomicBool, Ordering::Relaxed};
-        let shared = Arc::new((Room::new(), AtomicBool::new(false)));
+        let shared = Arc::new((Backpressure::new(), AtomicBool::new(false)));
         let waker = crate::sync::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {

@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    state::gate::Calls,
+    state::gate::CallGate,
     sync::{thread, Arc, AtomicU64, Ordering::Relaxed, UnsafeCell},
 };
 
@@ -15,7 +15,7 @@ unsafe impl Send for Kept {}
 
 #[derive(Default)]
 struct Module {
-    calls: Calls,
+    calls: CallGate,
     errors: AtomicU64,
     kept: [Kept; 2],
 }
@@ -28,7 +28,7 @@ impl Default for Kept {
 
 impl Module {
     /// One call, as a trace point makes it; whether it was made.
-    fn tell(&self, who: usize) -> bool {
+    fn call(&self, who: usize) -> bool {
         // SAFETY: each thread has its own, and the end has it after all calls.
         let call = || self.kept[who].0.with_mut(|kept| unsafe { *kept += 1 });
         let told = self.calls.run(&self.errors, call).is_some();
@@ -44,12 +44,12 @@ fn no_call_outlasts_the_end() {
         let module = Arc::new(Module::default());
         let callers = [0, 1].map(|who| {
             let module = module.clone();
-            thread::spawn(move || u32::from(module.tell(who)) + u32::from(who == 0 && module.tell(who)))
+            thread::spawn(move || u32::from(module.call(who)) + u32::from(who == 0 && module.call(who)))
         });
         module.calls.close();
         // SAFETY: nobody is inside any more, and nobody comes in.
         let known = [0, 1].map(|who| module.kept[who].0.with_mut(|kept| unsafe { std::mem::replace(&mut *kept, 99) }));
-        assert!(!module.tell(0));
+        assert!(!module.call(0));
         let told = callers.map(|caller| caller.join().unwrap());
         assert_eq!(told, known);
         seen.note("told", told == [2, 1]);

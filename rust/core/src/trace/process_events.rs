@@ -80,14 +80,16 @@ impl Node {
             }
         }
         drop(inside);
-        if !thread.late.is_empty() {
-            deferred::take_events(self, thread);
+        if !thread.deferred.is_empty() {
+            deferred::run_events(self, thread);
         }
     }
 
     /// Something has happened to a process or port: every session that asked for it by one of these flags is told. `what` and
     /// `payload` are what the kind says.
-    pub fn tell(&self, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, what: u64, payload: &[u8]) {
+    pub fn emit_event(
+        &self, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, what: u64, payload: &[u8],
+    ) {
         let inside = thread.shared.section.enter();
         let snapshot = self.snapshot.load_inside(&inside);
         let mut now = 0;
@@ -104,24 +106,24 @@ impl Node {
             }
         }
         drop(inside);
-        if !thread.late.is_empty() {
-            deferred::take_events(self, thread);
+        if !thread.deferred.is_empty() {
+            deferred::run_events(self, thread);
         }
     }
 
     /// A process started another: the child has its flags already (see [`Node::child`]); the messages are written here.
     /// `name` is `(module, function, arguments)` as terms.
     pub fn on_spawn(&self, thread: &mut Thread, child: &Tracee, name: &[u8]) {
-        self.tell(thread, About::Current, Flags::PROCS, Kind::Spawn, child.pid, name);
+        self.emit_event(thread, About::Current, Flags::PROCS, Kind::Spawn, child.pid, name);
     }
 
     /// The running process was started by `parent`.
     pub fn on_spawned(&self, thread: &mut Thread, parent: u64, name: &[u8]) {
-        self.tell(thread, About::Current, Flags::PROCS, Kind::Spawned, parent, name);
+        self.emit_event(thread, About::Current, Flags::PROCS, Kind::Spawned, parent, name);
     }
 
     /// A process ends for `reason` (a term).
     pub fn on_process_exit(&self, thread: &mut Thread, about: About<'_>, reason: &[u8]) {
-        self.tell(thread, about, Flags::PROCS, Kind::Exit, 0, reason);
+        self.emit_event(thread, about, Flags::PROCS, Kind::Exit, 0, reason);
     }
 }

@@ -1,7 +1,7 @@
 //! The state that a thread keeps between two events: its scheduler, and the process that runs on it.
 //!
 //! # Roles
-//! Each thread has a [`Here`] of its own; the door hands it out. No other thread touches it.
+//! Each thread has a [`ThreadState`] of its own; the door hands it out. No other thread touches it.
 //!
 //! # States
 //! `running.task` is 0 outside tasks, else the address of the running task.
@@ -13,7 +13,7 @@
 //! # Checked by
 //! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
 
-use super::{object_cache::Places, places::Place};
+use super::{object_cache::ObjectCache, places::PlaceName};
 use crate::{host::Host, processes::process};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use inviso_cpython::{
@@ -26,15 +26,15 @@ use std::{
 };
 
 /// One thread's state. Only its thread touches it.
-pub struct Here {
+pub struct ThreadState {
     /// The host that it belongs to.
     pub host: &'static Host,
     /// Its scheduler.
     pub thread: Thread,
     /// The running task.
-    pub running: Running,
+    pub running: RunningTask,
     /// Queues and ports that it has met recently.
-    pub places: Places,
+    pub places: ObjectCache,
     /// Whether the process that is being started here has to be linked to its parent.
     pub linking: bool,
     /// The reference of the parent's monitor of the process that is being started.
@@ -53,7 +53,7 @@ pub struct Here {
     /// Whether its end has been emitted.
     pub told_exit: bool,
     /// The task or callback that runs on it, see `scheduling`.
-    pub turn: crate::processes::scheduling::Here,
+    pub turn: crate::processes::scheduling::SchedulerState,
     /// Callbacks of an event loop that run here, while tokens are in use.
     pub lent: Vec<crate::library::loops::loop_tokens::Lent>,
     /// The garbage collection that is under way.
@@ -64,26 +64,26 @@ pub struct Here {
 
 /// The running task of this thread, remembered from one event to the next.
 #[derive(Default)]
-pub struct Running {
+pub struct RunningTask {
     /// The last value of the interpreter's own mark of the running task.
     cache: Cell<tasks::Cache>,
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
     /// Tasks that ran here recently.
-    known: RefCell<Vec<Option<Known>>>,
+    known: RefCell<Vec<Option<KnownTask>>>,
     /// Tasks in whose steps this thread is, the innermost last. Meanwhile they are not in `known`.
-    steps: RefCell<Vec<Known>>,
+    steps: RefCell<Vec<KnownTask>>,
 }
 
 /// A task.
 #[derive(Clone)]
-pub struct Known {
+pub struct KnownTask {
     /// Its address.
     pub task: usize,
     /// Its process.
     pub tracee: Arc<Tracee>,
     /// Its outermost coroutine; None if that was not needed yet.
-    pub place: Option<Place>,
+    pub place: Option<PlaceName>,
     /// The name object that logs know it by, by address.
     named: Cell<usize>,
 }
@@ -113,25 +113,25 @@ fn first_frame() -> Option<Frame> {
     linked
 }
 
-impl Known {
+impl KnownTask {
     /// A task without any other facts.
-    pub fn new(task: usize, tracee: Arc<Tracee>) -> Known {
-        Known { task, tracee, place: None, named: Cell::new(0) }
+    pub fn new(task: usize, tracee: Arc<Tracee>) -> KnownTask {
+        KnownTask { task, tracee, place: None, named: Cell::new(0) }
     }
 }
 
-impl Here {
+impl ThreadState {
     /// The state of a thread at its first event.
-    pub fn first(host: &'static Host) -> Here {
+    pub fn first(host: &'static Host) -> ThreadState {
         let frame = first_frame();
         let own = host.directory.own_process(host, frame);
         crate::processes::spawning::keep_name(&own, frame);
         let thread = host.node.thread(own);
-        Here {
+        ThreadState {
             host,
             thread,
-            running: Running::default(),
-            places: Places::default(),
+            running: RunningTask::default(),
+            places: ObjectCache::default(),
             linking: false,
             watching: None,
             grouping: (0, 0),
@@ -141,7 +141,7 @@ impl Here {
             met: crate::entry::loading::Met::default(),
             reason: None,
             told_exit: false,
-            turn: crate::processes::scheduling::Here::default(),
+            turn: crate::processes::scheduling::SchedulerState::default(),
             lent: Vec::new(),
             collection: None,
             greenlets: super::greenlets::Stacks::default(),
@@ -149,12 +149,12 @@ impl Here {
     }
 
     /// A further state of the same thread, whose process is `own`.
-    pub fn of(host: &'static Host, own: Arc<Tracee>) -> Here {
-        Here {
+    pub fn of(host: &'static Host, own: Arc<Tracee>) -> ThreadState {
+        ThreadState {
             host,
             thread: host.node.thread(own),
-            running: Running::default(),
-            places: Places::default(),
+            running: RunningTask::default(),
+            places: ObjectCache::default(),
             linking: false,
             watching: None,
             grouping: (0, 0),
@@ -164,7 +164,7 @@ impl Here {
             met: crate::entry::loading::Met::default(),
             reason: None,
             told_exit: true,
-            turn: crate::processes::scheduling::Here::default(),
+            turn: crate::processes::scheduling::SchedulerState::default(),
             lent: Vec::new(),
             collection: None,
             greenlets: super::greenlets::Stacks::default(),
@@ -199,7 +199,7 @@ impl Here {
     }
 }
 
-impl Running {
+impl RunningTask {
     /// Makes `thread.current()` the process of the task that runs now, or the thread's own.
     ///
     /// # Safety
@@ -256,7 +256,7 @@ impl Running {
 
     /// Calls `with` with the entry of the living task at this address.
     #[inline]
-    fn known<R>(&self, host: &'static Host, task: usize, with: impl FnOnce(&Known) -> R) -> R {
+    fn known<R>(&self, host: &'static Host, task: usize, with: impl FnOnce(&KnownTask) -> R) -> R {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
             return with(known);
         }
@@ -271,17 +271,17 @@ impl Running {
         found
     }
 
-    /// The entry itself, for [`Running::begin_step`] or to be given back to [`Running::keep`]. Moving it avoids one
+    /// The entry itself, for [`RunningTask::begin_step`] or to be given back to [`RunningTask::keep`]. Moving it avoids one
     /// more reference to the process, whose making and dropping would cost as much as everything else here.
     #[inline]
-    pub fn take(&self, host: &'static Host, task: usize) -> Known {
+    pub fn take(&self, host: &'static Host, task: usize) -> KnownTask {
         let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
         known.unwrap_or_else(|| look_up(host, task))
     }
 
     /// Remembers a task.
     #[inline]
-    pub fn keep(&self, task: Known) {
+    pub fn keep(&self, task: KnownTask) {
         let mut known = self.known.borrow_mut();
         if known.is_empty() {
             known.resize(KNOWN, None);
@@ -294,14 +294,14 @@ impl Running {
 
     /// A step of this task begins.
     #[inline]
-    pub fn begin_step(&self, task: Known) {
+    pub fn begin_step(&self, task: KnownTask) {
         self.steps.borrow_mut().push(task);
     }
 
-    /// A step has ended. Returns the task, to be given back to [`Running::keep`]. `None` in a forked child, where no
+    /// A step has ended. Returns the task, to be given back to [`RunningTask::keep`]. `None` in a forked child, where no
     /// step has begun. The step is nearly always the innermost one; code that switches stacks may end another first.
     #[inline]
-    pub fn end_step(&self, task: usize) -> Option<Known> {
+    pub fn end_step(&self, task: usize) -> Option<KnownTask> {
         let mut steps = self.steps.borrow_mut();
         if let Some(last) = steps.pop_if(|last| last.task == task) {
             return Some(last);
@@ -312,21 +312,21 @@ impl Running {
 }
 
 /// Whether the entry is still that of the task at this address.
-fn is(known: &Known, task: usize) -> bool {
+fn is(known: &KnownTask, task: usize) -> bool {
     known.task == task && known.tracee.object.load(Ordering::Acquire) == task
 }
 
 /// Looks up a task that this thread does not remember.
-fn look_up(host: &'static Host, task: usize) -> Known {
+fn look_up(host: &'static Host, task: usize) -> KnownTask {
     let tracee = host.directory.task(host, task, None);
-    let known = Known::new(task, tracee);
+    let known = KnownTask::new(task, tracee);
     note_name(&known);
     known
 }
 
 /// Notes a task's present name for logs. Does nothing if the name is the same object as before.
 #[inline]
-fn note_name(known: &Known) {
+fn note_name(known: &KnownTask) {
     let task = known.task as *mut pyo3::ffi::PyObject;
     // SAFETY: attached, because only attached threads ask which task runs. The task stands.
     unsafe {

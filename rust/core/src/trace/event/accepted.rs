@@ -9,7 +9,7 @@ use super::{
 use crate::{
     emit::deferred::{self, Source},
     state::{
-        deferred::Question, flags::Flags, node::Node, session::Session, setting::kinds, suspended_calls::Begun,
+        deferred::Question, flags::Flags, node::Node, session::Session, setting::kinds, suspended_calls::PendingCall,
         thread::Thread,
     },
 };
@@ -18,26 +18,26 @@ use inviso_term::record::Kind;
 /// A call that a tracer module wants to be told of: match specs run now, and the end is waited for.
 #[cold]
 #[inline(never)]
-fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
+fn on_accepted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let Some(plan) = snapshot.find(code) else { return };
-    let Some(entry) = plan.entry(question.session.id).map(|entry| entry.granted(question.which)) else { return };
+    let Some(entry) = plan.entry(question.session.id).map(|entry| entry.accepted(question.which)) else { return };
     call.identify(thread);
     let (flags, at, now) = (thread.current.flags(entry.index), call.address(), node.moment(&mut thread.turn));
-    let mut begun = Begun { wants: 0, start: now };
+    let mut begun = PendingCall { exit_actions: 0, start: now };
     if entry.run & kinds::META != 0 {
-        begun.wants = meta(node, thread, plan, &entry, call, now);
+        begun.exit_actions = meta(node, thread, plan, &entry, call, now);
     } else if flags.has(Flags::CALL) {
-        begun.wants = message(node, thread, plan, &entry, flags, call, now);
+        begun.exit_actions = message(node, thread, plan, &entry, flags, call, now);
     }
-    if begun.wants != 0 && call.is_generator() {
+    if begun.exit_actions != 0 && call.is_generator() {
         // with what is waited for already
-        if let Some(before) = node.kept.take(at, entry.id) {
-            begun = Begun { wants: begun.wants | before.wants, start: before.start };
+        if let Some(before) = node.suspended_calls.take(at, entry.id) {
+            begun = PendingCall { exit_actions: begun.exit_actions | before.exit_actions, start: before.start };
         }
     }
-    await_end(node, thread, &entry, begun.wants, call, at, begun.start);
+    await_end(node, thread, &entry, begun.exit_actions, call, at, begun.start);
 }
 
 /// A call of a function, by the host's key.
@@ -51,14 +51,14 @@ impl<A: Activation> Source for OfCall<'_, A> {
         }
     }
 
-    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
-        on_granted(node, thread, self.0, question, self.1);
+    fn accepted(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        on_accepted(node, thread, self.0, question, self.1);
     }
 }
 
 /// Does what was put down at a call of the function `code`. Not inside a section.
 #[cold]
 #[inline(never)]
-pub(super) fn take<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
-    deferred::take_all(node, thread, &OfCall(code, call));
+pub(super) fn run_deferred<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    deferred::run_all(node, thread, &OfCall(code, call));
 }
