@@ -6,7 +6,7 @@ use inviso_core::{
     drain::{drain, Event, What},
     flags::Flags,
     matching::Subject,
-    messages::{on_receive, on_send, reserve, About, Parcel, Pattern},
+    messages::{on_receive, on_send, reserve, About, MessageSource, Pattern},
     monitor,
     node::{Node, Who},
     record::event::with_receiver,
@@ -70,7 +70,7 @@ impl Subject for Letter {
     }
 }
 
-impl Parcel for Letter {
+impl MessageSource for Letter {
     fn message(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.term(self.parts.last().unwrap())
     }

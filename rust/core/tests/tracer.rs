@@ -5,7 +5,7 @@ use inviso_core::{
     control::{Arm, Op},
     flags::Flags,
     matching::Subject,
-    messages::{on_receive, on_send, About, Parcel, Pattern},
+    messages::{on_receive, on_send, About, MessageSource, Pattern},
     node::{Node, Who},
     plan::kinds,
     point::Program,
@@ -309,7 +309,7 @@ impl Subject for Letter {
     }
 }
 
-impl Parcel for Letter {
+impl MessageSource for Letter {
     fn message(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.term(self.0.last().unwrap())
     }

@@ -18,7 +18,7 @@
 //! The tests below, and `tests/python/test_export_names.py`.
 #![forbid(unsafe_code)]
 
-use crate::inherited::Inherited;
+use crate::fork_safe_lock::ForkSafeLock;
 use inviso_core::plan::Mfa;
 use inviso_log::about::{Channel, Function, Item};
 use std::{
@@ -56,7 +56,7 @@ impl Notes {
     }
 }
 
-static NOTES: Inherited<Notes> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
+static NOTES: ForkSafeLock<Notes> = ForkSafeLock::new([const { Mutex::new(NOTHING) }; 16]);
 
 /// How many notes of tasks and channels were written so far.
 static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -18,7 +18,7 @@
 
 pub mod about;
 pub mod bell;
-pub mod inherited;
+pub mod fork_safe_lock;
 pub mod learned;
 pub mod limits;
 mod lock;

@@ -52,7 +52,7 @@ use std::{
 
 use crate::{
     about::Described,
-    inherited::Inherited,
+    fork_safe_lock::ForkSafeLock,
     limits::{Limits, Why},
     lock::lock,
     node as own,
@@ -140,7 +140,7 @@ struct Pump {
     stopping: usize,
 }
 
-static PORTS: Inherited<Vec<Weak<LogPort>>> = Inherited::new([const { Mutex::new(Vec::new()) }; 16]);
+static PORTS: ForkSafeLock<Vec<Weak<LogPort>>> = ForkSafeLock::new([const { Mutex::new(Vec::new()) }; 16]);
 
 fn all_ports() -> Vec<Arc<LogPort>> {
     PORTS.lock().iter().filter_map(Weak::upgrade).collect()

@@ -32,7 +32,7 @@
 use crate::{
     about::Described,
     bell::{self, ring},
-    inherited::Inherited,
+    fork_safe_lock::ForkSafeLock,
     lock::lock,
     ports::messages,
     signals::{self, SIGNALS},
@@ -177,7 +177,7 @@ struct Recorder {
 
 const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopping: 0 };
 
-static RECORDER: Inherited<Recorder> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
+static RECORDER: ForkSafeLock<Recorder> = ForkSafeLock::new([const { Mutex::new(NOTHING) }; 16]);
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Registers a session: the recorder writes its dumps.

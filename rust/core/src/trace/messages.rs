@@ -1,6 +1,6 @@
 //! Messages between processes: what a session traces of those that are sent, and of those that arrive.
 //!
-//! A host calls [`on_send`] and [`on_receive`] with a [`Parcel`], which it asks for what is needed. As in [`crate::trace::event`] nothing
+//! A host calls [`on_send`] and [`on_receive`] with a [`MessageSource`], which it asks for what is needed. As in [`crate::trace::event`] nothing
 //! here allocates, locks or formats but in what is marked cold and where a match spec adds to a message.
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub use super::about::About;
 pub use crate::state::patterns::{Pattern, Patterns};
 
 /// A message on its way, as its host sees it. What match specs look at are the elements of the lists above.
-pub trait Parcel: Subject {
+pub trait MessageSource: Subject {
     /// Writes the message.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ pub trait Parcel: Subject {
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
     /// The process, queue or port that it is sent to; 0 if the sender called it otherwise.
     fn process(&self) -> u64;
-    /// What the sender called the receiver, where [`Parcel::process`] is 0.
+    /// What the sender called the receiver, where [`MessageSource::process`] is 0.
     fn name(&self) -> Term;
     /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known. Of one that is sent: what [`reserve`] has
     /// answered, or 0.
@@ -66,7 +66,7 @@ pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
 /// A message is sent; `exists` says whether to somebody who can get it. Answers the message's number, for [`on_receive`]; 0 if no session
 /// has a record of the sending.
 #[inline(always)]
-pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) -> u64 {
+pub fn on_send<P: MessageSource>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) -> u64 {
     let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };
     match pass(node, thread, from, Flags::SEND, kind, parcel) {
         0 => 0,
@@ -79,14 +79,16 @@ pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exi
 
 /// A message has arrived at a process.
 #[inline(always)]
-pub fn on_receive<P: Parcel>(node: &Node, thread: &mut Thread, at: About<'_>, parcel: &P) {
+pub fn on_receive<P: MessageSource>(node: &Node, thread: &mut Thread, at: About<'_>, parcel: &P) {
     pass(node, thread, at, Flags::RECEIVE, Kind::Receive, parcel);
 }
 
 /// One body for what is sent and what arrives: two leave the interpreter too little of a processor's first cache of instructions.
 /// Answers the ticks of the records of a sending, the same in each session; 0 if there is none.
 #[inline(never)]
-fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P) -> u64 {
+fn pass<P: MessageSource>(
+    node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P,
+) -> u64 {
     thread.sent_at = 0;
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
@@ -104,7 +106,7 @@ fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: F
 }
 
 #[inline(always)]
-fn emit_message<P: Parcel>(
+fn emit_message<P: MessageSource>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, index: u16, about: About<'_>, kind: Kind, parcel: &P,
 ) {
     let Some((session, patterns)) = snapshot.standing(index) else { return };
@@ -122,7 +124,7 @@ fn emit_message<P: Parcel>(
 /// A message that a tracer module wants to be told of: match specs run now.
 #[cold]
 #[inline(never)]
-fn on_accepted<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
+fn on_accepted<P: MessageSource>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let index = question.session.index;
@@ -136,7 +138,7 @@ fn on_accepted<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, qu
 /// A message.
 struct OfMessage<'a, P>(About<'a>, &'a P);
 
-impl<P: Parcel> Source for OfMessage<'_, P> {
+impl<P: MessageSource> Source for OfMessage<'_, P> {
     fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
         self.1.message_late(payload, session, scheduler);
         write_word(payload, kind, self.1);
@@ -153,13 +155,13 @@ impl<P: Parcel> Source for OfMessage<'_, P> {
 /// Does what was put down where a message was sent or has arrived.
 #[cold]
 #[inline(never)]
-fn run_deferred<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
+fn run_deferred<P: MessageSource>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
     deferred::run_all(node, thread, &OfMessage(about, parcel));
 }
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn match_and_emit<P: Parcel>(
+fn match_and_emit<P: MessageSource>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, patterns: &Patterns, index: u16, about: About<'_>,
     kind: Kind, parcel: &P,
 ) {
@@ -178,7 +180,7 @@ fn match_and_emit<P: Parcel>(
 /// A match spec decides. Silence hides messages only where there is one (gold README, 19).
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn filtered<P: Parcel>(
+fn filtered<P: MessageSource>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, index: u16, about: About<'_>, kind: Kind,
     program: &Program, parcel: &P,
 ) {
@@ -202,7 +204,7 @@ fn filtered<P: Parcel>(
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn write<P: Parcel>(
+fn write<P: MessageSource>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, tracee: u64, kind: Kind, extra: &[u8],
     parcel: &P,
 ) {
@@ -234,7 +236,7 @@ fn write<P: Parcel>(
 
 /// What the record has of the message's number itself, before its payload ([`stamp::NUMBERED`]); 0 if nothing.
 #[inline(always)]
-fn word<P: Parcel>(kind: Kind, parcel: &P) -> u64 {
+fn word<P: MessageSource>(kind: Kind, parcel: &P) -> u64 {
     match kind {
         Kind::Receive => parcel.sender().into(),
         _ => parcel.number(),
@@ -242,7 +244,7 @@ fn word<P: Parcel>(kind: Kind, parcel: &P) -> u64 {
 }
 
 /// Puts that word before a payload, unless it is 0.
-fn write_word<P: Parcel>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
+fn write_word<P: MessageSource>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
     match word(kind, parcel) {
         0 => {}
         word => drop(payload.splice(..0, word.to_ne_bytes())),
@@ -257,7 +259,7 @@ fn cut(out: &mut Encoder<'_>, at: usize) -> Result<(), Full> {
 #[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn with_word<P: Parcel>(
+fn with_word<P: MessageSource>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
     parcel: &P,
 ) {
@@ -271,7 +273,7 @@ fn with_word<P: Parcel>(
 #[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn with_name<P: Parcel>(
+fn with_name<P: MessageSource>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
     parcel: &P,
 ) {
@@ -294,7 +296,7 @@ fn receiver_bytes(name: &Term) -> Vec<u8> {
 }
 
 /// Adds the name of the receiver, if the message is for one.
-fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
+fn write_receiver<P: MessageSource>(payload: &mut Vec<u8>, parcel: &P) {
     if parcel.process() == 0 {
         payload.extend_from_slice(&receiver_bytes(&parcel.name()));
     }

@@ -37,8 +37,8 @@ mod big;
 mod class;
 mod names;
 mod noted;
-mod odd;
 mod raised;
+mod special_types;
 mod taken;
 
 use std::ffi::c_int;
@@ -64,8 +64,8 @@ pub use names::{
     place_of_run, type_name, wrapped,
 };
 pub use noted::Noted;
-pub use odd::{odd, offset_of, register as register_odd, Odd};
 pub use raised::{arguments as exception_arguments, exception, exception_class, Raised};
+pub use special_types::{offset_of, register as register_special_types, special_type, SpecialType};
 
 /// The most of a value that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,8 +322,8 @@ impl Walk<'_, '_> {
                 self.out.pid(number)
             } else if let Some(Identifier { id, rest, node, creation }) = away_pid(object, class) {
                 self.out.pid_of(Node { name: &node, id, rest, creation })
-            } else if let Some(odd) = odd(object, class) {
-                self.odd(odd, depth)
+            } else if let Some(odd) = special_type(object, class) {
+                self.special_type(odd, depth)
             } else {
                 self.opaque(object, class)
             }
@@ -332,13 +332,13 @@ impl Walk<'_, '_> {
 
     /// # Safety
     /// `odd` was read just now from an object that stands.
-    unsafe fn odd(&mut self, odd: Odd, depth: u32) -> Result<(), Full> {
+    unsafe fn special_type(&mut self, odd: SpecialType, depth: u32) -> Result<(), Full> {
         // SAFETY: the object holds its parts, whose types were checked.
         unsafe {
             match odd {
-                Odd::Reference(number) => self.out.reference(number),
-                Odd::Port(number) => self.out.port(number),
-                Odd::Bits(data, bits) => {
+                SpecialType::Reference(number) => self.out.reference(number),
+                SpecialType::Port(number) => self.out.port(number),
+                SpecialType::Bits(data, bits) => {
                     let size = (ffi::Py_SIZE(data) as usize).min(self.limits.bytes.max(1));
                     let bytes = std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(data).cast::<u8>(), size);
                     if size < ffi::Py_SIZE(data) as usize {
@@ -346,8 +346,8 @@ impl Walk<'_, '_> {
                     }
                     self.out.bits(bytes, bits)
                 }
-                Odd::Map(pairs) => self.nested(depth, |walk, depth| walk.pairs(pairs, depth)),
-                Odd::Improper(list, tail) => self.nested(depth, |walk, depth| {
+                SpecialType::Map(pairs) => self.nested(depth, |walk, depth| walk.pairs(pairs, depth)),
+                SpecialType::Improper(list, tail) => self.nested(depth, |walk, depth| {
                     let size = ffi::PyList_GET_SIZE(list) as usize;
                     let taken = size.min(walk.limits.items);
                     walk.out.list(taken + usize::from(taken < size))?;

@@ -52,6 +52,17 @@ pub type OfClass = unsafe extern "C" fn(
 pub type Keywords =
     unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
+/// [`Plain`], of an original that waits: the interpreter may end its thread there by unwinding it.
+pub type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// [`Positional`], likewise.
+pub type PositionalCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
+/// [`Keywords`], likewise.
+pub type KeywordsCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
 /// The calling convention of a method; its wrapper must have the same.
 #[derive(Clone, Copy)]
 pub enum Wrapper {

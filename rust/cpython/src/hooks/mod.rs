@@ -17,6 +17,7 @@ pub mod alloc;
 pub mod awaited;
 #[cfg(not(Py_3_12))]
 pub mod eval;
+pub mod function_slot;
 pub mod method;
 #[cfg(Py_3_12)]
 pub mod monitoring;
@@ -27,4 +28,3 @@ pub mod stack;
 pub mod vectorcall;
 #[cfg(Py_3_12)]
 pub mod watch;
-pub mod word;

@@ -10,7 +10,7 @@
 //! | `tracked` | objects that the collector knows |
 
 pub mod attribute;
-pub mod guarded;
+pub mod gil_cell;
 pub mod held;
 pub mod interned;
 pub mod text;

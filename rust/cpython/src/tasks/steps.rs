@@ -8,7 +8,7 @@
 //!
 //! Both are [words](crate::hooks::word) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
 
-use crate::{frames::frame::Frame, hooks::word::Word, layout, object::held::Held};
+use crate::{frames::frame::Frame, hooks::function_slot::FunctionSlot, layout, object::held::Held};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
 use std::{
     ffi::{c_void, CStr},
@@ -22,8 +22,8 @@ pub type Step = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut PyObject
 /// The function of a wake-up: the task, and the future that is done.
 pub type Wakeup = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
-static STEP: Word = Word::new();
-static WAKEUP: Word = Word::new();
+static STEP: FunctionSlot = FunctionSlot::new();
+static WAKEUP: FunctionSlot = FunctionSlot::new();
 /// The type of steps.
 static STEP_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 /// The definition of wake-ups.

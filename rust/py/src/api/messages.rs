@@ -13,7 +13,7 @@
 //! # Checked by
 //! `tests/python/test_message_shapes.py`.
 
-use crate::{convert::terms, host::outlet::Outlet, instrument::objects::Arguments};
+use crate::{convert::terms, host::delivery::Delivery, instrument::objects::Arguments};
 use inviso_core::{
     drain::{Event, Record, What},
     node::Node,
@@ -87,7 +87,7 @@ impl MessageAtoms {
 /// # Errors
 /// The error of making Python objects (no memory).
 pub fn message(
-    py: Python<'_>, node: &Node, record: &Record, outlet: &Outlet, stale: &mut Vec<Arguments>,
+    py: Python<'_>, node: &Node, record: &Record, delivery: &Delivery, stale: &mut Vec<Arguments>,
 ) -> PyResult<Py<PyAny>> {
     let event = match &record.what {
         What::Event(event) => event,
@@ -99,7 +99,7 @@ pub fn message(
     let kind = Kind::from_u8(event.kind).ok_or_else(unknown)?;
     let mut elements = Vec::with_capacity(8);
     let mut making =
-        MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: record.ticks, event, outlet, stale };
+        MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: record.ticks, event, delivery, stale };
     making.each(kind.shape().elements, |element| elements.push(element))?;
     if elements.is_empty() {
         return Err(unknown());
@@ -116,11 +116,11 @@ fn unknown() -> PyErr {
 /// # Errors
 /// The error of making Python objects (no memory).
 pub fn own(
-    py: Python<'_>, node: &Node, kind: Kind, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
+    py: Python<'_>, node: &Node, kind: Kind, event: &Event, delivery: &Delivery, stale: &mut Vec<Arguments>,
 ) -> PyResult<[Option<Py<PyAny>>; 2]> {
     let mut own = [None, None];
     let mut places = own.iter_mut();
-    let mut making = MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: 0, event, outlet, stale };
+    let mut making = MessageMaker { py, words: MessageAtoms::get(py)?, node, kind, ticks: 0, event, delivery, stale };
     making.each(kind.shape().own, |element| {
         if let Some(place) = places.next() {
             *place = Some(element);
@@ -137,7 +137,7 @@ struct MessageMaker<'a, 'py> {
     kind: Kind,
     ticks: u64,
     event: &'a Event,
-    outlet: &'a Outlet,
+    delivery: &'a Delivery,
     stale: &'a mut Vec<Arguments>,
 }
 
@@ -178,8 +178,8 @@ impl MessageMaker<'_, '_> {
     fn value(
         &mut self, bytes: &[u8], object: impl FnOnce(Arguments, Python<'_>) -> PyResult<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        match objects(bytes, self.outlet) {
-            Some(number) => match self.outlet.objects.take(self.event.scheduler, number, self.stale) {
+        match objects(bytes, self.delivery) {
+            Some(number) => match self.delivery.objects.take(self.event.scheduler, number, self.stale) {
                 Some(value) => object(value, self.py),
                 None => Ok(terms::cut(self.py, "objects")?.unbind()),
             },
@@ -189,8 +189,8 @@ impl MessageMaker<'_, '_> {
 }
 
 /// The number of the objects that these bytes identify, if the session takes objects and they were kept.
-fn objects(bytes: &[u8], outlet: &Outlet) -> Option<u64> {
-    if outlet.session.options.capture.takes != Takes::Objects {
+fn objects(bytes: &[u8], delivery: &Delivery) -> Option<u64> {
+    if delivery.session.options.capture.takes != Takes::Objects {
         return None;
     }
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))

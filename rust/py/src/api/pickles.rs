@@ -7,7 +7,7 @@ use super::{
     wire::{self, SeqSending},
 };
 use crate::{
-    instrument::{passing, senders, tokens},
+    instrument::{message_view, senders, tokens},
     library::multiprocess::{
         numbers,
         pickles::{self, PickleToken},
@@ -133,7 +133,7 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
             if pickles::is_started_by_library() {
                 None
             } else {
-                let to = passing::queue(state, process.as_ptr());
+                let to = message_view::queue(state, process.as_ptr());
                 let message = wire::spawn_request(to);
                 SeqSending::begin(py, state, to, message, |carried| wire::packed(carried, to, true))
             }

@@ -4,7 +4,7 @@ use crate::{
     convert::{errors, pid::Pid},
     entry::{door, forking},
     host,
-    instrument::passing,
+    instrument::message_view,
     processes::{process, relations},
     thread::state::ThreadState,
 };
@@ -208,7 +208,7 @@ pub fn mailbox_receive(
 pub fn timed_out(py: Python<'_>) -> PyResult<()> {
     current(py)?;
     // SAFETY: the thread is attached.
-    unsafe { door::call(passing::timed_out) };
+    unsafe { door::call(message_view::timed_out) };
     Ok(())
 }
 

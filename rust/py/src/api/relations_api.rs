@@ -5,7 +5,7 @@ use crate::{
     entry::door,
     host::instruments::Wants,
     instrument::{
-        passing::{Message, Origin, Sender},
+        message_view::{Message, Origin, Sender},
         tokens,
     },
     library::ports,

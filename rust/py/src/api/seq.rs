@@ -4,10 +4,10 @@
 //! Attached threads call the functions.
 //!
 //! # States
-//! `OUTLET` is set while a system tracer is set.
+//! `DELIVERY` is set while a system tracer is set.
 //!
 //! # Orderings
-//! The mutex orders `OUTLET`. It is never locked while Python code runs.
+//! The mutex orders `DELIVERY`. It is never locked while Python code runs.
 //!
 //! # Checked by
 //! `tests/python/test_seq_trace.py`.
@@ -19,9 +19,9 @@ use super::{
 use crate::{
     convert::{errors, pid::Pid, terms},
     entry::door,
-    host::{self, instruments, outlet::Outlet},
+    host::{self, delivery::Delivery, instruments},
     instrument::{
-        passing,
+        message_view,
         tokens::{self, carrier},
     },
     processes::process,
@@ -39,7 +39,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::sync::{atomic::Ordering, Arc, Mutex};
 
 /// The outlet for events of sequential tracing, while a system tracer is set.
-static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
+static DELIVERY: Mutex<Option<Arc<Delivery>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
 pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>) -> PyResult<R> {
@@ -190,7 +190,7 @@ pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
 /// The system tracer of this session: a process, a trace port, or a tracer module and its state.
 fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
     let Some(session) = session else { return Ok(None) };
-    let port = OUTLET.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|outlet| outlet.port.clone());
+    let port = DELIVERY.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|delivery| delivery.port.clone());
     if let Some(port) = port {
         return Ok(Some(Py::new(py, LogPort(port))?.into_any()));
     }
@@ -198,7 +198,7 @@ fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<P
     if pid != MODULE {
         return Ok(Some(Py::new(py, Pid::new(pid))?.into_any()));
     }
-    let pair = host::host(py)?.outlets.of(session.id).and_then(|outlet| outlet.tracer.as_ref()?.pair(py));
+    let pair = host::host(py)?.deliveries.of(session.id).and_then(|delivery| delivery.tracer.as_ref()?.pair(py));
     pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
 }
 
@@ -241,12 +241,12 @@ pub fn seq_set_tracer(
         return Err(PyRuntimeError::new_err("the interpreter is ending; set a system tracer before"));
     }
     let was = tracer_of(py, session(py)?.filter(|session| session.has_tracer()))?;
-    let mut outlet = None;
+    let mut delivery = None;
     if let Some(given) = module {
         let made = tracer::make(py, given)?;
         let options = Options { is_inner: true, tracer: Some(made.module.clone()), ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
-        outlet = Some(host.outlets.open_to(session.clone(), made));
+        delivery = Some(host.deliveries.open_to(session.clone(), made));
         if with(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
             host.end_session(py, &session)?;
             return Err(errors::raise(Error::ProcessDead));
@@ -256,16 +256,16 @@ pub fn seq_set_tracer(
         let tracee = pid.tracee(py).ok_or_else(|| errors::raise(Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
-        outlet = Some(host.outlets.open(session, process::process(&tracee).mailbox.clone(), None));
+        delivery = Some(host.deliveries.open(session, process::process(&tracee).mailbox.clone(), None));
     }
     if let Some(port) = port {
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
-        outlet = Some(py.detach(|| host.outlets.open_port(&host.node, session, &port.0)));
+        delivery = Some(py.detach(|| host.deliveries.open_port(&host.node, session, &port.0)));
     }
-    let session = outlet.as_ref().map(|outlet| outlet.session.clone());
+    let session = delivery.as_ref().map(|delivery| delivery.session.clone());
     let old = host.node.set_seq_tracer(session);
-    let old_outlet = std::mem::replace(&mut *OUTLET.lock().unwrap_or_else(|e| e.into_inner()), outlet);
+    let old_outlet = std::mem::replace(&mut *DELIVERY.lock().unwrap_or_else(|e| e.into_inner()), delivery);
     if let Some(old_outlet) = old_outlet {
         // it keeps the messages that it was sent
         old_outlet.pump_to_mark(py)?;
@@ -281,7 +281,7 @@ pub fn seq_set_tracer(
 pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
     with(py, |_, state| {
         // SAFETY: held; the thread is attached.
-        let number = unsafe { passing::queue(state, queue.as_ptr()) };
+        let number = unsafe { message_view::queue(state, queue.as_ptr()) };
         if let Some(tracee) = state.host.node.tracee(number) {
             process::process(&tracee)
                 .carrier
@@ -293,7 +293,7 @@ pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResu
 
 /// In a forked child: removes the system tracer.
 pub fn forget() {
-    if let Ok(mut outlet) = OUTLET.try_lock() {
-        std::mem::forget(outlet.take());
+    if let Ok(mut delivery) = DELIVERY.try_lock() {
+        std::mem::forget(delivery.take());
     }
 }

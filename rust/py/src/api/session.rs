@@ -12,7 +12,7 @@ use crate::{
         terms,
     },
     entry::{arming::Armer, codes::Pattern as Names},
-    host::{instruments::Wants, outlet::Outlet, Host},
+    host::{delivery::Delivery, instruments::Wants, Host},
     library::ports,
 };
 use inviso_core::{
@@ -39,7 +39,7 @@ use std::{sync::Arc, time::Duration};
 #[pyclass(frozen, weakref, module = "inviso._native")]
 pub struct Session {
     pub(super) core: Arc<Core>,
-    pub(super) outlet: Arc<Outlet>,
+    pub(super) delivery: Arc<Delivery>,
     pub(super) strong: bool,
 }
 
@@ -95,13 +95,13 @@ impl Session {
 
     /// A weak handle.
     fn weak(&self) -> Session {
-        Session { core: self.core.clone(), outlet: self.outlet.clone(), strong: false }
+        Session { core: self.core.clone(), delivery: self.delivery.clone(), strong: false }
     }
 
     /// The strong handle owns the tracer module's objects, although the session calls them: a module that has its own
     /// session is collected with it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.outlet.tracer {
+        match &self.delivery.tracer {
             Some(tracer) if self.strong => tracer.traverse(&visit),
             _ => Ok(()),
         }
@@ -115,7 +115,7 @@ impl Session {
     /// The last handle is dropped: no callback is called any more, and the session ends soon.
     fn abandon(&self, py: Python<'_>) {
         if self.strong {
-            self.outlet.tracer.iter().for_each(|tracer| tracer.release(py));
+            self.delivery.tracer.iter().for_each(|tracer| tracer.release(py));
             self.doom();
         }
     }
@@ -137,13 +137,13 @@ impl Session {
     /// The tracer module and its state; None for a session without one, or one that has ended.
     #[getter]
     fn module(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
-        self.outlet.tracer.as_ref()?.pair(py)
+        self.delivery.tracer.as_ref()?.pair(py)
     }
 
     /// Whether a tracer module is called in place of messages being sent.
     #[getter]
     fn has_module(&self) -> bool {
-        self.outlet.tracer.is_some()
+        self.delivery.tracer.is_some()
     }
 
     /// How often the tracer module raised or returned an invalid answer.
@@ -160,7 +160,7 @@ impl Session {
     /// The trace port that gets its messages, if it has one.
     #[getter]
     fn port(&self) -> Option<LogPort> {
-        self.outlet.port.clone().map(LogPort)
+        self.delivery.port.clone().map(LogPort)
     }
 
     /// Whether messages have a receiver.
@@ -284,7 +284,7 @@ impl Session {
             }
             answer
         };
-        host.bury(py);
+        host.drop_deferred(py);
         answer.map_err(errors::raise)
     }
 
@@ -293,7 +293,7 @@ impl Session {
         let host = self.host(py)?;
         let tracee = terms::local_number(who).and_then(|id| living(py, host, id));
         let Some(tracee) = tracee else { return Ok(None) };
-        if self.outlet.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
+        if self.delivery.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
             seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;
         }
         Ok(Some(tracee.flags(self.core.index).0))
@@ -303,7 +303,7 @@ impl Session {
     fn new_flags(&self, py: Python<'_>, ports: bool) -> PyResult<u32> {
         let host = self.host(py)?;
         let kind = if ports { Kind::Port } else { Kind::Thread };
-        if self.outlet.tracer.is_some() && self.core.new_flags(kind) != Flags::NONE {
+        if self.delivery.tracer.is_some() && self.core.new_flags(kind) != Flags::NONE {
             seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, None)))?;
         }
         Ok(self.core.new_flags(kind).0)
@@ -330,7 +330,7 @@ impl Session {
         };
         py.detach(|| host.node.messages(&self.core, change, &Armer)).map_err(errors::raise)?;
         host.adjust(py, Wants::default())?;
-        host.bury(py);
+        host.drop_deferred(py);
         Ok(())
     }
 
@@ -509,19 +509,19 @@ impl Session {
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyAny>>> {
         let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-        let letter = self.outlet.mailbox.receive(py, None, timeout, || Ok(self.core.is_alive()))?;
+        let letter = self.delivery.mailbox.receive(py, None, timeout, || Ok(self.core.is_alive()))?;
         Ok(letter.map(|letter| letter.message))
     }
 
     /// Takes all messages that are there now.
     fn drain(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
-        self.outlet.pump_to_mark(py)?;
-        Ok(self.outlet.mailbox.take_all())
+        self.delivery.pump_to_mark(py)?;
+        Ok(self.delivery.mailbox.take_all())
     }
 
     /// Brings every message that was written so far to the tracer's mailbox.
     fn pump(&self, py: Python<'_>) -> PyResult<()> {
-        self.outlet.pump_to_mark(py)
+        self.delivery.pump_to_mark(py)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -66,11 +66,11 @@ pub fn session_create(
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     if let Some(made) = module {
-        return Ok(Session { outlet: host.outlets.open_to(core.clone(), made), core, strong: true });
+        return Ok(Session { delivery: host.deliveries.open_to(core.clone(), made), core, strong: true });
     }
     if let Some(port) = port {
-        let outlet = py.detach(|| host.outlets.open_port(&host.node, core.clone(), &port.0));
-        return Ok(Session { core, outlet, strong: true });
+        let delivery = py.detach(|| host.deliveries.open_port(&host.node, core.clone(), &port.0));
+        return Ok(Session { core, delivery, strong: true });
     }
     let mailbox = match tracer {
         Some(pid) => match pid.tracee(py) {
@@ -82,8 +82,8 @@ pub fn session_create(
         },
         None => Arc::default(),
     };
-    let outlet = host.outlets.open(core.clone(), mailbox, step);
-    Ok(Session { core, outlet, strong: true })
+    let delivery = host.deliveries.open(core.clone(), mailbox, step);
+    Ok(Session { core, delivery, strong: true })
 }
 
 /// The exceptions that request a dump.
@@ -117,7 +117,7 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
         return Ok(Vec::new()); // they end with it
     }
     host.reap(py);
-    let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
+    let weak = |core: Arc<Core>| Some(Session { delivery: host.deliveries.of(core.id)?, core, strong: false });
     Ok(host.node.sessions().into_iter().rev().filter(|core| !core.is_inner).filter_map(weak).collect())
 }
 

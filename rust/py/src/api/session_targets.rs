@@ -29,10 +29,10 @@ impl Session {
             return;
         }
         let Some(host) = host::try_host() else { return };
-        let mut doomed = host.doomed.lock().unwrap_or_else(|e| e.into_inner());
-        if !doomed.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
-            doomed.push(self.core.clone());
-            drop(doomed);
+        let mut pending_ends = host.pending_ends.lock().unwrap_or_else(|e| e.into_inner());
+        if !pending_ends.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
+            pending_ends.push(self.core.clone());
+            drop(pending_ends);
             host::schedule_burial();
         }
     }

@@ -16,7 +16,7 @@
 use super::{library::Library, messages};
 use crate::{
     convert::terms,
-    host::{self, outlet::Outlet},
+    host::{self, delivery::Delivery},
     instrument::objects,
 };
 use inviso_core::{
@@ -240,10 +240,10 @@ impl Tracer for PyTracer {
             let known = self.0.callbacks()?;
             let callback = known.of(group).1?.bind(py);
             let host = host::try_host()?;
-            let outlet = host.outlets.of(event.session)?;
+            let delivery = host.deliveries.of(event.session)?;
             let mut stale = Vec::new();
             let told = (|| {
-                let (who, term, opts) = arguments(py, &host.node, event, &outlet, &mut stale)?;
+                let (who, term, opts) = arguments(py, &host.node, event, &delivery, &mut stale)?;
                 call(callback, (words(py)?.of(py, event.tag()), &known.state, who, term, opts)).map(drop)
             })();
             told.map_err(|error| self.0.failed(py, error, callback)).ok()
@@ -264,13 +264,13 @@ impl Callbacks {
 
 /// The tracee of an event, or its label; its term; its options.
 fn arguments<'py>(
-    py: Python<'py>, node: &Node, event: &Event<'_>, outlet: &Outlet, stale: &mut Vec<objects::Arguments>,
+    py: Python<'py>, node: &Node, event: &Event<'_>, delivery: &Delivery, stale: &mut Vec<objects::Arguments>,
 ) -> PyResult<(Py<PyAny>, Py<PyAny>, Bound<'py, PyDict>)> {
     let opts = PyDict::new(py);
     if let Some(stamp) = event.timestamp() {
         opts.set_item(intern!(py, "timestamp"), words(py)?.of(py, stamp.name()))?;
     }
-    let [first, second] = messages::own(py, node, event.kind(), event.record, outlet, stale)?;
+    let [first, second] = messages::own(py, node, event.kind(), event.record, delivery, stale)?;
     let (who, term, extra) = match event.tracee() {
         Some(tracee) => (Some(terms::identity(py, tracee)?), first, second),
         None => (first, second, None),

@@ -214,7 +214,7 @@ impl Reader {
         if let Some(who) = identity(object).filter(|_| !self.snapshots) {
             return self.term(who.bind(py), inner);
         }
-        terms::classes(py)?.odd(object, &mut |item| self.term(item, inner))
+        terms::classes(py)?.special_type(object, &mut |item| self.term(item, inner))
     }
 }
 

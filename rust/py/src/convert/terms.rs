@@ -64,7 +64,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
-            capture::register_odd(odd.map(|class| class.as_ptr().cast()), || Origin::own().order());
+            capture::register_special_types(odd.map(|class| class.as_ptr().cast()), || Origin::own().order());
         }
         Ok(classes)
     })
@@ -152,8 +152,8 @@ pub fn local_number(object: &Bound<'_, PyAny>) -> Option<u64> {
         return Some(pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id);
     }
     // SAFETY: the object is held, and the token `object.py()` says that the thread is attached.
-    match unsafe { capture::odd(object.as_ptr(), ffi::Py_TYPE(object.as_ptr())) } {
-        Some(capture::Odd::Port(number)) => Some(number << 2 | Kind::Port as u64),
+    match unsafe { capture::special_type(object.as_ptr(), ffi::Py_TYPE(object.as_ptr())) } {
+        Some(capture::SpecialType::Port(number)) => Some(number << 2 | Kind::Port as u64),
         _ => None,
     }
 }
@@ -171,7 +171,7 @@ impl Classes {
     ///
     /// # Errors
     /// TypeError, naming it, for any other object.
-    pub fn odd(
+    pub fn special_type(
         &self, object: &Bound<'_, PyAny>, term: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Term>,
     ) -> PyResult<Term> {
         // SAFETY: two types.

@@ -14,7 +14,7 @@ use num_bigint::{BigInt, Sign};
 use pyo3::ffi::{self, PyObject};
 
 use inviso_cpython::{
-    capture::{self, Limits, Odd, Units},
+    capture::{self, Limits, SpecialType, Units},
     frames::frame,
     layout,
     object::held::{list_get, Held},
@@ -96,9 +96,9 @@ impl<'a> PyView<'a> {
         unsafe { ffi::Py_TYPE(self.object) }
     }
 
-    fn odd(self) -> Option<Odd> {
+    fn special_type(self) -> Option<SpecialType> {
         // SAFETY: the object stands; the thread is attached.
-        unsafe { capture::odd(self.object, self.class()) }
+        unsafe { capture::special_type(self.object, self.class()) }
     }
 
     #[inline]
@@ -187,12 +187,12 @@ impl<'a> PyView<'a> {
             if ffi::PyCFunction_Check(object) != 0 || capture::is_method(object) {
                 return Look::Fun(None);
             }
-            match self.odd() {
-                Some(Odd::Map(pairs)) => Look::Map(ffi::PyList_GET_SIZE(pairs) as usize),
-                Some(Odd::Bits(data, bits)) => Look::Binary(Binary::Bits(bytes(data), bits)),
-                Some(Odd::Improper(list, _)) => Look::Improper(ffi::PyList_GET_SIZE(list) as usize),
-                Some(Odd::Reference(_)) => Look::Ref,
-                Some(Odd::Port(_)) => Look::Port,
+            match self.special_type() {
+                Some(SpecialType::Map(pairs)) => Look::Map(ffi::PyList_GET_SIZE(pairs) as usize),
+                Some(SpecialType::Bits(data, bits)) => Look::Binary(Binary::Bits(bytes(data), bits)),
+                Some(SpecialType::Improper(list, _)) => Look::Improper(ffi::PyList_GET_SIZE(list) as usize),
+                Some(SpecialType::Reference(_)) => Look::Ref,
+                Some(SpecialType::Port(_)) => Look::Port,
                 None => Look::Other,
             }
         }
@@ -257,16 +257,16 @@ impl<'a> View<'a> for PyView<'a> {
             if ffi::PyList_Check(self.object) != 0 {
                 return self.of(list_get(self.object, n as ffi::Py_ssize_t));
             }
-            match self.odd()? {
-                Odd::Improper(list, _) => self.of(list_get(list, n as ffi::Py_ssize_t)),
+            match self.special_type()? {
+                SpecialType::Improper(list, _) => self.of(list_get(list, n as ffi::Py_ssize_t)),
                 _ => None,
             }
         }
     }
 
     fn tail(self) -> Option<Self> {
-        match self.odd()? {
-            Odd::Improper(_, tail) => self.of(Held::borrowed(tail)),
+        match self.special_type()? {
+            SpecialType::Improper(_, tail) => self.of(Held::borrowed(tail)),
             _ => None,
         }
     }
@@ -277,7 +277,7 @@ impl<'a> View<'a> for PyView<'a> {
             if ffi::PyDict_Check(self.object) != 0 {
                 return self.dict_pair(at);
             }
-            let Odd::Map(pairs) = self.odd()? else { return None };
+            let SpecialType::Map(pairs) = self.special_type()? else { return None };
             let pair = self.of(list_get(pairs, *at as ffi::Py_ssize_t))?;
             *at += 1;
             Some((pair.element(0)?, pair.element(1)?))

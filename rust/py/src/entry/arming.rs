@@ -69,7 +69,7 @@ impl Host {
             }
         }
         drop(armed);
-        again.into_iter().for_each(|code| self.mourn(code));
+        again.into_iter().for_each(|code| self.defer_drop(code));
     }
 
     /// Ends a change: drops the code objects that got no plan.
@@ -89,7 +89,7 @@ impl Host {
         let idle = armed.codes.get(&key).is_some_and(|(_, holds)| *holds == 0);
         if idle && !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
             if let Some((code, _)) = armed.codes.remove(&key) {
-                self.mourn(code);
+                self.defer_drop(code);
             }
         }
     }

@@ -16,7 +16,6 @@
 //! | `loading` | functions that come into being later |
 //! | `waiting` | waiting for room in a ring |
 
-pub mod alone;
 pub mod arming;
 pub mod builtin;
 pub mod callbacks;
@@ -28,4 +27,5 @@ pub mod fault;
 pub mod foreign;
 pub mod forking;
 pub mod loading;
+pub mod reentrant_lock;
 pub mod waiting;

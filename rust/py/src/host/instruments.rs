@@ -23,7 +23,7 @@
 
 use super::Host;
 use crate::{
-    entry::{alone::Alone, collector, fault},
+    entry::{collector, fault, reentrant_lock::ReentrantLock},
     instrument::{lengths, modules, senders, watch::Handler},
     library::{
         futures::{self, executors},
@@ -223,7 +223,7 @@ static MONITORED: AtomicU8 = AtomicU8::new(0);
 
 /// One thread at a time installs and removes instruments. If that thread is asked to adjust again meanwhile, it does so
 /// afterwards.
-static ONE: Alone = Alone::new();
+static ONE: ReentrantLock = ReentrantLock::new();
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
 /// Whether everything that carries tokens is installed.

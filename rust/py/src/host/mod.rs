@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `session_end` | what follows the end of a session, or a change of its patterns |
-//! | `outlet` | from a session's rings to its tracer |
+//! | `delivery` | from a session's rings to its tracer |
 
+pub mod delivery;
 pub mod instruments;
-pub mod outlet;
 pub mod session_end;
 
 use crate::{
@@ -38,15 +38,15 @@ pub struct Host {
     /// Threads and tasks.
     pub directory: directory::Directory,
     /// Where each session's messages are delivered.
-    pub outlets: outlet::Outlets,
+    pub deliveries: delivery::Deliveries,
     /// Threads and tasks that are being started.
     pub spawning: spawning::Spawning,
     #[cfg(Py_3_12)]
     missing: Py<PyAny>,
     /// Sessions whose last strong handle is gone.
-    pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
+    pub pending_ends: Mutex<Vec<Arc<inviso_core::session::Session>>>,
     /// Python objects that have to be dropped outside every lock.
-    pub graveyard: Mutex<Vec<Py<PyAny>>>,
+    pub deferred_drops: Mutex<Vec<Py<PyAny>>>,
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(std::ptr::null_mut());
@@ -103,12 +103,12 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         arming: Mutex::default(),
         loading: loading::Loading::default(),
         directory: directory::Directory::default(),
-        outlets: outlet::Outlets::default(),
+        deliveries: delivery::Deliveries::default(),
         spawning: spawning::Spawning::default(),
         #[cfg(Py_3_12)]
         missing: missing(py)?,
-        doomed: Mutex::default(),
-        graveyard: Mutex::default(),
+        pending_ends: Mutex::default(),
+        deferred_drops: Mutex::default(),
     }));
     // under the GIL records are written one after the other
     #[cfg(not(Py_GIL_DISABLED))]
@@ -136,14 +136,14 @@ impl Host {
         self.missing.as_ptr()
     }
 
-    /// Keeps an object until [`Host::bury`] drops it.
-    pub fn mourn(&self, object: Py<PyAny>) {
-        self.graveyard.lock().unwrap_or_else(|e| e.into_inner()).push(object);
+    /// Keeps an object until [`Host::drop_deferred`] drops it.
+    pub fn defer_drop(&self, object: Py<PyAny>) {
+        self.deferred_drops.lock().unwrap_or_else(|e| e.into_inner()).push(object);
     }
 
     /// Drops the objects that a change left. Called attached and outside every lock: a destructor may run any code.
-    pub fn bury(&self, _py: Python<'_>) {
-        let dead = std::mem::take(&mut *self.graveyard.lock().unwrap_or_else(|e| e.into_inner()));
+    pub fn drop_deferred(&self, _py: Python<'_>) {
+        let dead = std::mem::take(&mut *self.deferred_drops.lock().unwrap_or_else(|e| e.into_inner()));
         drop(dead);
     }
 }
@@ -152,7 +152,7 @@ impl Host {
 pub fn schedule_burial() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         // at the interpreter's end, code that finalisers run also makes such calls
-        let bury = |py: Python<'_>| {
+        let drop_deferred = |py: Python<'_>| {
             if !inviso_cpython::interpreter::calling::may_import(py) {
                 return schedule_burial(); // in another frame, then
             }
@@ -162,7 +162,7 @@ pub fn schedule_burial() {
                 host.reap(py);
             }
         };
-        door::guard(|| Python::try_attach(bury));
+        door::guard(|| Python::try_attach(drop_deferred));
         0
     }
     // SAFETY: may be called from any thread, attached or not. A full queue does no harm, because every later change

@@ -23,14 +23,14 @@ impl Host {
             self.node.session_destroy(core, &Armer)
         });
         self.loading.unwant(core.id);
-        if let Some(outlet) = self.outlets.close(core.id) {
-            if let Some(tracer) = &outlet.tracer {
+        if let Some(delivery) = self.deliveries.close(core.id) {
+            if let Some(tracer) = &delivery.tracer {
                 tracer.release(py);
             }
-            if let Some(port) = outlet.port.clone() {
+            if let Some(port) = delivery.port.clone() {
                 py.detach(|| port.detach(core));
             }
-            drop(outlet);
+            drop(delivery);
         }
         self.after_change(py)?;
         Ok(done)
@@ -38,8 +38,8 @@ impl Host {
 
     /// Ends the sessions whose last strong handle is gone.
     pub fn reap(&'static self, py: Python<'_>) {
-        let doomed = std::mem::take(&mut *self.doomed.lock().unwrap_or_else(|e| e.into_inner()));
-        for core in doomed {
+        let pending_ends = std::mem::take(&mut *self.pending_ends.lock().unwrap_or_else(|e| e.into_inner()));
+        for core in pending_ends {
             if let Err(error) = self.end_session(py, &core) {
                 error.write_unraisable(py, None);
             }
@@ -68,7 +68,7 @@ impl Host {
                 inviso_cpython::hooks::alloc::remove(py);
             }
         }
-        self.bury(py);
+        self.drop_deferred(py);
         self.catch_up(py);
         Ok(())
     }

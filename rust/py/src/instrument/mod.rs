@@ -15,11 +15,11 @@
 
 pub mod channels;
 pub mod lengths;
+pub mod message_view;
 pub mod modules;
 pub mod objects;
 pub mod originals;
-pub mod parcels;
-pub mod passing;
 pub mod senders;
+pub mod sent_values;
 pub mod tokens;
 pub mod watch;

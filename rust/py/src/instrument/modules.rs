@@ -16,7 +16,7 @@
 
 use super::{
     originals,
-    parcels::quietly,
+    sent_values::untraced,
     watch::{self, Ended, Handler},
 };
 use crate::{
@@ -142,7 +142,7 @@ fn on_loaded(state: &mut ThreadState, frame: Frame, how: Ended) {
     if ALL.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
         return;
     }
-    quietly(state, |py, state| {
+    untraced(state, |py, state| {
         // SAFETY: the function's only parameter is a module spec, whose name is a plain attribute; both objects stand.
         let (name, loaded) = unsafe {
             let Some(name) = attribute(py, frame.local(0), "name") else { return };

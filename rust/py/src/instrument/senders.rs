@@ -20,12 +20,12 @@
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.
 
 use super::{
-    passing::{Origin, Sender},
+    message_view::{Origin, Sender},
     tokens,
 };
 use crate::{processes::process, thread::state::ThreadState};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
-use inviso_cpython::object::guarded::Guarded;
+use inviso_cpython::object::gil_cell::GilCell;
 use pyo3::{ffi::PyObject, Python};
 use rustc_hash::FxHashMap;
 use std::{
@@ -65,7 +65,7 @@ impl QueuedItem {
 /// The items of one queue by address, with their senders.
 #[derive(Default)]
 pub struct Senders {
-    items: Guarded<Items>,
+    items: GilCell<Items>,
     /// The number of addresses, for a first look.
     count: AtomicUsize,
 }

@@ -31,7 +31,7 @@ use inviso_cpython::{
     frames::frame::Frame,
     hooks::vectorcall,
     interpreter::{calling, Aside, Uncollected},
-    object::{guarded::Guarded, tracked as objects},
+    object::{gil_cell::GilCell, tracked as objects},
     tasks::{
         name::{self as task_name, Name},
         running::task_type,
@@ -48,7 +48,7 @@ use std::{
 /// All processes, by their objects and threads in Python.
 #[derive(Default)]
 pub struct Directory {
-    tasks: Guarded<Tasks>,
+    tasks: GilCell<Tasks>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     ended_threads: Mutex<EndedNames>,
     /// The operating system's numbers of threads, by pid: the latest.

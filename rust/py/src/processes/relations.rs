@@ -28,7 +28,7 @@ use crate::{
     },
     instrument::{
         lengths,
-        passing::{self, Origin, Sender},
+        message_view::{self, Origin, Sender},
         tokens,
     },
     library::ports,
@@ -442,7 +442,7 @@ pub fn deliver(
     let mailbox = process::process(to).mailbox.clone();
     mailbox.pump(py)?;
     // SAFETY: held; the thread is attached.
-    unsafe { passing::arrived(host, thread, to, origin, message.as_ptr()) };
+    unsafe { message_view::arrived(host, thread, to, origin, message.as_ptr()) };
     mailbox.put_letters(py, [Letter { message: message.unbind(), carried }]);
     if lengths::are_wanted() {
         lengths::changed(host, thread, to, mailbox.len() as u64);

@@ -30,7 +30,7 @@ use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
         modules::{self, Module},
-        originals, parcels, tokens,
+        originals, sent_values, tokens,
         watch::{self, Ended, Handler},
     },
     thread::state::ThreadState,
@@ -367,7 +367,7 @@ fn on_start(state: &mut ThreadState, frame: Frame) {
 fn is_of_library(start: Frame) -> bool {
     // SAFETY: the event's frame, whose caller runs; the thread is attached.
     unsafe {
-        let Some(caller) = crate::instrument::passing::caller(start) else { return false };
+        let Some(caller) = crate::instrument::message_view::caller(start) else { return false };
         let module = inviso_cpython::frames::frame::module_of(caller.globals());
         !module.is_null()
             && capture::text_is(module.as_ptr(), |name| {
@@ -441,7 +441,7 @@ fn on_coroutine_end(state: &mut ThreadState, frame: Frame, how: Ended) {
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
                 Ended::Returned(_) if !task.is_null() => {
-                    parcels::quietly(state, |_, _| reason_of_return(&current, task))
+                    sent_values::untraced(state, |_, _| reason_of_return(&current, task))
                 }
                 _ => reason(&current, how.error()),
             };

@@ -176,7 +176,7 @@ unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
     // coroutine holds its frame.
     unsafe {
         steps::frame_of(coroutine).is_some_and(|frame| {
-            crate::instrument::passing::is_library(frame)
+            crate::instrument::message_view::is_library(frame)
                 && capture::text_is(inviso_cpython::frames::frame::code_qualname(frame.code()), |name| {
                     OWN_TASKS.contains(&name)
                 })

@@ -1,6 +1,6 @@
 //! Thread objects of the threading module: their functions, whether they can start, have begun or are over.
 
-use crate::instrument::parcels;
+use crate::instrument::sent_values;
 use crate::thread::state::ThreadState;
 use inviso_cpython::{
     capture::{self, Limits},
@@ -16,7 +16,7 @@ pub(super) fn thread_name(
     // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
     // whose values are held meanwhile.
     unsafe {
-        let call = parcels::made(state, |py| {
+        let call = sent_values::build_untraced(state, |py| {
             let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
             let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
             let args = match args.cast::<PyList>() {
@@ -25,7 +25,7 @@ pub(super) fn thread_name(
             };
             let keywords = attribute(py, thread, "_kwargs");
             let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
-            parcels::of_call(py, target.as_ptr(), args.as_ptr(), keywords).ok()
+            sent_values::of_call(py, target.as_ptr(), args.as_ptr(), keywords).ok()
         });
         out.tuple(3)?;
         if call.is_null() {

@@ -69,8 +69,8 @@ pub fn write_one(py: Python<'_>, value: Arguments, out: &mut Vec<u8>, session: &
 
 fn keep(arguments: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
     let keeps_newest = session.options.overflow == Overflow::Overwrite;
-    let outlet = try_host().and_then(|host| host.outlets.of(session.id));
-    match outlet.and_then(|outlet| outlet.objects.put(scheduler, arguments, keeps_newest)) {
+    let delivery = try_host().and_then(|host| host.deliveries.of(session.id));
+    match delivery.and_then(|delivery| delivery.objects.put(scheduler, arguments, keeps_newest)) {
         Some(number) => out.extend_from_slice(&number.to_ne_bytes()),
         None => cut(out, "objects"),
     }

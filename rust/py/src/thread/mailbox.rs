@@ -22,8 +22,8 @@ use std::{
 };
 
 use crate::{
-    entry::alone::Alone,
-    host::outlet::{pump_all, Outlet},
+    entry::reentrant_lock::ReentrantLock,
+    host::delivery::{pump_all, Delivery},
     processes::relations,
 };
 use inviso_core::{drain::Mark, seq::Carried};
@@ -68,9 +68,9 @@ pub struct Mailbox {
     /// Callables to be called once after something has arrived.
     waiters: Mutex<Vec<Py<PyAny>>>,
     /// Sessions whose messages come here.
-    feeders: Mutex<Vec<Weak<Outlet>>>,
+    feeders: Mutex<Vec<Weak<Delivery>>>,
     /// Locked by the one thread that empties their rings.
-    pub pumping: Alone,
+    pub pumping: ReentrantLock,
 }
 
 /// No Python code can run while one of these mutexes is locked.
@@ -151,10 +151,10 @@ impl Mailbox {
     }
 
     /// From now on a session's messages come here.
-    pub fn feed(&self, outlet: Weak<Outlet>) {
+    pub fn feed(&self, delivery: Weak<Delivery>) {
         let mut feeders = lock(&self.feeders);
         feeders.retain(|f| f.strong_count() > 0);
-        feeders.push(outlet);
+        feeders.push(delivery);
     }
 
     /// Brings in the posted messages, and the records that waited in the rings of the feeding sessions at the call. It
@@ -174,7 +174,7 @@ impl Mailbox {
             feeders.iter().filter_map(Weak::upgrade).collect()
         };
         let marked = if whole { &feeders[..] } else { &[] };
-        let marks: Vec<_> = marked.iter().map(|outlet| Mark::of(&outlet.session)).collect();
+        let marks: Vec<_> = marked.iter().map(|delivery| Mark::of(&delivery.session)).collect();
         pump_all(py, self, &feeders, &marks)?;
         Ok(!feeders.is_empty())
     }

@@ -19,8 +19,9 @@ use crate::{
     entry::door,
     host::Host,
     instrument::{
-        parcels::{self, quietly},
-        passing, tokens,
+        message_view,
+        sent_values::{self, untraced},
+        tokens,
     },
     library::loops,
     processes::thread_objects::attribute,
@@ -157,7 +158,7 @@ unsafe fn take_set(state: &mut ThreadState, at: About<'_>, record: &Tracee, futu
 pub unsafe fn held(state: &mut ThreadState, future: *mut ffi::PyObject) -> Option<(Held, bool)> {
     // SAFETY: attached, no exception is set, and the future stands. Each result is a new reference.
     unsafe {
-        quietly(state, |py, _| {
+        untraced(state, |py, _| {
             let error = error(py, future)?;
             if error.is_none() {
                 return Some((Held::owned(field(py, &RESULT_FIELD, future)?.into_ptr()), false));
@@ -199,11 +200,11 @@ pub unsafe fn reach(
         outcome.is_taken = true;
         was
     };
-    if !was.is_taken && parcels::is_asked_of(state, waiter) {
+    if !was.is_taken && sent_values::is_asked_of(state, waiter) {
         // SAFETY: the pool and the result stand; callbacks run attached on this thread.
         unsafe {
             tell(state, value, is_error, |state, message| {
-                passing::arrived(state.host, &mut state.thread, waiter, was.origin(), message);
+                message_view::arrived(state.host, &mut state.thread, waiter, was.origin(), message);
             });
         }
     }
@@ -244,7 +245,9 @@ pub fn give_back() {
 /// The frame runs; attached.
 unsafe fn is_program(frame: Option<Frame>) -> bool {
     // SAFETY: the frame runs; attached.
-    unsafe { !passing::is_inner(frame) && !frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame)) }
+    unsafe {
+        !message_view::is_inner(frame) && !frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame))
+    }
 }
 
 /// Whether a widely used library wakes a waiter of its locks, tasks or connections. Such a call is no message of the
@@ -343,7 +346,7 @@ unsafe fn waiting_outside(py: Python<'_>, future: *mut ffi::PyObject, depth: u32
 /// As [`waiting_task`].
 pub unsafe fn waiter(state: &mut ThreadState, future: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: the future lives throughout, attached, no exception is set.
-    quietly(state, |py, state| unsafe {
+    untraced(state, |py, state| unsafe {
         let task = waiting_task(py, future)?;
         Some(state.host.directory.task(state.host, task.as_ptr() as usize, None))
     })
@@ -451,7 +454,7 @@ unsafe fn got(
         }
         state.running.identify(state.host, &mut state.thread);
         // the library's own coroutines take a result for the task that runs them; its callbacks only read it
-        if passing::is_inner(frame) && state.thread.current().kind != Kind::Task {
+        if message_view::is_inner(frame) && state.thread.current().kind != Kind::Task {
             return;
         }
         match known.filter(|_| waits) {

@@ -5,10 +5,9 @@ use super::{outcome, record};
 use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
+        message_view::{self, Origin, Sender},
         modules::{self, Module},
-        parcels,
-        passing::{self, Origin, Sender},
-        tokens,
+        sent_values, tokens,
         watch::{self, Ended, Handler},
     },
     processes::thread_objects::attribute,
@@ -95,7 +94,7 @@ unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObjec
         if ffi::PyTuple_Check(args) == 0 {
             return None;
         }
-        parcels::of_call(py, function, args, keywords).ok()
+        sent_values::of_call(py, function, args, keywords).ok()
     }
 }
 
@@ -119,21 +118,22 @@ fn on_item(state: &mut ThreadState, frame: Frame, comes_from_afar: bool) {
             outcome.reply_to = own;
             outcome.comes_from_afar = comes_from_afar;
         }
-        let asked = parcels::is_asked(state, Flags::SEND);
+        let asked = sent_values::is_asked(state, Flags::SEND);
         if !asked && !tokens::has(state) {
             return tokens::send_by(state, About::Current, &future, future.pid, std::ptr::null_mut());
         }
         let arity = inviso_cpython::frames::frame::arity(frame.code());
         let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
         // a caller that submits by the executor's own method has the executor as its first variable
-        let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));
+        let executor =
+            message_view::caller(frame).filter(|caller| message_view::is_inner(Some(*caller))).map(|c| c.local(0));
         let to = match executor.filter(|executor| !executor.is_null()) {
-            Some(executor) => passing::queue(state, executor),
+            Some(executor) => message_view::queue(state, executor),
             None => future.pid,
         };
-        let message = parcels::made(state, |py| message(py, parts));
+        let message = sent_values::build_untraced(state, |py| message(py, parts));
         if asked {
-            let number = parcels::send(state, to, &message, MessageKind::Call);
+            let number = sent_values::send(state, to, &message, MessageKind::Call);
             outcome(&future).number = number;
         }
         tokens::send_by(state, About::Current, &future, to, message.as_ptr());
@@ -149,11 +149,11 @@ unsafe fn is_of_library(frame: Frame) -> bool {
     // SAFETY: the frame begins, so its callers run; attached.
     unsafe {
         let is = |frame: &Frame, name| is_text(code_qualname(frame.code()), name);
-        let hands_in = passing::caller(frame).and_then(|submit| submit.caller());
+        let hands_in = message_view::caller(frame).and_then(|submit| submit.caller());
         let hands_in = hands_in.filter(|frame| is(frame, "BaseEventLoop.run_in_executor"));
         hands_in
             .and_then(|frame| frame.caller())
-            .is_some_and(|caller| passing::is_library(caller) && !is(&caller, "to_thread"))
+            .is_some_and(|caller| message_view::is_library(caller) && !is(&caller, "to_thread"))
     }
 }
 
@@ -165,23 +165,23 @@ fn on_running(state: &mut ThreadState, frame: Frame, how: Ended) {
         if goes_on != ffi::Py_True() {
             return;
         }
-        let Some(worker) = passing::caller(frame) else { return };
+        let Some(worker) = message_view::caller(frame) else { return };
         let is_worker = is_text(code_qualname(worker.code()), "_WorkItem.run");
         let (future, item) = (frame.local(0), worker.local(0));
-        if !is_worker || future.is_null() || item.is_null() || !passing::is_library(worker) {
+        if !is_worker || future.is_null() || item.is_null() || !message_view::is_library(worker) {
             return;
         }
         state.running.identify(state.host, &mut state.thread);
         let record = state.host.directory.known(future as usize);
         let inner = record.as_ref().is_some_and(|record| outcome(record).is_inner);
-        if !inner && parcels::is_asked(state, Flags::RECEIVE) {
+        if !inner && sent_values::is_asked(state, Flags::RECEIVE) {
             let (by, number) = record.as_ref().map_or((0, 0), |future| {
                 let asked = outcome(future);
                 (asked.reply_to, asked.number)
             });
             let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
             let message = taken_call(state, item);
-            parcels::receive(state, Origin::new(sender, number), &message);
+            sent_values::receive(state, Origin::new(sender, number), &message);
         }
         let told = record
             .is_some_and(|record| tokens::receive_by(state, About::Current, &record, |state| taken_call(state, item)));
@@ -200,7 +200,7 @@ fn on_running(state: &mut ThreadState, frame: Frame, how: Ended) {
 unsafe fn taken_call(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
     // SAFETY: the item stands, and this thread is attached. No exception is set while the message is made.
     unsafe {
-        parcels::made(state, |py| {
+        sent_values::build_untraced(state, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =

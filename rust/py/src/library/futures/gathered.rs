@@ -6,7 +6,7 @@ use super::{asyncio_futures as futures, closed_over, is_in_state, outcome, recor
 use crate::{
     entry::door,
     host::Host,
-    instrument::{parcels::quietly, passing, tokens},
+    instrument::{message_view, sent_values::untraced, tokens},
     processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
@@ -60,7 +60,9 @@ pub fn is(future: *mut ffi::PyObject) -> bool {
 pub unsafe fn looks(frame: Option<Frame>) -> bool {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        frame.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), GATHERS) && passing::is_library(frame))
+        frame.is_some_and(|frame| {
+            capture::is_text(code_qualname(frame.code()), GATHERS) && message_view::is_library(frame)
+        })
     }
 }
 
@@ -88,7 +90,7 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 pub unsafe fn take(state: &mut ThreadState, at: About<'_>, gathering: *mut ffi::PyObject) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        if quietly(state, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
+        if untraced(state, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
             if matches!(at, About::Current) {
                 state.running.identify(state.host, &mut state.thread);
             }
@@ -186,7 +188,7 @@ unsafe fn each(
 ) {
     // SAFETY: attached, no exception is set, and the future stands. The list is held, and it holds its items.
     unsafe {
-        let Some((children, error)) = quietly(state, |py, _| {
+        let Some((children, error)) = untraced(state, |py, _| {
             let children = attribute(py, gathering, "_children")?.cast_into::<PyList>().ok()?;
             let error = match failed {
                 Some(error) => Bound::from_borrowed_ptr(py, error),

@@ -27,10 +27,10 @@ use super::multiprocess::pickles;
 use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
+        message_view::{self, Message, Origin, Sender},
         modules::{self, Module},
         originals,
-        parcels::{self, quietly},
-        passing::{self, Message, Origin, Sender},
+        sent_values::{self, untraced},
         tokens,
         watch::{self, Ended, Handler},
     },
@@ -168,7 +168,8 @@ pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[
 /// A result is about to be set.
 fn on_set(state: &mut ThreadState, frame: Frame, is_error: bool) {
     // SAFETY: the frame begins, so its first two parameters are there; the caller's frame runs.
-    let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
+    let (object, value, inner) =
+        unsafe { (frame.local(0), frame.local(1), message_view::is_inner(message_view::caller(frame))) };
     let known = state.host.directory.known(object as usize);
     let now = known.as_ref().map_or_else(Outcome::default, |known| *outcome(known));
     let reply = now.reply_to != 0;
@@ -178,7 +179,7 @@ fn on_set(state: &mut ThreadState, frame: Frame, is_error: bool) {
     // SAFETY: callbacks run attached on this thread; both objects stand.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        if !quietly(state, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
+        if !untraced(state, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
             return; // the call is going to raise
         }
         let future = known.unwrap_or_else(|| record(state, object));
@@ -190,7 +191,7 @@ fn on_set(state: &mut ThreadState, frame: Frame, is_error: bool) {
             (false, false) => {
                 let now = *outcome(&future);
                 let waiter = match now.waiters {
-                    0 => quietly(state, |py, state| {
+                    0 => untraced(state, |py, state| {
                         let task = asyncio_futures::chained_task(py, object)?;
                         Some(state.host.directory.task(state.host, task.as_ptr() as usize, None))
                     }),
@@ -212,7 +213,7 @@ fn on_set(state: &mut ThreadState, frame: Frame, is_error: bool) {
 unsafe fn finished_task(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // SAFETY: the event's frame begins and its caller runs; the caller's second parameter stands.
     unsafe {
-        let caller = passing::caller(frame).filter(|_| state.host.node.seq_in_use())?;
+        let caller = message_view::caller(frame).filter(|_| state.host.node.seq_in_use())?;
         if !capture::is_text(code_qualname(caller.code()), "_set_concurrent_future_state") {
             return None;
         }
@@ -222,7 +223,7 @@ unsafe fn finished_task(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tra
 
 /// The process that asked, unless it has ended. A task may have ended unseen.
 pub fn living(state: &mut ThreadState, asker: u64) -> Option<Arc<Tracee>> {
-    quietly(state, |py, state| state.host.directory.living(py, state.host, asker))
+    untraced(state, |py, state| state.host.directory.living(py, state.host, asker))
 }
 
 /// The result of a call goes back to the process that asked for it. It comes from the running process, but its token
@@ -245,7 +246,7 @@ pub unsafe fn reply_with(
         }
         if let Some(asker) = &asker {
             tell(state, value, is_error, |state, message| {
-                passing::arrived(state.host, &mut state.thread, asker, Sender::Unknown, message);
+                message_view::arrived(state.host, &mut state.thread, asker, Sender::Unknown, message);
             });
         }
     }
@@ -267,8 +268,8 @@ pub unsafe fn send(
         let mut outcome = outcome(future);
         (outcome.is_set, outcome.by, outcome.is_taken, outcome.number) = (true, own, waiter.is_some(), 0);
     }
-    let asked =
-        parcels::is_asked(state, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(state, waiter));
+    let asked = sent_values::is_asked(state, Flags::SEND)
+        || waiter.is_some_and(|waiter| sent_values::is_asked_of(state, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
     if !asked && !setter.map_or_else(|| tokens::has(state), |setter| state.host.node.seq_may_have(setter)) {
         // SAFETY: attached.
@@ -283,7 +284,7 @@ pub unsafe fn send(
             match waiter {
                 Some(waiter) => {
                     let origin = Origin::new(Sender::Process(own), number);
-                    passing::arrived(state.host, &mut state.thread, waiter, origin, message);
+                    message_view::arrived(state.host, &mut state.thread, waiter, origin, message);
                 }
                 None => outcome(future).number = number,
             }
@@ -304,7 +305,7 @@ pub unsafe fn tell(
         return with(state, value);
     }
     // SAFETY: the value stands; attached. No exception is set while the message is made.
-    let message = parcels::made(state, |py| unsafe { parcels::of_exception(py, value).ok() });
+    let message = sent_values::build_untraced(state, |py| unsafe { sent_values::of_exception(py, value).ok() });
     if !message.is_null() {
         with(state, message.as_ptr());
     }
@@ -335,7 +336,7 @@ thread_local! {
 fn on_take(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its callers run.
     unsafe {
-        let asked = passing::caller(frame);
+        let asked = message_view::caller(frame);
         if !capture::is_text(code_qualname(frame.code()), "Future.__get_result") {
             return taking(state, frame, asked);
         }
@@ -356,13 +357,13 @@ unsafe fn taking(state: &mut ThreadState, frame: Frame, caller: Option<Frame>) {
     // this thread.
     unsafe {
         let object = frame.local(0);
-        if object.is_null() || passing::is_inner(caller) {
+        if object.is_null() || message_view::is_inner(caller) {
             return;
         }
         state.running.identify(state.host, &mut state.thread);
         let future = record(state, object);
         let own = state.thread.current().pid;
-        let is_set = quietly(state, |py, _| is_in_state(py, object, &["FINISHED"]));
+        let is_set = untraced(state, |py, _| is_in_state(py, object, &["FINISHED"]));
         {
             let mut outcome = outcome(&future);
             outcome.is_set |= is_set;
@@ -389,7 +390,7 @@ fn on_taken(state: &mut ThreadState, frame: Frame, how: Ended, shows_error: bool
         // the call may have begun before tracing; `result` has no first variable any more, see `on_take`
         if shows_error {
             // SAFETY: the event's frame runs, and so does its caller.
-            unsafe { taking(state, frame, passing::caller(frame)) };
+            unsafe { taking(state, frame, message_view::caller(frame)) };
         }
         taken()
     });
@@ -411,7 +412,7 @@ fn on_taken(state: &mut ThreadState, frame: Frame, how: Ended, shows_error: bool
         state.running.identify(state.host, &mut state.thread);
         if let (Ended::Raised(error), false) = (how, now.is_set) {
             if error.is_a(ffi::PyExc_TimeoutError) {
-                passing::timed_out(state);
+                message_view::timed_out(state);
             }
             return;
         }
@@ -439,7 +440,7 @@ pub unsafe fn receive(state: &mut ThreadState, future: &Tracee, value: *mut ffi:
         outcome.is_taken = true;
         was
     };
-    if was.is_taken || !parcels::is_asked(state, Flags::RECEIVE) {
+    if was.is_taken || !sent_values::is_asked(state, Flags::RECEIVE) {
         return;
     }
     // SAFETY: the value stands, and callbacks run attached on this thread.

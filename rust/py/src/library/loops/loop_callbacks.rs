@@ -15,7 +15,7 @@ use crate::{
     instrument::{
         modules::{self, Module},
         originals,
-        parcels::quietly,
+        sent_values::untraced,
         watch::{self, Ended, Handler},
     },
     library::ports::transport::{self, Served},
@@ -79,7 +79,7 @@ fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 /// A handle is about to call.
 fn on_run(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the frame of the method is about to run, so its first argument is there.
-    if let Some((place, serves)) = quietly(state, |py, state| unsafe { callback(py, state, frame) }) {
+    if let Some((place, serves)) = untraced(state, |py, state| unsafe { callback(py, state, frame) }) {
         enter(state, frame.address(), place, serves);
     }
 }

@@ -28,10 +28,10 @@ use super::{
 use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
+        message_view::{self, Origin, Sender},
         modules::{self, Module},
         originals,
-        parcels::{self, quietly},
-        passing::{self, Origin, Sender},
+        sent_values::{self, untraced},
         tokens,
         watch::{self, Ended, Handler},
     },
@@ -183,13 +183,13 @@ fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
 unsafe fn process_of(state: &mut ThreadState, event_loop: *mut ffi::PyObject) -> u64 {
-    let running = quietly(state, |py, state| {
-        // SAFETY: the event loop stands, and no exception is set inside `quietly`.
+    let running = untraced(state, |py, state| {
+        // SAFETY: the event loop stands, and no exception is set inside `untraced`.
         let ident = unsafe { attribute(py, event_loop, "_thread_id") }.filter(|ident| !ident.is_none())?;
         state.host.directory.of_ident(py, state.host, &ident).map(|thread| thread.pid)
     });
     // SAFETY: the event loop stands; callbacks run attached on this thread.
-    running.unwrap_or_else(|| unsafe { passing::queue(state, event_loop) })
+    running.unwrap_or_else(|| unsafe { message_view::queue(state, event_loop) })
 }
 
 thread_local! {
@@ -216,7 +216,7 @@ pub unsafe fn runs_inner(frame: Frame) -> bool {
 unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
     // SAFETY: the event's frame begins, so its callers run; attached.
     unsafe {
-        let mut caller = passing::caller(frame);
+        let mut caller = message_view::caller(frame);
         let mut once = false;
         while let Some(within) = caller {
             let name = code_qualname(within.code());
@@ -243,16 +243,16 @@ fn on_handle(state: &mut ThreadState, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
-        if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
+        if asyncio_futures::is_method(frame.local(1)) && message_view::is_inner(scheduler(frame).0) {
             senders(&HANDLES).insert(handle, ScheduledCall::INNER);
             return;
         }
         // one function lies between; it differs by version
-        let between = passing::caller(frame);
+        let between = message_view::caller(frame);
         let threadsafe = between
             .and_then(|f| originals::caller(f))
             .filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
-        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(originals::caller(*frame))) else {
+        let Some(threadsafe) = threadsafe.filter(|frame| !message_view::is_inner(originals::caller(*frame))) else {
             return schedule(state, frame);
         };
         if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
@@ -277,7 +277,7 @@ fn on_handle(state: &mut ThreadState, frame: Frame) {
 pub unsafe fn send(
     state: &mut ThreadState, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
 ) -> (u64, Carried) {
-    let asked = parcels::is_asked(state, Flags::SEND);
+    let asked = sent_values::is_asked(state, Flags::SEND);
     if !asked && !tokens::has(state) {
         return (0, Carried::Empty);
     }
@@ -285,8 +285,8 @@ pub unsafe fn send(
     // message is held.
     unsafe {
         let to = process_of(state, event_loop);
-        let message = parcels::made(state, make);
-        let number = if asked { parcels::send(state, to, &message, MessageKind::Call) } else { 0 };
+        let message = sent_values::build_untraced(state, make);
+        let number = if asked { sent_values::send(state, to, &message, MessageKind::Call) } else { 0 };
         let write = tokens::writing(message.as_ptr());
         (number, state.host.node.seq_send(&mut state.thread, About::Current, to, write))
     }
@@ -308,7 +308,7 @@ unsafe fn schedule(state: &mut ThreadState, frame: Frame) {
         if !once {
             return;
         }
-        let carried = match caller.filter(|caller| passing::is_inner(Some(*caller))) {
+        let carried = match caller.filter(|caller| message_view::is_inner(Some(*caller))) {
             None => {
                 state.running.identify(state.host, &mut state.thread);
                 Some(state.host.node.seq_copy(state.thread.current()))
@@ -326,7 +326,9 @@ unsafe fn schedule(state: &mut ThreadState, frame: Frame) {
 /// Both stand; the calling thread is attached and has no exception set.
 pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: both stand, the thread is attached and no exception is set.
-    unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
+    unsafe {
+        (ffi::PyTuple_Check(args) != 0).then(|| sent_values::of_call(py, callback, args, std::ptr::null_mut()).ok())?
+    }
 }
 
 /// A callback is about to run.
@@ -342,9 +344,9 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
             Some(ScheduledCall { by: ScheduledCall::SCHEDULED, carried, .. }) => CallbackToken::Unseen(carried),
             Some(ScheduledCall { by, number, carried }) => {
                 state.running.identify(state.host, &mut state.thread);
-                if parcels::is_asked(state, Flags::RECEIVE) {
+                if sent_values::is_asked(state, Flags::RECEIVE) {
                     let message = message_of(state, handle);
-                    parcels::receive(state, Origin::new(Sender::Process(by), number), &message);
+                    sent_values::receive(state, Origin::new(Sender::Process(by), number), &message);
                 }
                 CallbackToken::Message(carried)
             }
@@ -358,7 +360,7 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
 /// # Safety
 /// The handle stands; callbacks run attached on this thread.
 unsafe fn message_of(state: &mut ThreadState, handle: *mut ffi::PyObject) -> Held {
-    parcels::made(state, |py| {
+    sent_values::build_untraced(state, |py| {
         // SAFETY: the handle stands; no exception is set while the message is made.
         unsafe {
             let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
@@ -389,7 +391,7 @@ fn on_submit(state: &mut ThreadState, frame: Frame) {
         if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
             return;
         }
-        let closed = quietly(state, |py, _| {
+        let closed = untraced(state, |py, _| {
             attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
         });
         if closed {
@@ -398,7 +400,7 @@ fn on_submit(state: &mut ThreadState, frame: Frame) {
         state.running.identify(state.host, &mut state.thread);
         let by = state.thread.current().pid;
         let (number, carried) =
-            send(state, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
+            send(state, event_loop.as_ptr(), |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
         senders(&COROUTINES).insert(coroutine.as_ptr() as usize, ScheduledCall { by, number, carried });
     }
 }
@@ -414,17 +416,18 @@ fn on_submitted(_here: &mut ThreadState, frame: Frame, _how: Ended) {
 fn on_begun(state: &mut ThreadState, frame: Frame) {
     // SAFETY: callbacks run attached, and the event's frame begins.
     unsafe {
-        let Some([coroutine, future]) = quietly(state, |py, _| captured(py, frame)) else { return };
+        let Some([coroutine, future]) = untraced(state, |py, _| captured(py, frame)) else { return };
         let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
         let Some(ScheduledCall { by, number, carried }) = sender else { return };
         state.running.identify(state.host, &mut state.thread);
         let record = record(state, future.as_ptr());
         outcome(&record).reply_to = by;
-        let make =
-            |state: &mut ThreadState| parcels::made(state, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
-        if parcels::is_asked(state, Flags::RECEIVE) {
+        let make = |state: &mut ThreadState| {
+            sent_values::build_untraced(state, |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok()?)
+        };
+        if sent_values::is_asked(state, Flags::RECEIVE) {
             let message = make(state);
-            parcels::receive(state, Origin::new(Sender::Process(by), number), &message);
+            sent_values::receive(state, Origin::new(Sender::Process(by), number), &message);
         }
         if state.host.node.seq_in_use() {
             let message = tokens::message_for(state, &carried, make);

@@ -12,7 +12,7 @@
 //! them.
 //!
 //! # States
-//! A method's word is the original or ours (see [`Word`]). `Scheduled::came` is there until the callback runs first.
+//! A method's word is the original or ours (see [`FunctionSlot`]). `Scheduled::came` is there until the callback runs first.
 //!
 //! # Orderings
 //! The word's own. A mutex lets one run take `came`.
@@ -31,9 +31,9 @@ use crate::{
         Host,
     },
     instrument::{
+        message_view::{self, Origin, Sender},
         modules::{self, Module},
-        parcels::{self, quietly},
-        passing::{self, Origin, Sender},
+        sent_values::{self, untraced},
         watch::{self, Handler},
     },
     library::{
@@ -47,8 +47,8 @@ use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
     hooks::{
+        function_slot::FunctionSlot,
         vectorcall::{nargs, Function},
-        word::Word,
     },
     interpreter::{
         calling::{self, attached},
@@ -110,7 +110,7 @@ pub static MODULES: [Module; 1] = [Module::new("uvloop.loop", adopt)];
 /// A method that schedules a callback.
 struct Method {
     name: &'static str,
-    word: Word,
+    word: FunctionSlot,
     ours: Function,
     /// The index of the callback among the arguments, after the loop.
     callback: usize,
@@ -133,7 +133,7 @@ enum MethodKind {
 }
 
 const fn method(name: &'static str, ours: Function, callback: usize, kind: MethodKind) -> Method {
-    Method { name, word: Word::new(), ours, callback, kind }
+    Method { name, word: FunctionSlot::new(), ours, callback, kind }
 }
 
 static METHODS: [Method; 17] = [
@@ -251,7 +251,7 @@ unsafe fn stand_in_of(state: &mut ThreadState, method: &Method, arguments: &[*mu
             return None;
         }
         let caller = Frame::current_python(tstate());
-        let by_library = passing::is_inner(caller);
+        let by_library = message_view::is_inner(caller);
         // uvloop's own functions have no frames: a thread that runs one of them seems to run its `run`
         let sets_future = asyncio_futures::is_method(callback)
             && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
@@ -288,7 +288,7 @@ unsafe fn stand_in_of(state: &mut ThreadState, method: &Method, arguments: &[*mu
         if matches!(came, ScheduledBy::Inner) && !tokens && !shows_turns() {
             return None;
         }
-        let made = quietly(state, |py, _| {
+        let made = untraced(state, |py, _| {
             let callback = Bound::from_borrowed_ptr(py, callback).unbind();
             Py::new(
                 py,
@@ -308,7 +308,7 @@ unsafe fn ends_task(state: &mut ThreadState) -> bool {
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         let task = state.running.task.get() as *mut PyObject;
-        !task.is_null() && quietly(state, |py, _| steps::is_done_task(py, task))
+        !task.is_null() && untraced(state, |py, _| steps::is_done_task(py, task))
     }
 }
 
@@ -317,7 +317,7 @@ unsafe fn ends_task(state: &mut ThreadState) -> bool {
 /// # Safety
 /// The loop stands; the thread is attached.
 unsafe fn is_closed(state: &mut ThreadState, event_loop: *mut PyObject) -> bool {
-    quietly(state, |py, _| {
+    untraced(state, |py, _| {
         // SAFETY: the caller promises that the loop stands and the thread is attached.
         let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
@@ -329,7 +329,7 @@ unsafe fn is_closed(state: &mut ThreadState, event_loop: *mut PyObject) -> bool 
 /// # Safety
 /// The callback stands; the thread is attached.
 unsafe fn is_coroutine_function(state: &mut ThreadState, callback: *mut PyObject) -> bool {
-    quietly(state, |py, _| {
+    untraced(state, |py, _| {
         // SAFETY: the caller promises that the callback stands and the thread is attached.
         let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
         let answer = inviso_cpython::interpreter::standard::module(py, "inspect")
@@ -451,7 +451,7 @@ impl Scheduled {
             loop_tokens::end(state, key);
             if let (Ok(protocol), true) = (&made, state.host.node.seq_in_use()) {
                 let class = protocol.get_type();
-                quietly(state, |py, state| {
+                untraced(state, |py, state| {
                     let code = |name: &&str| {
                         calling::attribute(calling::attribute(&class, name).ok()?.as_any(), "__code__").ok()
                     };
@@ -476,17 +476,17 @@ impl Scheduled {
     ) {
         let make = |state: &mut ThreadState| {
             // SAFETY: both are held; no exception is set while the message is made.
-            parcels::made(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
+            sent_values::build_untraced(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
         };
         let way = match came {
             Some(ScheduledBy::Scheduled(carried)) => CallbackToken::Unseen(carried),
             Some(ScheduledBy::Sent(number, carried)) => {
                 // SAFETY: the thread is attached.
                 unsafe { state.running.identify(state.host, &mut state.thread) };
-                if parcels::is_asked(state, Flags::RECEIVE) {
+                if sent_values::is_asked(state, Flags::RECEIVE) {
                     let message = make(state);
                     // SAFETY: held; the thread is attached.
-                    unsafe { parcels::receive(state, Origin::new(Sender::Process(self.by), number), &message) };
+                    unsafe { sent_values::receive(state, Origin::new(Sender::Process(self.by), number), &message) };
                 }
                 CallbackToken::Message(carried)
             }
@@ -497,7 +497,7 @@ impl Scheduled {
         if shows_turns() {
             // SAFETY: held; the thread is attached, and takes no events meanwhile.
             let place =
-                quietly(state, |_, state| unsafe { loop_callbacks::place_of(state, callback.as_ptr(), args.len()) });
+                untraced(state, |_, state| unsafe { loop_callbacks::place_of(state, callback.as_ptr(), args.len()) });
             loop_callbacks::enter(state, key, place, None);
         }
     }

@@ -21,7 +21,7 @@
 
 use super::numbers::Frames;
 use crate::{
-    instrument::parcels::quietly,
+    instrument::sent_values::untraced,
     library::futures,
     processes::{process, thread_objects::attribute},
     thread::state::ThreadState,
@@ -86,7 +86,7 @@ unsafe fn record(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // SAFETY: the frame is that of a queue's method, so its first parameter is the queue, which holds its buffer.
     // Attached.
     unsafe {
-        let buffer = quietly(state, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
+        let buffer = untraced(state, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
         Some(futures::record(state, buffer))
     }
 }
@@ -127,7 +127,7 @@ pub unsafe fn leave(state: &mut ThreadState, frame: Frame, number: u64, carried:
 /// # Safety
 /// As [`record`].
 unsafe fn objects(state: &mut ThreadState, frame: Frame) -> Vec<usize> {
-    quietly(state, |py, _| {
+    untraced(state, |py, _| {
         // SAFETY: the frame is that of a queue's method, so its first parameter is the queue. Copying a deque runs no
         // code of the program.
         let all = unsafe { attribute(py, frame.local(0), "_buffer") }.and_then(|buffer| buffer.try_iter().ok());

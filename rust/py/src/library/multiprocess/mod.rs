@@ -31,9 +31,9 @@ use super::{
 use crate::{
     host::{instruments::Instrument, Host},
     instrument::{
+        message_view::{self, Message, Origin, Sender},
         modules::{self, Module},
-        parcels::{self, quietly},
-        passing::{self, Message, Origin, Sender},
+        sent_values::{self, untraced},
         tokens,
         watch::{self, Ended, Handler},
     },
@@ -206,10 +206,10 @@ unsafe fn send(state: &mut ThreadState, into: *mut ffi::PyObject, object: *mut f
     // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        if !parcels::is_asked(state, Flags::SEND) {
+        if !sent_values::is_asked(state, Flags::SEND) {
             return 0;
         }
-        let to = passing::queue(state, into);
+        let to = message_view::queue(state, into);
         let parcel = Message::to(object, to).numbered(number);
         messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel)
     }
@@ -228,9 +228,9 @@ unsafe fn receive(state: &mut ThreadState, frame: Frame, from: *mut ffi::PyObjec
     // SAFETY: both stand; callbacks run attached on this thread.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        if parcels::is_asked(state, Flags::RECEIVE) {
-            let sender = Sender::Process(passing::queue(state, from));
-            passing::received(state, Origin { sender, number, creation }, object);
+        if sent_values::is_asked(state, Flags::RECEIVE) {
+            let sender = Sender::Process(message_view::queue(state, from));
+            message_view::received(state, Origin { sender, number, creation }, object);
         }
     }
 }
@@ -243,7 +243,7 @@ pub fn is_sure(state: &mut ThreadState, frame: Frame) -> bool {
         if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
             return true;
         }
-        let limit = quietly(state, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
+        let limit = untraced(state, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
         limit == Some(NO_LIMIT.load(Ordering::Acquire))
     }
 }
@@ -251,7 +251,7 @@ pub fn is_sure(state: &mut ThreadState, frame: Frame) -> bool {
 /// Whether the queue of this `put` is closed, so the call will raise.
 pub fn is_closed(state: &mut ThreadState, frame: Frame) -> bool {
     // SAFETY: the event's frame runs, so its first parameter stands; `True` lives for ever.
-    quietly(state, |py, _| unsafe {
+    untraced(state, |py, _| unsafe {
         attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
     })
 }
@@ -263,7 +263,7 @@ fn on_put(state: &mut ThreadState, frame: Frame) {
     }
     // SAFETY: the event's frame begins, so its first two parameters are there; its caller runs; attached.
     unsafe {
-        let library = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller)));
+        let library = message_view::caller(frame).filter(|caller| message_view::is_inner(Some(*caller)));
         state.running.identify(state.host, &mut state.thread);
         let number = match library {
             Some(_) => 0,
@@ -282,7 +282,7 @@ fn on_put_done(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends; its parameters stand.
     unsafe {
         let number = buffers::end(frame, is_there);
-        if is_there && !is_sure(state, frame) && !passing::is_inner(passing::caller(frame)) {
+        if is_there && !is_sure(state, frame) && !message_view::is_inner(message_view::caller(frame)) {
             send(state, frame.local(0), frame.local(1), number);
             pickles::put_done(state, frame);
         }
@@ -299,21 +299,21 @@ thread_local! {
 fn on_put_simple(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, so its second parameter, if not null, stands.
     unsafe {
-        if frame.local(1).is_null() || passing::is_inner(passing::caller(frame)) {
+        if frame.local(1).is_null() || message_view::is_inner(message_view::caller(frame)) {
             return;
         }
-        let object = quietly(state, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
+        let object = untraced(state, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
         // a call whose end was not seen may have left an entry
         let left = putting(frame);
         PUTTING.with_borrow_mut(|all| all.push((frame.address(), object)));
-        quietly(state, |_, _| drop(left));
+        untraced(state, |_, _| drop(left));
     }
 }
 
 /// The `put` has ended, with or without success.
 fn on_put_simple_done(state: &mut ThreadState, frame: Frame, _how: Ended) {
     let left = putting(frame);
-    quietly(state, |_, _| drop(left));
+    untraced(state, |_, _| drop(left));
 }
 
 /// The object that a call of `SimpleQueue.put` is about to put.
@@ -329,7 +329,7 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends, and the interpreter holds its result or exception; `queue.Empty` is kept for
     // ever.
     unsafe {
-        if passing::is_inner(passing::caller(frame)) {
+        if message_view::is_inner(message_view::caller(frame)) {
             return;
         }
         match how {
@@ -337,7 +337,7 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
             Ended::Raised(error) => {
                 let empty = EMPTY.load(Ordering::Acquire) as *mut ffi::PyObject;
                 if !empty.is_null() && error.is_a(empty) {
-                    passing::timed_out(state);
+                    message_view::timed_out(state);
                 }
             }
         }
@@ -348,14 +348,14 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
 fn on_send(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs.
     unsafe {
-        let Some(caller) = passing::caller(frame) else { return };
+        let Some(caller) = message_view::caller(frame) else { return };
         let code = caller.code() as usize;
         let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
         if let Some((put, object)) = caller.caller().filter(|_| bytes).and_then(|put| Some((put, putting(put)?))) {
             send(state, put.local(0), object.as_ptr(), numbers::given(put));
-            return quietly(state, |_, _| drop(object));
+            return untraced(state, |_, _| drop(object));
         }
-        if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
+        if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || message_view::is_inner(caller.caller()) {
             return;
         }
         let (connection, whole) = (caller.local(0), caller.local(1));
@@ -364,8 +364,8 @@ fn on_send(state: &mut ThreadState, frame: Frame) {
             return;
         }
         state.running.identify(state.host, &mut state.thread);
-        if parcels::is_asked(state, Flags::SEND) {
-            let message = parcels::made(state, |py| sent_bytes(py, whole, frame.local(1)));
+        if sent_values::is_asked(state, Flags::SEND) {
+            let message = sent_values::build_untraced(state, |py| sent_bytes(py, whole, frame.local(1)));
             send(state, connection, message.as_ptr(), 0);
         }
     }
@@ -397,7 +397,7 @@ fn on_received(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(object) = how else { return };
     // SAFETY: the event's frame ends; the result is held.
     unsafe {
-        if !passing::is_inner(passing::caller(frame)) {
+        if !message_view::is_inner(message_view::caller(frame)) {
             receive(state, frame, frame.local(0), object);
         }
     }
@@ -409,7 +409,7 @@ fn on_received_into(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(size) = how else { return };
     // SAFETY: the event's frame ends. The type and the range are checked before bytes are read.
     unsafe {
-        if passing::is_inner(passing::caller(frame)) {
+        if message_view::is_inner(message_view::caller(frame)) {
             return;
         }
         let (connection, buffer) = (frame.local(0), frame.local(1));
@@ -417,7 +417,7 @@ fn on_received_into(state: &mut ThreadState, frame: Frame, how: Ended) {
             return receive(state, frame, connection, buffer);
         }
         let offset = frame.local(2);
-        let copy = parcels::made(state, |py| {
+        let copy = sent_values::build_untraced(state, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
             let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
@@ -449,7 +449,7 @@ fn on_written(state: &mut ThreadState, frame: Frame, _how: Ended) {
             return;
         }
         state.running.identify(state.host, &mut state.thread);
-        let (own, connection) = (state.thread.current().pid, passing::queue(state, connection));
+        let (own, connection) = (state.thread.current().pid, message_view::queue(state, connection));
         let host = state.host;
         host.node.alarm(&mut state.thread, own, LimitEvent::BusyDistPort, |_, _| {
             Some(Term::Pid(Identifier::own(connection)))
@@ -461,7 +461,7 @@ fn on_written(state: &mut ThreadState, frame: Frame, _how: Ended) {
 fn on_apply(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
-        let caller = passing::caller(frame);
+        let caller = message_view::caller(frame);
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
         let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
         if ![pool, function, args, keywords].contains(&std::ptr::null_mut()) {
@@ -491,12 +491,12 @@ pub unsafe fn ask(
             let mut outcome = outcome(&result);
             (outcome.reply_to, outcome.comes_from_afar) = (own, true);
         }
-        let asked = parcels::is_asked(state, Flags::SEND);
+        let asked = sent_values::is_asked(state, Flags::SEND);
         if asked || tokens::has(state) {
-            let to = passing::queue(state, pool);
-            let message = parcels::made(state, make);
+            let to = message_view::queue(state, pool);
+            let message = sent_values::build_untraced(state, make);
             if asked {
-                parcels::send(state, to, &message, MessageKind::Call);
+                sent_values::send(state, to, &message, MessageKind::Call);
             }
             pools::asked(state, pool);
             tokens::send_by(state, About::Current, &result, to, message.as_ptr());
@@ -521,7 +521,7 @@ pub unsafe fn call<'py>(
             _ => PyTuple::new(py, [&args]).ok()?,
         };
         let keywords = if ffi::PyDict_CheckExact(keywords) != 0 { keywords } else { std::ptr::null_mut() };
-        parcels::of_call(py, function, args.as_ptr(), keywords).ok()
+        sent_values::of_call(py, function, args.as_ptr(), keywords).ok()
     }
 }
 
@@ -547,7 +547,7 @@ fn on_await_failed(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
     // SAFETY: the event's frame ends; the exception is held.
     unsafe {
-        if passing::is_inner(passing::caller(frame)) {
+        if message_view::is_inner(message_view::caller(frame)) {
             return;
         }
         let known = state.host.directory.known(frame.local(0) as usize);
@@ -555,7 +555,7 @@ fn on_await_failed(state: &mut ThreadState, frame: Frame, how: Ended) {
         let mut name = [0; 256];
         let class = ffi::Py_TYPE(error.object());
         if waits && capture::type_name(class, &mut name) == "multiprocessing.context.TimeoutError" {
-            passing::timed_out(state);
+            message_view::timed_out(state);
         }
     }
 }

@@ -68,7 +68,7 @@ thread_local! {
 /// A number for a message of the running process; 0 if no session traces what it sends. The process has been
 /// identified.
 pub fn reserve(state: &mut ThreadState) -> u64 {
-    match crate::instrument::parcels::is_asked(state, Flags::SEND) {
+    match crate::instrument::sent_values::is_asked(state, Flags::SEND) {
         true => messages::reserve(&state.host.node, &mut state.thread),
         false => 0,
     }

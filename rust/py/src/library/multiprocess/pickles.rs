@@ -27,8 +27,9 @@ use super::{buffers, numbers, pools};
 use crate::{
     host::instruments::Instrument,
     instrument::{
+        message_view,
         modules::{self, Module},
-        originals, parcels, passing, tokens,
+        originals, sent_values, tokens,
         watch::{self, Ended, Handler},
     },
     library::{loops::loop_tokens, multiprocess},
@@ -203,7 +204,7 @@ unsafe fn library() -> Option<Frame> {
     // SAFETY: the callers promise that the thread is attached; the callers of a running frame run, too.
     unsafe {
         let mut frames = std::iter::successors(caller(), |frame| frame.caller()).take(BETWEEN);
-        frames.find(|frame| passing::is_library(*frame))
+        frames.find(|frame| message_view::is_library(*frame))
     }
 }
 
@@ -237,7 +238,7 @@ pub unsafe fn leaving(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> (Pi
             };
         }
         let sends = is(frame, "SimpleQueue.put") || is(frame, "_ConnectionBase.send");
-        let by_program = sends && !passing::is_inner(originals::caller(frame));
+        let by_program = sends && !message_view::is_inner(originals::caller(frame));
         let number = if by_program { numbers::give(state, frame) } else { 0 };
         (if tokens { way(state, frame, object) } else { PickleToken::None }, number)
     }
@@ -278,7 +279,7 @@ unsafe fn way(state: &mut ThreadState, frame: Frame, object: &Bound<'_, PyAny>) 
     // assign to none of them before this.
     unsafe {
         if is(frame, "SimpleQueue.put") {
-            let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
+            let wakes = frame.caller().filter(|caller| message_view::is_library(*caller));
             let wakes = wakes.is_some_and(|caller| WAKERS.iter().any(|name| is(caller, name)));
             return if wakes || is_apart(state, frame) { PickleToken::None } else { PickleToken::Now(frame) };
         }
@@ -304,8 +305,8 @@ pub unsafe fn came(state: &mut ThreadState, number: Option<Number>) {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // unpickle, and the running process is known.
     unsafe {
-        if let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) {
-            numbers::come(frame, number.filter(|_| parcels::is_asked(state, Flags::RECEIVE)));
+        if let Some(frame) = caller().filter(|frame| message_view::is_library(*frame)) {
+            numbers::come(frame, number.filter(|_| sent_values::is_asked(state, Flags::RECEIVE)));
         }
     }
 }
@@ -320,7 +321,7 @@ pub unsafe fn is_for_another() -> bool {
     unsafe {
         let mut frame = caller();
         for _ in 0..4 {
-            let Some(state) = frame.filter(|frame| passing::is_library(*frame)) else { return false };
+            let Some(state) = frame.filter(|frame| message_view::is_library(*frame)) else { return false };
             if is(state, "Pool._handle_results") || is(state, "_ExecutorManagerThread.wait_result_broken_or_wakeup") {
                 return true;
             }
@@ -342,8 +343,8 @@ pub unsafe fn is_no_message() -> bool {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // unpickle; the callers of a running frame run, too.
     unsafe {
-        let taker = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
-        taker.is_some_and(|taker| passing::is_library(taker) && OWN_TAKERS.iter().any(|name| is(taker, name)))
+        let taker = caller().filter(|recv| message_view::is_library(*recv)).and_then(|recv| recv.caller());
+        taker.is_some_and(|taker| message_view::is_library(taker) && OWN_TAKERS.iter().any(|name| is(taker, name)))
     }
 }
 
@@ -356,7 +357,7 @@ pub unsafe fn is_of_no_carrier(state: &ThreadState) -> bool {
     // unpickle.
     unsafe {
         caller().is_some_and(|frame| {
-            passing::is_library(frame)
+            message_view::is_library(frame)
                 && (is(frame, "Queue.get") || is(frame, "SimpleQueue.get"))
                 && is_apart(state, frame)
         })
@@ -379,7 +380,7 @@ unsafe fn is_apart(state: &ThreadState, frame: Frame) -> bool {
 pub unsafe fn is_started_by_library() -> bool {
     // SAFETY: the caller promises that the thread is attached, in a function of this package that the library called to
     // start a process.
-    unsafe { caller().is_some_and(|frame| passing::is_library(frame)) }
+    unsafe { caller().is_some_and(|frame| message_view::is_library(frame)) }
 }
 
 /// Whether a worker of a pool takes a task, or puts a result.
@@ -392,7 +393,7 @@ unsafe fn is_worker() -> bool {
     unsafe {
         let library = library().filter(|frame| is(*frame, "SimpleQueue.get") || is(*frame, "SimpleQueue.put"));
         let worker = library.and_then(|frame| frame.caller());
-        worker.is_some_and(|worker| passing::is_library(worker) && is(worker, "worker"))
+        worker.is_some_and(|worker| message_view::is_library(worker) && is(worker, "worker"))
     }
 }
 
@@ -410,14 +411,14 @@ pub unsafe fn message_of(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> 
         let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
         let at = object.as_ptr();
         if kind == "concurrent.futures.process._CallItem" {
-            return parcels::made(state, |py| {
+            return sent_values::build_untraced(state, |py| {
                 let [function, args, keywords] = ["fn", "args", "kwargs"].map(|name| attribute(py, at, name));
-                parcels::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
+                sent_values::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
             });
         }
         if kind == "concurrent.futures.process._ResultItem" {
-            return parcels::made(state, |py| match attribute(py, at, "exception") {
-                Some(error) if !error.is_none() => parcels::of_exception(py, error.as_ptr()).ok(),
+            return sent_values::build_untraced(state, |py| match attribute(py, at, "exception") {
+                Some(error) if !error.is_none() => sent_values::of_exception(py, error.as_ptr()).ok(),
                 _ => attribute(py, at, "result"),
             });
         }
@@ -435,7 +436,7 @@ pub unsafe fn begin_send(state: &mut ThreadState, frame: Frame, object: &Bound<'
     // SAFETY: the caller promises that the frame runs, the thread is attached, and the object stands; a method has a
     // first parameter.
     unsafe {
-        let to = passing::queue(state, frame.local(0));
+        let to = message_view::queue(state, frame.local(0));
         let message = message_of(state, object);
         let code = frame.code() as usize;
         if ![&SEND_CODE, &PUT_CODE].iter().any(|known| known.load(Ordering::Acquire) == code) {
@@ -495,7 +496,7 @@ pub unsafe fn put(state: &mut ThreadState, frame: Frame, library: Option<Frame>)
             // the feeder may take it before the sending is certain
             None => state.host.node.seq_would_send(state.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
-                let future = parcels::made(state, |py| attribute(py, manager.local(2), "future"));
+                let future = sent_values::build_untraced(state, |py| attribute(py, manager.local(2), "future"));
                 let record = state.host.directory.known(future.as_ptr() as usize);
                 record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
             }
@@ -526,7 +527,7 @@ pub unsafe fn put_done(state: &mut ThreadState, frame: Frame) {
 unsafe fn send(state: &mut ThreadState, frame: Frame) -> Carried {
     // SAFETY: the first two parameters, which stand as long as the event's frame.
     unsafe {
-        let to = passing::queue(state, frame.local(0));
+        let to = message_view::queue(state, frame.local(0));
         state.host.node.seq_send(&mut state.thread, About::Current, to, tokens::writing(frame.local(1)))
     }
 }
@@ -573,7 +574,9 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
                 ffi::Py_INCREF(value);
                 Held::owned(value)
             }
-            Ended::Raised(error) => parcels::made(state, |py| parcels::of_exception(py, error.object()).ok()),
+            Ended::Raised(error) => {
+                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+            }
         });
     }
 }

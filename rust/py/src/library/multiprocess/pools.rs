@@ -28,10 +28,10 @@ use super::pickles;
 use crate::{
     host::Host,
     instrument::{
-        modules, parcels,
-        passing::{self, Sender},
+        message_view::{self, Sender},
+        modules,
         senders::{self, QueuedItem},
-        tokens,
+        sent_values, tokens,
         watch::{Ended, Handler},
     },
     library::{
@@ -139,7 +139,7 @@ pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
         return;
     }
     // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
-    let tasks = parcels::made(state, |py| unsafe { attribute(py, pool, "_inqueue") });
+    let tasks = sent_values::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
     let mut name = [0; 256];
     // SAFETY: null or held.
     let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
@@ -159,7 +159,7 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
         let Some(frame) = library(state) else { return false };
         let carried = if pickles::is(frame, "worker") {
             state.running.identify(state.host, &mut state.thread);
-            let to = passing::queue(state, queue);
+            let to = message_view::queue(state, queue);
             let message = told_as(state, item);
             let write = tokens::writing(message.as_ptr());
             let sent = state.host.node.seq_send(&mut state.thread, About::Current, to, write);
@@ -168,7 +168,8 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
             state.host.node.seq_receive(&mut state.thread, About::Current, Carried::Empty, write);
             sent
         } else if pickles::is(frame, "Pool._handle_tasks") {
-            let found = parcels::quietly(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
+            let found =
+                sent_values::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
             found.map_or(Carried::Empty, |(carried, _)| carried)
         } else {
             return false;
@@ -227,7 +228,7 @@ pub unsafe fn taken_among_threads(
 /// # Safety
 /// The item stands; the thread is attached and has no exception set.
 pub unsafe fn told_as(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
-    parcels::made(state, |py| {
+    sent_values::build_untraced(state, |py| {
         // SAFETY: the caller promises that the item stands and the thread is attached and has no exception set.
         let item = unsafe { Bound::from_borrowed_ptr(py, item) };
         // SAFETY: the item holds its parts.
@@ -250,7 +251,7 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
                     return Some(value);
                 }
                 let inside = attribute(py, value.as_ptr(), "exc");
-                parcels::of_exception(py, inside.unwrap_or(value).as_ptr()).ok()
+                sent_values::of_exception(py, inside.unwrap_or(value).as_ptr()).ok()
             }
             5 => {
                 let (function, args, keywords) = (part(2)?, part(3)?, part(4)?);
@@ -261,9 +262,9 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
                     _ => return multiprocess::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
                 };
                 let ((mapped, items),) = args.extract::<((Bound<'py, PyAny>, Bound<'py, PyAny>),)>().ok()?;
-                let arguments = PyTuple::new(py, [parcels::name_of(py, mapped.as_ptr()).ok()?, items]).ok()?;
+                let arguments = PyTuple::new(py, [sent_values::name_of(py, mapped.as_ptr()).ok()?, items]).ok()?;
                 let method = method.load(Ordering::Acquire) as *mut ffi::PyObject;
-                parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+                sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
             }
             _ => None,
         }
@@ -279,7 +280,9 @@ unsafe fn library(state: &ThreadState) -> Option<Frame> {
         return None;
     }
     // SAFETY: the thread is attached.
-    unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()).filter(|frame| passing::is_library(*frame)) }
+    unsafe {
+        Frame::current_python(inviso_cpython::interpreter::tstate()).filter(|frame| message_view::is_library(*frame))
+    }
 }
 
 /// The methods by which such calls are shown, and the codes that make them.
@@ -359,16 +362,16 @@ unsafe fn method(asks: Frame) -> *mut ffi::PyObject {
 fn on_ask(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins; its caller runs, and still has its parameters.
     unsafe {
-        let Some(caller) = passing::caller(frame) else { return };
+        let Some(caller) = message_view::caller(frame) else { return };
         let (method, result) = (method(caller), frame.local(0));
         let [pool, function, items] = [0, 1, 2].map(|n| caller.local(n));
         if [method, result, pool, function, items].contains(&std::ptr::null_mut()) {
             return;
         }
         let result = multiprocess::ask(state, pool, result, |py| {
-            let function = parcels::name_of(py, function).ok()?;
+            let function = sent_values::name_of(py, function).ok()?;
             let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
-            parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+            sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
         });
         let Some(result) = result else { return };
         let call = tokens::kept_by(&result).unwrap_or_default();
@@ -379,7 +382,7 @@ fn on_ask(state: &mut ThreadState, frame: Frame) {
 
 /// A chunk of results comes.
 fn on_chunk(state: &mut ThreadState, frame: Frame) {
-    let left = parcels::made(state, |py| {
+    let left = sent_values::build_untraced(state, |py| {
         // SAFETY: the event's frame begins, and holds its parameters; the thread is attached.
         unsafe { attribute(py, frame.local(0), "_number_left") }
     });
@@ -430,10 +433,10 @@ fn piece(state: &mut ThreadState, frame: Frame, is_last: bool) {
         if is_last {
             outcome(&result).is_set = true;
         }
-        if let Some(asker) = asker.filter(|asker| parcels::is_asked_of(state, asker)) {
+        if let Some(asker) = asker.filter(|asker| sent_values::is_asked_of(state, asker)) {
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
             tell(state, ffi::PyTuple_GET_ITEM(pair, 1), is_error, |state, message| {
-                passing::arrived(state.host, &mut state.thread, &asker, Sender::Unknown, message);
+                message_view::arrived(state.host, &mut state.thread, &asker, Sender::Unknown, message);
             });
         }
     }
@@ -449,8 +452,10 @@ fn on_next(state: &mut ThreadState, frame: Frame, how: Ended) {
             if value == usize::MAX || frame.local(value) != error.object() {
                 let mut name = [0; 256];
                 let class = capture::type_name(ffi::Py_TYPE(error.object()), &mut name);
-                if class == "multiprocessing.context.TimeoutError" && !passing::is_inner(passing::caller(frame)) {
-                    passing::timed_out(state);
+                if class == "multiprocessing.context.TimeoutError"
+                    && !message_view::is_inner(message_view::caller(frame))
+                {
+                    message_view::timed_out(state);
                 }
                 return;
             }
@@ -483,7 +488,7 @@ pub unsafe fn take_all(state: &mut ThreadState, result: &Tracee, frame: Frame, h
     // thread is attached.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        let size = parcels::made(state, |py| attribute(py, frame.local(0), "_chunksize"));
+        let size = sent_values::build_untraced(state, |py| attribute(py, frame.local(0), "_chunksize"));
         let size = if size.is_null() { None } else { number(size.as_ptr()) }.unwrap_or(1);
         for (place, carried) in came {
             let range = (place * size) as isize..((place + 1) * size) as isize;
@@ -512,8 +517,10 @@ unsafe fn take_piece(
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         let message = tokens::message_for(state, &carried, |state| match how {
-            Ended::Returned(value) => parcels::quietly(state, |_, _| of(value)),
-            Ended::Raised(error) => parcels::made(state, |py| parcels::of_exception(py, error.object()).ok()),
+            Ended::Returned(value) => sent_values::untraced(state, |_, _| of(value)),
+            Ended::Raised(error) => {
+                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+            }
         });
         let write = tokens::writing(message.as_ptr());
         state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);

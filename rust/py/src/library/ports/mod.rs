@@ -35,9 +35,9 @@ use crate::{
         Host,
     },
     instrument::{
+        message_view::{self, Message, Origin, Sender},
         modules::{self, Module},
-        parcels::quietly,
-        passing::{self, Message, Origin, Sender},
+        sent_values::untraced,
         watch::{self, Ended},
     },
     processes::{process, relations},
@@ -293,7 +293,7 @@ unsafe fn meet(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<Ar
     let port = match known {
         Some(known) => known,
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        None => quietly(state, |py, state| unsafe {
+        None => untraced(state, |py, state| unsafe {
             let seen = look(&Bound::from_borrowed_ptr(py, object)).filter(|seen| seen.is_open)?;
             let port = state.host.directory.object_process(state.host, Kind::Port, object as usize, None);
             own(&port).driver.get_or_init(|| seen.driver);
@@ -344,7 +344,7 @@ unsafe fn opened(state: &mut ThreadState, object: *mut ffi::PyObject, how: Ended
 unsafe fn tell_opened(state: &mut ThreadState, object: *mut ffi::PyObject) {
     if transport::is_loops_own() {
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        return quietly(state, |_, state| unsafe { silence(state.host, object) });
+        return untraced(state, |_, state| unsafe { silence(state.host, object) });
     }
     // SAFETY: the caller promises that the object stands and the thread is attached.
     let port = unsafe {
@@ -416,7 +416,7 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
         return;
     }
     let close = |state: &mut ThreadState| {
-        quietly(state, |_, state| {
+        untraced(state, |_, state| {
             // SAFETY: the thread is attached.
             unsafe { state.running.identify(state.host, &mut state.thread) };
             closed(host, &mut state.thread, port, &crate::processes::exit_reason::normal());
@@ -479,8 +479,8 @@ fn written<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python
         return;
     }
     let writer = state.thread.current().pid;
-    quietly(state, |_, state| {
-        // SAFETY: `quietly` is attached; the objects made here are dropped here.
+    untraced(state, |_, state| {
+        // SAFETY: `untraced` is attached; the objects made here are dropped here.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
             let Some(data) = data(py) else { return Ok(None) };
@@ -494,7 +494,7 @@ fn written<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python
             let parcel = Message::to(message.as_ptr(), port.pid);
             let number = messages::on_send(node, thread, About::Current, true, &parcel);
             let origin = Origin::new(Sender::Process(writer), number);
-            passing::arrived(state.host, thread, port, origin, message.as_ptr());
+            message_view::arrived(state.host, thread, port, origin, message.as_ptr());
         }
     });
 }
@@ -505,7 +505,7 @@ fn read<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'p
         return;
     }
     let reader = state.thread.current().pid;
-    quietly(state, |_, state| {
+    untraced(state, |_, state| {
         // SAFETY: as in `written`.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {

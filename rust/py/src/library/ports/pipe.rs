@@ -18,7 +18,7 @@ use super::{bytes_of, lock, read, runs, written};
 use crate::{entry::door, thread::state::ThreadState};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
-    hooks::method::{Method, Wrapper},
+    hooks::method::{Method, PlainCall, PositionalCall, Wrapper},
     interpreter::calling,
 };
 use inviso_term::record;
@@ -130,9 +130,6 @@ fn find(file: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     lock(&PIPES).as_ref()?.get(&(file as usize)).cloned()
 }
 
-type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
-type PositionalCall =
-    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
 type OfClassCall = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
     *mut ffi::PyTypeObject,

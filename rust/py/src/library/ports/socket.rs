@@ -16,7 +16,7 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
     entry::door,
     host::Host,
@@ -34,7 +34,7 @@ use inviso_cpython::{
         code::is_parameter,
         frame::{code_qualname, module_of, Frame},
     },
-    hooks::method::{Keywords, Method, Plain, Wrapper},
+    hooks::method::{Keywords, KeywordsCall, Method, Plain, PlainCall, PositionalCall, Wrapper},
     interpreter::{calling, tls, tstate},
 };
 use inviso_term::record;
@@ -242,13 +242,6 @@ fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
     unsafe { opened(state, frame.local(0), how) };
 }
 
-type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
-type KeywordsCall =
-    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
-
-type PositionalCall =
-    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
-
 const _: Plain = plain::<0>;
 const _: Keywords = keywords::<0>;
 
@@ -414,7 +407,7 @@ enum Waits {
 /// # Safety
 /// `this` stands; the thread is attached.
 unsafe fn waits(state: &mut ThreadState, this: *mut ffi::PyObject) -> Waits {
-    quietly(state, |py, _| {
+    untraced(state, |py, _| {
         let look = || -> PyResult<Waits> {
             let classes = classes(py)?;
             // SAFETY: the caller promises that `this` stands and the thread is attached.
@@ -463,7 +456,7 @@ unsafe fn after(
         unsafe { pass(state, hook.data, port, args, result) };
     }
     if hook.data == Data::Closed {
-        quietly(state, |_, state| closed(state.host, &mut state.thread, port, &exit_reason::normal()));
+        untraced(state, |_, state| closed(state.host, &mut state.thread, port, &exit_reason::normal()));
     }
     runs(state.host, &mut state.thread, port, record::Kind::Out, hook.command);
 }
@@ -590,7 +583,7 @@ unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: us
 /// # Safety
 /// `half` is an `_ssl._SSLSocket` that stands; the thread is attached.
 unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let owner = quietly(state, |py, _| {
+    let owner = untraced(state, |py, _| {
         // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
         // attribute.
         unsafe { thread_objects::attribute(py, half, "owner") }.map(Bound::unbind)
@@ -600,6 +593,6 @@ unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<
     }
     // SAFETY: `module` and `function` are held.
     let port = unsafe { port(state, owner.as_ptr()) };
-    quietly(state, |py, _| drop(owner.into_bound(py)));
+    untraced(state, |py, _| drop(owner.into_bound(py)));
     port
 }

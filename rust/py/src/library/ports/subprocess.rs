@@ -17,12 +17,12 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_children.py`.
 
-use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
+use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
     host::Host,
     instrument::{
         originals::codes,
-        parcels,
+        sent_values,
         watch::{self, Ended, Handler},
     },
     processes::{exit_reason, thread_objects::attribute},
@@ -145,7 +145,7 @@ fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
         let object = frame.local(0);
         opened(state, object, how);
         if let Some(port) = known(state, object) {
-            quietly(state, |py, _| pipes(py, object, &port));
+            untraced(state, |py, _| pipes(py, object, &port));
         }
     }
 }
@@ -175,7 +175,7 @@ unsafe fn known(state: &mut ThreadState, object: *mut ffi::PyObject) -> Option<A
 /// # Safety
 /// The object is as [`attribute`] requires; an exception may be set.
 unsafe fn close(state: &mut ThreadState, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
-    quietly(state, |py, state| {
+    untraced(state, |py, state| {
         // SAFETY: the caller's object stands; a plain attribute.
         let status = unsafe { attribute(py, object, "returncode") };
         let Some(status) = status.and_then(|status| status.extract::<Option<i64>>().ok()).flatten() else { return };
@@ -195,7 +195,7 @@ fn on_communicate(state: &mut ThreadState, frame: Frame) {
     unsafe {
         let object = frame.local(0);
         let Some(port) = port(state, object) else { return };
-        let (begun, files) = quietly(state, |py, _| {
+        let (begun, files) = untraced(state, |py, _| {
             let begun = attribute(py, object, "_communication_started");
             let is_there = |name: &&str| attribute(py, object, name).is_some_and(|file| !file.is_none());
             let files = ["stdin", "stdout", "stderr"].iter().filter(|name| is_there(name)).count();
@@ -204,7 +204,7 @@ fn on_communicate(state: &mut ThreadState, frame: Frame) {
         if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
             return; // it uses the file of the one pipe
         }
-        let there = quietly(state, |py, _| if begun { lengths(py, object) } else { [0; 2] });
+        let there = untraced(state, |py, _| if begun { lengths(py, object) } else { [0; 2] });
         for (was, there) in own(&port).gathered.iter().zip(there) {
             was.store(there, Ordering::Relaxed);
         }
@@ -231,7 +231,7 @@ fn on_input(state: &mut ThreadState, frame: Frame, how: Ended) {
         if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
             return;
         }
-        let input = parcels::made(state, |py| attribute(py, object, "_input"));
+        let input = sent_values::build_untraced(state, |py| attribute(py, object, "_input"));
         if has_something(input.as_ptr()) {
             serves(state, &port, Some("command"), |state| {
                 written(state, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
@@ -271,7 +271,7 @@ fn on_communicated(state: &mut ThreadState, frame: Frame, _how: Ended) {
         if !own(&port).communicates.swap(false, Ordering::Relaxed) {
             return;
         }
-        let there = quietly(state, |py, _| lengths(py, object));
+        let there = untraced(state, |py, _| lengths(py, object));
         for (pipe, there) in there.into_iter().enumerate() {
             let before = own(&port).gathered[pipe].load(Ordering::Relaxed);
             if there > before {
@@ -293,7 +293,7 @@ fn on_communicated(state: &mut ThreadState, frame: Frame, _how: Ended) {
 /// asyncio has learnt how a subprocess has ended.
 fn on_exited(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
-    let object = quietly(state, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
+    let object = untraced(state, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
     let Some(object) = object else { return };
     // SAFETY: `module` and `function` are held.
     unsafe {
@@ -301,7 +301,7 @@ fn on_exited(state: &mut ThreadState, frame: Frame, _how: Ended) {
             close(state, &port, object.as_ptr());
         }
     }
-    quietly(state, |py, _| drop(object.into_bound(py)));
+    untraced(state, |py, _| drop(object.into_bound(py)));
 }
 
 /// Whether it is bytes that are not empty.

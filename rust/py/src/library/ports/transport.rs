@@ -18,11 +18,11 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
-use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, lock, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
     host::Host,
     instrument::{
-        originals, passing,
+        message_view, originals,
         watch::{self, Ended, Handler},
     },
     processes::{exit_reason, thread_objects::attribute},
@@ -272,7 +272,7 @@ pub fn forget_tls(port: &Tracee) {
 /// # Safety
 /// The transport is as [`attribute`] requires; an exception may be set.
 unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let object = quietly(state, |py, _| {
+    let object = untraced(state, |py, _| {
         let classes = classes(py)?;
         // SAFETY: plain attributes of an object that the caller holds.
         unsafe {
@@ -289,7 +289,7 @@ unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Opt
     })?;
     // SAFETY: `module` and `function` are held.
     let port = unsafe { port(state, object.as_ptr()) };
-    quietly(state, |py, _| drop(object.into_bound(py)));
+    untraced(state, |py, _| drop(object.into_bound(py)));
     port
 }
 
@@ -409,11 +409,11 @@ fn on_writelines(state: &mut ThreadState, frame: Frame) {
     unsafe {
         let transport = frame.local(0);
         if CodeLayout::read(frame.code()).arity() > 1 {
-            let waiting = quietly(state, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
+            let waiting = untraced(state, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
             return LINES.set(waiting.filter(|_| takes(state, transport)).map_or((0, 0), |all| (frame.address(), all)));
         }
         let (lines, before) = LINES.get();
-        if lines == 0 || passing::caller(frame).is_none_or(|caller| caller.address() != lines) {
+        if lines == 0 || message_view::caller(frame).is_none_or(|caller| caller.address() != lines) {
             return;
         }
         LINES.set((0, 0));
@@ -479,7 +479,7 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// As [`port_of`].
 unsafe fn takes(state: &mut ThreadState, transport: *mut ffi::PyObject) -> bool {
-    quietly(state, |py, _| {
+    untraced(state, |py, _| {
         let is_set = |name: &str| {
             // SAFETY: plain attributes of an object that the caller holds.
             let value = unsafe { attribute(py, transport, name) };
@@ -521,7 +521,7 @@ fn on_lost(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: as above.
     let port = unsafe { state.host.directory.known(frame.local(0) as usize) };
     if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
-        quietly(state, |_, state| {
+        untraced(state, |_, state| {
             // SAFETY: the thread is attached.
             unsafe { state.running.identify(state.host, &mut state.thread) };
             closed(state.host, &mut state.thread, &port, &exit_reason::normal());
@@ -537,7 +537,7 @@ fn on_flow(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: attached; the returned function is held while it is checked.
     unsafe {
         let transport = frame.local(0);
-        let stopped = quietly(state, |py, _| {
+        let stopped = untraced(state, |py, _| {
             attribute(py, transport, "_protocol_paused").is_some_and(|paused| paused.is_truthy().unwrap_or(false))
         });
         let Some(port) = port_of(state, transport) else { return };
@@ -554,7 +554,7 @@ fn on_tls(state: &mut ThreadState, frame: Frame) {
     // SAFETY: arguments of a method whose frame stands; the thread is attached.
     unsafe {
         if let Some(port) = port_of(state, frame.local(1)) {
-            quietly(state, |py, _| encrypts(py, frame.local(0), port));
+            untraced(state, |py, _| encrypts(py, frame.local(0), port));
         }
     }
 }

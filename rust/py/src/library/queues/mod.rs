@@ -25,12 +25,11 @@ use crate::{
         Host,
     },
     instrument::{
-        lengths,
+        lengths, message_view,
         modules::{self, Module},
         originals,
-        parcels::{self, quietly},
-        passing,
         senders::{self, QueuedItem},
+        sent_values::{self, untraced},
         tokens,
         watch::{self, Ended, Handler},
     },
@@ -257,7 +256,7 @@ fn queue_of(frame: Frame) -> *mut ffi::PyObject {
 #[inline(always)]
 fn caller(frame: Frame) -> Option<Frame> {
     // SAFETY: an event's frame runs; callbacks are attached.
-    unsafe { passing::caller(frame) }
+    unsafe { message_view::caller(frame) }
 }
 
 /// Whether the method of a derived class called this one. Then that method reports the event.
@@ -316,7 +315,7 @@ fn is_told(state: &mut ThreadState, method: Frame, queue: *mut ffi::PyObject, fl
     // SAFETY: callbacks run attached; the queue stands while a method of it runs.
     let wanted = unsafe {
         state.running.identify(state.host, &mut state.thread);
-        parcels::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
+        sent_values::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
     };
     wanted && !is_inner(method)
 }
@@ -366,8 +365,8 @@ fn is_as_completed(function: &str) -> bool {
 fn put(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
-        let number = passing::queue(state, queue);
-        let sent = passing::sent_by_current(state, number, item);
+        let number = message_view::queue(state, queue);
+        let sent = message_view::sent_by_current(state, number, item);
         senders::put(state, queue, item, sent, Some(lengths::length));
         lengths::of_queue(state, queue, number, 1, lengths::length);
     }
@@ -385,8 +384,8 @@ fn put_already(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ff
     }
     // SAFETY: as in `put`.
     unsafe {
-        let number = passing::queue(state, queue);
-        let sent = passing::sent_by_current(state, number, item);
+        let number = message_view::queue(state, queue);
+        let sent = message_view::sent_by_current(state, number, item);
         senders::put(state, queue, item, sent, Some(before));
         lengths::of_queue(state, queue, number, 0, lengths::size);
     }
@@ -405,10 +404,10 @@ fn shuts_down(method: Frame) -> bool {
 fn take(state: &mut ThreadState, method: Frame, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
-        let number = passing::queue(state, queue);
+        let number = message_view::queue(state, queue);
         let put = senders::take(state, queue, item, last);
         if !shuts_down(method) {
-            passing::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
+            message_view::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
             tokens::taken_from_queue(state, queue, put, item);
         }
         lengths::of_queue(state, queue, number, 0, lengths::size);
@@ -464,7 +463,7 @@ fn on_own_put(state: &mut ThreadState, frame: Frame) {
         return;
     }
     // SAFETY: the event's frame begins, and holds its arguments.
-    let [queue, item] = quietly(state, |py, _| unsafe {
+    let [queue, item] = untraced(state, |py, _| unsafe {
         [queue, item.as_ptr()].map(|object| Bound::from_borrowed_ptr(py, object).unbind())
     });
     // SAFETY: as above.
@@ -476,7 +475,7 @@ fn on_own_put(state: &mut ThreadState, frame: Frame) {
         all.push(putting);
         left
     });
-    quietly(state, |_, _| drop(left));
+    untraced(state, |_, _| drop(left));
 }
 
 /// The method has put the item, unless it raises: then nothing was sent.
@@ -493,7 +492,7 @@ fn on_own_put_done(state: &mut ThreadState, frame: Frame, how: Ended) {
         unsafe { state.running.identify(state.host, &mut state.thread) };
         put_already(state, putting.queue.as_ptr(), putting.item.as_ptr());
     }
-    quietly(state, |_, _| drop(putting));
+    untraced(state, |_, _| drop(putting));
 }
 
 fn on_own_get(state: &mut ThreadState, frame: Frame, how: Ended) {
@@ -511,13 +510,13 @@ fn on_nothing(state: &mut ThreadState, frame: Frame, how: Ended) {
     let in_vain = unsafe {
         if error.is_a(ffi::PyExc_TimeoutError) {
             state.running.identify(state.host, &mut state.thread);
-            parcels::is_asked(state, Flags::RECEIVE) && quietly(state, |py, _| ends_a_get(py, error.object()))
+            sent_values::is_asked(state, Flags::RECEIVE) && untraced(state, |py, _| ends_a_get(py, error.object()))
         } else {
             is_empty(error) && is_told(state, frame, queue_of(frame), Flags::RECEIVE)
         }
     };
     if in_vain {
-        passing::timed_out(state);
+        message_view::timed_out(state);
     }
 }
 

@@ -24,9 +24,9 @@ use crate::{
         Host,
     },
     instrument::{
-        lengths, parcels, passing,
+        lengths, message_view,
         senders::{self, QueuedItem},
-        tokens,
+        sent_values, tokens,
     },
     library::multiprocess::pools,
     thread::state::ThreadState,
@@ -150,7 +150,7 @@ unsafe fn is_wanted(state: &mut ThreadState, queue: *mut PyObject, flag: Flags) 
     // SAFETY: the caller promises that the queue stands and the thread is attached.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        parcels::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
+        sent_values::is_asked(state, flag) || monitored(LimitEvent::LongMessageQueue) || senders::matter(state, queue)
     }
 }
 
@@ -174,12 +174,14 @@ unsafe fn put_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObj
         if !item.is_null() && pools::of_threads() && pools::put_among_threads(state, queue, item) {
             return;
         }
-        if item.is_null() || !is_wanted(state, queue, Flags::SEND) || passing::is_inner(Frame::current_python(tstate()))
+        if item.is_null()
+            || !is_wanted(state, queue, Flags::SEND)
+            || message_view::is_inner(Frame::current_python(tstate()))
         {
             return;
         }
-        let number = passing::queue(state, queue);
-        let sent = passing::sent_by_current(state, number, item);
+        let number = message_view::queue(state, queue);
+        let sent = message_view::sent_by_current(state, number, item);
         senders::put(state, queue, item, sent, None);
         lengths::of_queue(state, queue, number, 1, length);
     }
@@ -239,18 +241,18 @@ unsafe fn got_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObj
         if !nothing && pools::of_threads() && pools::taken_among_threads(state, queue, item) {
             return;
         }
-        if !is_wanted(state, queue, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
+        if !is_wanted(state, queue, Flags::RECEIVE) || message_view::is_inner(Frame::current_python(tstate())) {
             return;
         }
         if nothing {
-            passing::timed_out(state);
+            message_view::timed_out(state);
             return;
         }
         let put = senders::take(state, queue, item, false);
-        passing::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
+        message_view::received_by_current(state, QueuedItem::origin(put.as_ref()), item);
         tokens::taken_from_queue(state, queue, put, item);
         if lengths::are_wanted() {
-            let number = passing::queue(state, queue);
+            let number = message_view::queue(state, queue);
             lengths::of_queue(state, queue, number, 0, length);
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 use inviso_core::{
     matching::Subject,
-    messages::{self, About, Parcel},
+    messages::{self, About, MessageSource},
     session::{Capture, Session},
     thread::Thread,
     tracee::{Kind, Tracee},
@@ -215,7 +215,7 @@ fn innermost() -> Option<Frame> {
     unsafe { queues::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
 }
 
-impl Parcel for Message<'_> {
+impl MessageSource for Message<'_> {
     #[inline(always)]
     fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
         // SAFETY: the constructors' callers promise that the message stands and the thread is attached.

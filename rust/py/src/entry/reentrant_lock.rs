@@ -32,18 +32,18 @@ thread_local! {
 
 /// The lock.
 #[derive(Default)]
-pub struct Alone {
+pub struct ReentrantLock {
     /// The thread that holds it: the address of its `ME`, or 0 if the lock is free.
     holder: AtomicUsize,
 }
 
 /// Holds the lock until this is dropped.
-pub struct Entered<'a>(&'a Alone);
+pub struct Entered<'a>(&'a ReentrantLock);
 
-impl Alone {
+impl ReentrantLock {
     /// A free lock.
-    pub const fn new() -> Alone {
-        Alone { holder: AtomicUsize::new(0) }
+    pub const fn new() -> ReentrantLock {
+        ReentrantLock { holder: AtomicUsize::new(0) }
     }
 
     /// Waits for the lock. Returns `None` if this thread already holds it, or if another thread holds it while the

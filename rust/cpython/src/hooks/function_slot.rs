@@ -27,21 +27,21 @@ use std::{
 };
 
 /// A word that holds a function, and the function that belongs there.
-pub struct Word {
+pub struct FunctionSlot {
     word: AtomicPtr<AtomicPtr<()>>,
     original: AtomicPtr<()>,
 }
 
-impl Default for Word {
-    fn default() -> Word {
-        Word::new()
+impl Default for FunctionSlot {
+    fn default() -> FunctionSlot {
+        FunctionSlot::new()
     }
 }
 
-impl Word {
+impl FunctionSlot {
     /// A word whose place is not known.
-    pub const fn new() -> Word {
-        Word { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
+    pub const fn new() -> FunctionSlot {
+        FunctionSlot { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
     }
 
     /// Sets its place.
@@ -87,7 +87,7 @@ impl Word {
         unsafe { self.word.load(Acquire).as_ref() }
     }
 
-    /// Puts a function there, which calls [`Word::original`].
+    /// Puts a function there, which calls [`FunctionSlot::original`].
     pub fn put(&self, function: *mut ()) {
         let Some(word) = self.word() else { return };
         let there = word.load(Acquire);
@@ -113,7 +113,7 @@ impl Word {
     /// The original function of an object with a word of its own.
     ///
     /// # Safety
-    /// Only the function that was put there calls it, after [`Word::found_in`].
+    /// Only the function that was put there calls it, after [`FunctionSlot::found_in`].
     #[inline(always)]
     pub unsafe fn original_call(&self) -> Function {
         // SAFETY: the caller has replaced a word that holds functions of this kind.

@@ -1,7 +1,7 @@
 //! The messages where the standard library passes on a call or an exception: `(module, function, [argument, ...])` and
 //! `(type, arguments)`. They are objects that live while the message is being written.
 
-use super::passing::{Message, Origin};
+use super::message_view::{Message, Origin};
 use crate::{
     convert::terms,
     thread::{call, state::ThreadState},
@@ -28,7 +28,7 @@ use pyo3::{ffi, prelude::*, types::*};
 /// Runs code that makes objects, or reads objects of the program by calls into the interpreter, inside an event. An
 /// exception that is set stays set, nothing is collected, no event is taken, and allocations don't count as the
 /// program's.
-pub fn quietly<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut ThreadState) -> R) -> R {
+pub fn untraced<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut ThreadState) -> R) -> R {
     let allocated = tls::bytes();
     let done = attached(|py| {
         // SAFETY: the thread is attached until the end of this closure.
@@ -39,9 +39,9 @@ pub fn quietly<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut Th
     done
 }
 
-/// Makes a message as [`quietly`] does; null if that fails.
-pub fn made(state: &mut ThreadState, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
-    Held::owned(quietly(state, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
+/// Makes a message as [`untraced`] does; null if that fails.
+pub fn build_untraced(state: &mut ThreadState, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
+    Held::owned(untraced(state, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
 }
 
 /// The running process sends a message, unless making it has failed; returns its number.

@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A value for attached threads. A guard is not kept while Python code can run, or the thread detach: with the GIL,
 /// another thread that locks the value meanwhile panics.
 #[derive(Default)]
-pub struct Guarded<T> {
+pub struct GilCell<T> {
     #[cfg(not(Py_GIL_DISABLED))]
     value: RefCell<T>,
     #[cfg(Py_GIL_DISABLED)]
@@ -32,15 +32,15 @@ pub struct Guarded<T> {
 // SAFETY: a thread that uses the value, or its borrow state, is attached, and with the GIL one thread is so at a time;
 // any thread may drop the value.
 #[cfg(not(Py_GIL_DISABLED))]
-unsafe impl<T: Send> Sync for Guarded<T> {}
+unsafe impl<T: Send> Sync for GilCell<T> {}
 
-impl<T> Guarded<T> {
+impl<T> GilCell<T> {
     /// A value that is free.
-    pub const fn new(value: T) -> Guarded<T> {
+    pub const fn new(value: T) -> GilCell<T> {
         #[cfg(not(Py_GIL_DISABLED))]
-        return Guarded { value: RefCell::new(value) };
+        return GilCell { value: RefCell::new(value) };
         #[cfg(Py_GIL_DISABLED)]
-        return Guarded { value: Mutex::new(value) };
+        return GilCell { value: Mutex::new(value) };
     }
 
     /// The value, as long as the result lives.

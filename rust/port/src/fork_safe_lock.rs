@@ -3,7 +3,7 @@
 //!
 //! # Roles
 //!
-//! Any thread locks. The child's only thread calls [`Inherited::in_child`] once, right after the fork.
+//! Any thread locks. The child's only thread calls [`ForkSafeLock::in_child`] once, right after the fork.
 //!
 //! # States
 //!
@@ -27,15 +27,15 @@ use std::sync::{
 const GENERATIONS: usize = 16;
 
 /// The lock and its value.
-pub struct Inherited<T> {
+pub struct ForkSafeLock<T> {
     all: [Mutex<T>; GENERATIONS],
     generation: AtomicUsize,
 }
 
-impl<T> Inherited<T> {
+impl<T> ForkSafeLock<T> {
     /// Creates the lock with a value for each generation.
-    pub const fn new(all: [Mutex<T>; GENERATIONS]) -> Inherited<T> {
-        Inherited { all, generation: AtomicUsize::new(0) }
+    pub const fn new(all: [Mutex<T>; GENERATIONS]) -> ForkSafeLock<T> {
+        ForkSafeLock { all, generation: AtomicUsize::new(0) }
     }
 
     fn current(&self) -> &Mutex<T> {

@@ -25,8 +25,8 @@ use crate::{
     convert::terms,
     entry::door,
     instrument::{
+        message_view::{self, Sender},
         objects::{Arguments, Objects},
-        passing::{self, Sender},
     },
     thread::{mailbox::Mailbox, state::ThreadState},
 };
@@ -44,7 +44,7 @@ use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
 
 /// The destination of one session's messages.
-pub struct Outlet {
+pub struct Delivery {
     /// The session.
     pub session: Arc<Session>,
     /// The mailbox that gets them.
@@ -61,21 +61,21 @@ pub struct Outlet {
 
 /// All outlets by session.
 #[derive(Default)]
-pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
+pub struct Deliveries(Mutex<FxHashMap<u64, Arc<Delivery>>>);
 
-impl Outlets {
+impl Deliveries {
     /// Opens a session's outlet into `mailbox`. One step takes at most `step` records.
-    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>, step: Option<usize>) -> Arc<Outlet> {
+    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>, step: Option<usize>) -> Arc<Delivery> {
         let (objects, step) = (Objects::default(), step.unwrap_or(BATCH));
-        let outlet = self.keep(Outlet { session, mailbox, objects, tracer: None, port: None, step });
-        outlet.mailbox.feed(Arc::downgrade(&outlet));
-        outlet
+        let delivery = self.keep(Delivery { session, mailbox, objects, tracer: None, port: None, step });
+        delivery.mailbox.feed(Arc::downgrade(&delivery));
+        delivery
     }
 
     /// Opens the outlet of a session with a tracer module.
-    pub fn open_to(&self, session: Arc<Session>, made: NewSession) -> Arc<Outlet> {
+    pub fn open_to(&self, session: Arc<Session>, made: NewSession) -> Arc<Delivery> {
         let tracer = Some(made.installed(&session));
-        self.keep(Outlet {
+        self.keep(Delivery {
             session,
             mailbox: Arc::default(),
             objects: Objects::default(),
@@ -86,23 +86,23 @@ impl Outlets {
     }
 
     /// Opens a session's outlet into a trace port, which may be closed already.
-    pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Outlet> {
+    pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Delivery> {
         if !port.attach(session.clone()) {
             node.lose_tracer(&session);
         }
         let (mailbox, objects) = Default::default();
-        self.keep(Outlet { session, mailbox, objects, tracer: None, port: Some(port.clone()), step: BATCH })
+        self.keep(Delivery { session, mailbox, objects, tracer: None, port: Some(port.clone()), step: BATCH })
     }
 
-    fn keep(&self, outlet: Outlet) -> Arc<Outlet> {
-        let outlet = Arc::new(outlet);
+    fn keep(&self, delivery: Delivery) -> Arc<Delivery> {
+        let delivery = Arc::new(delivery);
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        all.insert(outlet.session.id, outlet.clone());
-        outlet
+        all.insert(delivery.session.id, delivery.clone());
+        delivery
     }
 
     /// Closes the outlet of a session that has ended. A holder of the outlet may still read the rest.
-    pub fn close(&self, session: u64) -> Option<Arc<Outlet>> {
+    pub fn close(&self, session: u64) -> Option<Arc<Delivery>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&session)
     }
 
@@ -110,14 +110,14 @@ impl Outlets {
     pub fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
         let all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let mut found: Vec<_> =
-            all.values().map(|outlet| &outlet.mailbox).filter(|mailbox| mailbox.owner != 0).cloned().collect();
+            all.values().map(|delivery| &delivery.mailbox).filter(|mailbox| mailbox.owner != 0).cloned().collect();
         found.sort_by_key(|mailbox| mailbox.owner);
         found.dedup_by_key(|mailbox| mailbox.owner);
         found
     }
 
     /// A session's outlet.
-    pub fn of(&self, session: u64) -> Option<Arc<Outlet>> {
+    pub fn of(&self, session: u64) -> Option<Arc<Delivery>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&session).cloned()
     }
 }
@@ -142,9 +142,9 @@ enum MailboxItem {
 ///
 /// # Errors
 /// The error of making the messages (no memory), or of a signal's handler between two steps.
-pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
+pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, deliveries: &[Arc<Delivery>], marks: &[Mark]) -> PyResult<()> {
     let mut stale = Vec::new(); // let go of when the lock is free again
-    if outlets.is_empty() && !mailbox.has_posted() {
+    if deliveries.is_empty() && !mailbox.has_posted() {
         return Ok(());
     }
     loop {
@@ -152,7 +152,7 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
         {
             let Some(_one) = mailbox.pumping.enter(py) else { return Ok(()) };
             arrived = Vec::new();
-            done = pump_step(py, mailbox, outlets, &mut stale, &mut arrived);
+            done = pump_step(py, mailbox, deliveries, &mut stale, &mut arrived);
             // read under the lock: what another thread has drained is in the mailbox by then, too
             passed = marks.iter().all(Mark::passed);
         }
@@ -180,7 +180,7 @@ fn tell(py: Python<'_>, owner: u64, arrived: &ReceivedMessages) -> PyResult<()> 
     let each = |state: &mut ThreadState| {
         for (sender, message) in arrived {
             // SAFETY: held; the thread is attached.
-            unsafe { passing::arrived(host, &mut state.thread, &to, *sender, message.as_ptr()) };
+            unsafe { message_view::arrived(host, &mut state.thread, &to, *sender, message.as_ptr()) };
         }
     };
     // SAFETY: the thread is attached.
@@ -215,12 +215,12 @@ fn sender(record: &Record) -> Sender {
 
 /// One step, in the thread that holds the mailbox's lock. The caller announces the arrived messages.
 fn pump_step(
-    py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>,
+    py: Python<'_>, mailbox: &Mailbox, deliveries: &[Arc<Delivery>], stale: &mut Vec<Arguments>,
     arrived: &mut ReceivedMessages,
 ) -> PyResult<()> {
     let posted = mailbox.take_posted(); // first: what was written before is found in the rings
-    let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
-    let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
+    let sessions: Vec<_> = deliveries.iter().map(|delivery| &*delivery.session).collect();
+    let step = deliveries.iter().map(|delivery| delivery.step).min().unwrap_or(BATCH);
     let mut all: Vec<(u64, MailboxItem)> = Vec::new();
     py.detach(|| {
         // no other thread brings these to the mailbox: all of these sessions feed it, and this thread holds its lock
@@ -240,7 +240,7 @@ fn pump_step(
     let mut failed = None;
     for (_, came) in &all {
         let mut make = || match came {
-            MailboxItem::Record(at, record) => messages::message(py, &host.node, record, &outlets[*at], stale),
+            MailboxItem::Record(at, record) => messages::message(py, &host.node, record, &deliveries[*at], stale),
             MailboxItem::Posted(term) => terms::object(py, term),
         };
         // a signal's handler may raise while the message is made; the message exists all the same
@@ -260,7 +260,7 @@ fn pump_step(
     failed.map_or(Ok(()), Err)
 }
 
-impl Outlet {
+impl Delivery {
     /// Brings in everything that was written before the call. Where the session traces tracers for `receive`, it first
     /// delivers the trace messages that those have still to get: their events are part of it.
     ///
@@ -268,7 +268,7 @@ impl Outlet {
     /// The error of making the messages.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
         let host = super::host(py)?;
-        for mailbox in host.outlets.mailboxes() {
+        for mailbox in host.deliveries.mailboxes() {
             let traced = host.node.tracee(mailbox.owner);
             if traced.is_some_and(|tracer| tracer.flags(self.session.index).has(Flags::RECEIVE)) {
                 mailbox.pump(py)?;

@@ -30,7 +30,7 @@ use crate::layout;
 
 /// A term for which Python has no type. Its parts are borrowed; their types were checked.
 #[derive(Clone, Copy)]
-pub enum Odd {
+pub enum SpecialType {
     /// `Map`: a list of pairs.
     Map(*mut PyObject),
     /// `BitString`: bytes, and how many bits of the last one count.
@@ -107,7 +107,7 @@ pub unsafe fn offset_of(class: *mut PyTypeObject, name: &str) -> Option<usize> {
 ///
 /// # Safety
 /// `object` stands and is of the type `class`; the calling thread is attached.
-pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd> {
+pub unsafe fn special_type(object: *mut PyObject, class: *mut PyTypeObject) -> Option<SpecialType> {
     let at = KNOWN.iter().position(|known| known.class.load(Acquire) == class);
     let at = match at {
         Some(at) => at,
@@ -131,18 +131,21 @@ pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd
         let list = |held: &*mut PyObject| ffi::PyList_Check(*held) != 0;
         let int = |held: *mut PyObject| if ffi::PyLong_Check(held) != 0 { layout::small_int(held) } else { None };
         match at {
-            0 => Some(Odd::Map(slot(0).filter(list)?)),
+            0 => Some(SpecialType::Map(slot(0).filter(list)?)),
             1 => {
                 let data = slot(0).filter(|held| ffi::PyBytes_Check(*held) != 0)?;
                 let bits = u8::try_from(int(slot(1)?)?).ok().filter(|bits| (1..8).contains(bits))?;
-                (ffi::Py_SIZE(data) > 0).then_some(Odd::Bits(data, bits))
+                (ffi::Py_SIZE(data) > 0).then_some(SpecialType::Bits(data, bits))
             }
-            2 => Some(Odd::Improper(slot(0).filter(list).filter(|list| ffi::PyList_GET_SIZE(*list) > 0)?, slot(1)?)),
+            2 => Some(SpecialType::Improper(
+                slot(0).filter(list).filter(|list| ffi::PyList_GET_SIZE(*list) > 0)?,
+                slot(1)?,
+            )),
             3 => {
                 let here = int(slot(1)?).is_some_and(|origin| Some(origin as u64) == own_origin());
-                Some(Odd::Port(u64::try_from(int(slot(0)?)?).ok()?)).filter(|_| here)
+                Some(SpecialType::Port(u64::try_from(int(slot(0)?)?).ok()?)).filter(|_| here)
             }
-            _ => Some(Odd::Reference(u64::try_from(int(slot(0)?)?).ok()?)),
+            _ => Some(SpecialType::Reference(u64::try_from(int(slot(0)?)?).ok()?)),
         }
     }
 }
