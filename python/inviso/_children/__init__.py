@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from inviso import _fork, _native
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._pattern import Pattern
 
 from ._account import Outcome, of_folder
@@ -119,7 +119,7 @@ class _Member:
         self._begins = "begin"
         self._work: Work | None = None
         self._lock = _thread.allocate_lock()
-        self._thread = Beside(self._step, _native.ending_wake)
+        self._thread = Timer(self._step, _native.ending_wake)
         self._next = 0.0
         self._ours = [(VARIABLE.encode(), os.fsencode(folder.path))]
         """What children find in their environment."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from time import perf_counter
 
-from inviso._beside import Beside
+from inviso._background import Timer
 
 __all__ = ["Progress"]
 
@@ -32,7 +32,7 @@ class Progress:
         self._dim = not os.environ.get("NO_COLOR")
         self._began = 0.0
         self._drawn = 0
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
 
     def start(self) -> None:
         """Begin to count the seconds."""

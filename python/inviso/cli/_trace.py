@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inviso import _fork, trace, tracing
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._children import Leader, Outcome, lead
 from inviso._config import effective
 from inviso._descriptor import stderr
@@ -378,7 +378,7 @@ class Reader:
         self._others = others
         self._has_time = has_time
         self._tracing = traced
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
         self.called: set[tuple[str, str, int]] = set()
         """Functions whose calls were told of."""
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from inviso import tracing
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._children import MAIN, MAIN_OF_CHILD, Folder, of_child, title
 from inviso.dbg._lines import Paint, line, plain
 
@@ -40,7 +40,7 @@ class Lines:
         self._folder = Folder(config["folder"])
         self._file = ""
         self._tracing: tracing.Tracing | None = None
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
         self._patterns = [of_child([pattern]) for pattern in self._request.patterns]
         self._called: set[tuple[str, str, int]] = set()
         self._last = 0

@@ -19,9 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from inviso import _background, _native
 from inviso import _fork as _fork  # what a fork needs
-from inviso import _native
-from inviso._beside import Beside
 from inviso._native import Pid
 from inviso.errors import BadArg, check_timeout, is_text, shown
 from inviso.terms import Port, Ref
@@ -247,7 +246,7 @@ class Timer:
     def __init__(self, time: float, destination: Pid, message: Any) -> None:
         self._destination = destination
         self._message = message
-        self._thread = Beside(self._send)
+        self._thread = _background.Timer(self._send)
         self._thread.start(time)
 
     def cancel(self) -> None:

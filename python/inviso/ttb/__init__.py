@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import Any
 
 from inviso import etf
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._system import RLock
 from inviso.dbg._items import BadFlags, flags_of
 from inviso.errors import BadArg, shown
@@ -382,7 +382,7 @@ def _start_timer(run: Run, wait: float, at_end: Any) -> None:
             with suppress(OSError, BadArg):  # nobody is there to be told
                 stop(at_end)
 
-    run.timer = Beside(end)
+    run.timer = Timer(end)
     run.timer.start(wait)
 
 

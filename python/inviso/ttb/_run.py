@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._link._names import full
 from inviso.control._control import Control
 from inviso.control._logs import fetched
@@ -38,7 +38,7 @@ class Run:
         self.file = file
         self.handler = handler
         self.saved = Saved()
-        self.timer: Beside | None = None
+        self.timer: Timer | None = None
 
     def nodes_of(self, who: Any) -> list[str]:
         """The nodes that a process may be of: all, unless it is a Pid."""

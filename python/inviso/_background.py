@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from . import _fork, _native
 from ._system import RLock, allocate_lock, get_ident, get_native_id, start_new_thread
 
-__all__ = ["Beside"]
+__all__ = ["Timer"]
 
 
 _OWN_FAULTS = {
@@ -34,7 +34,7 @@ def _deaf() -> Iterator[None]:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
 
-class Beside:
+class Timer:
     """Calls a function again and again; that answers after how many seconds it is to be called next, or None to end."""
 
     __slots__ = ("_changing", "_ident", "_is_over", "_locks", "_native_id", "_step", "_wake")
