@@ -196,12 +196,12 @@ def current() -> Iterator[str | None]:
         sending.take_back()
         reject()
         sending = None
-    with told(sending):
+    with completed(sending):
         yield value
 
 
 @contextmanager
-def told(sending: _native.SeqSending | None) -> Iterator[None]:
+def completed(sending: _native.SeqSending | None) -> Iterator[None]:
     """Completes the sending after its block; takes it back if the block raises."""
     try:
         yield
