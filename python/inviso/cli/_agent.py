@@ -22,11 +22,11 @@ LISTEN = "tcp/127.0.0.1:7447"
 CLUSTER = "default"
 
 PATIENCE = 10.0
-"""Seconds that an agent has to begin."""
+"""Seconds in which an agent must begin."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["--connect", "tcp/192.0.2.1:7447"]).connect
     ['tcp/192.0.2.1:7447']
@@ -55,7 +55,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 1 if there is no agent, or it can't begin, 2 for a wrong command line."""
+    """Carries out the command. Returns the exit status: 1 if there is no agent, or it can't begin, 2 for a wrong
+    command line.
+    """
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given
@@ -115,10 +117,10 @@ def _status(given: Any) -> int:
 
 
 def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
-    """The agents of this host that run: ``pid``, ``cluster``, ``host``, ``nodes`` of other hosts, how many
-    ``connections`` to other agents there are, of these ``routers``; neighbours ``without_rights`` here; agents of other clusters and
-    versions, which are ``not_joined``; ``refused``: how many ``lines`` of zenoh's log say that a TLS connection was not let in, for its certificate
-    say, and what the ``last`` one says.
+    """The running agents of this host. Each is a dict: ``pid``, ``cluster``, ``host``; ``nodes`` of other hosts; the
+    number of ``connections`` to other agents, and of ``routers`` among them; neighbours ``without_rights`` here; agents
+    of other clusters and versions, which are ``not_joined``; ``refused``: the number of ``lines`` in zenoh's log about
+    refused TLS connections, for example because of a certificate, and the ``last`` of these lines.
     """
     from inviso._link._folder import AGENT, Folder
     from inviso._link._frame import BadFrame, pack
@@ -141,7 +143,7 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
 
 
 def _detached(words: Sequence[str]) -> int:
-    """Starts an agent in the background, and waits until it answers, or has said why it can't."""
+    """Starts an agent in the background, and waits until it answers or has reported an error."""
     began = {each["pid"] for each in agents()}
     made = subprocess.Popen(
         [sys.executable, "-m", "inviso", "agent", *(word for word in words if word != "--detach")],

@@ -13,7 +13,7 @@ __all__ = ["main", "parser"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["4711", "--node", "web-{pid}"]).node
     'web-{pid}'
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 1 if a process was not attached to, 2 for a wrong command line."""
+    """Carries out the command. Returns the exit status: 1 if attaching failed, 2 for a wrong command line."""
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given

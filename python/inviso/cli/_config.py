@@ -1,4 +1,4 @@
-"""The command ``inviso config``: the settings that are in force here, and where each is from."""
+"""The command ``inviso config``: the settings in this folder, with the source of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["main", "parser", "table"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["--json"]).json
     True
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 2 where the file or a variable is wrong.
+    """Carries out the command. Returns the exit status: 2 if the file or a variable is wrong.
 
     >>> main(["--json"])  # doctest: +ELLIPSIS
     {
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def table(settings: Mapping[str, Setting]) -> str:
-    """A line for each setting.
+    """Formats a line for each setting.
 
     >>> print(table({"node": Setting(None, "default"), "allow": Setting(("shop", "db"), "INVISO_ALLOW")}), end="")
     SETTING  VALUE     FROM

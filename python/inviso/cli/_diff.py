@@ -1,4 +1,4 @@
-"""The command ``inviso tprof diff``: what has changed between two profiles, as a table and as an exit status."""
+"""The command ``inviso tprof diff``: compares two profiles, with a table and an exit status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "KNOWN", "OVER", "main"]
 
 OVER = 1
-"""The exit status where something has grown by more than ``--fail-over`` allows."""
+"""The exit status if a figure has grown by more than ``--fail-over`` allows."""
 
 HELP = """\
 usage: inviso tprof diff [options] BEFORE.json AFTER.json
@@ -52,7 +52,7 @@ KNOWN = Options(short={}, with_value=("--by", "--fail-over", "--least", "--limit
 
 
 def main(words: Sequence[str]) -> int:
-    """Carry the command out; the exit status."""
+    """Carries out the command. Returns the exit status."""
     try:
         options, files = KNOWN.split_files(words)
         if "--help" in options:

@@ -1,4 +1,4 @@
-"""The command ``inviso export``: logs for other tools."""
+"""The command ``inviso export``: writes logs for other tools."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _WITH_PIDS = ("perfetto", "chrome")
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso export …`` and return the exit status.
+    """Carries out ``inviso export …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["export", "--help"])  # doctest: +ELLIPSIS
@@ -142,7 +142,7 @@ def _named(file: str, suffix: str | None) -> tuple[str | None, Any]:
 
 
 def report(command: str, done: Any, out: str | None, label: str | None = None) -> int:
-    """Says what was exported; the exit status."""
+    """Prints a summary of an export. Returns the exit status."""
     for text in done.damage[:10]:
         print(f"inviso {command}: {text}", file=sys.stderr)
     if done.damaged > 10:

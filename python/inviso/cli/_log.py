@@ -118,11 +118,11 @@ options:
 
 
 MOST = 1 << 62
-"""Lines, where no number of them was asked for."""
+"""The number of lines without ``--limit``."""
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso log …`` and return the exit status.
+    """Carries out ``inviso log …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["log", "--help"])  # doctest: +ELLIPSIS
@@ -175,7 +175,7 @@ def _merge(source: Any, options: dict[str, str]) -> int:
 
 
 def _alone(logs: list[Named]) -> list[tuple[str | None, list[Named], list[str]]]:
-    """Logs without names of nodes, each with the names of processes that stand beside it."""
+    """Logs without node names, each with the file of names beside it."""
     return [(None, [log], beside([log])) for log in logs]
 
 
@@ -222,7 +222,7 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 
 
 def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) -> int:
-    """Prints logs, a line for each record; the exit status. A log that is followed is looked at again and again."""
+    """Prints logs, a line for each record. Returns the exit status. A log that is followed is read repeatedly."""
     colour, follow, stream = _colour(options), "--follow" in options, output()
     left = MOST if limit is None else limit
     try:
@@ -241,7 +241,7 @@ def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) 
 
 
 def _write(stream: TextIO, text: bytes) -> None:
-    """Writes lines; what the stream's encoding has no character for stands there escaped."""
+    """Writes lines. Characters that the stream's encoding lacks are escaped."""
     buffer = getattr(stream, "buffer", None)
     if buffer is not None and (stream.encoding or "").lower().replace("-", "") == "utf8":
         stream.flush()
@@ -324,7 +324,7 @@ def _colour(options: dict[str, str]) -> bool:
 
 
 def output() -> TextIO:
-    """The standard output."""
+    """The standard output. Raises OSError without one."""
     if sys.stdout is None:  # its descriptor was closed when the interpreter began
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     return sys.stdout

@@ -1,4 +1,4 @@
-"""The command ``inviso merge``: the logs of many nodes as one, with the names of processes."""
+"""The command ``inviso merge``: merges the logs of many nodes, with the names of processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KNOWN = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso merge …`` and return the exit status.
+    """Carries out ``inviso merge …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["merge", "--help"])  # doctest: +ELLIPSIS
@@ -117,9 +117,9 @@ def _print(sources: Any, clock: str | None, limit: int | None, options: dict[str
 
 
 def _say(done: Merged, out: str | None, as_json: bool) -> int:
-    """What was merged: a table on a terminal, plain lines in a pipe."""
+    """Prints a summary of a merge: a table on a terminal, plain lines in a pipe. Returns the exit status."""
     stream = sys.stderr
-    if as_json:  # beside lines, which are on the standard output
+    if as_json:  # lines are on the standard output
         print(json.dumps(_as_json(done, out)), file=stream if out is None else output())
         return _status(done)
     width = max([len(node) for node in done.nodes], default=0)

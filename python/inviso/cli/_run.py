@@ -1,4 +1,4 @@
-"""``inviso run``: run a program that can be traced from outside, by ``inviso start`` and others."""
+"""``inviso run``: runs a program that can be traced from outside, by ``inviso start`` and other commands."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RUN = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out the command; the exit status."""
+    """Carries out the command. Returns the exit status."""
     return carry_out("run", RUN, HELP, words, _prepared)
 
 
@@ -87,11 +87,11 @@ def _prepared(given: Given, program: Program) -> _Prepared:
 class _Prepared:
     name: str
     program: str
-    """What names call the program."""
+    """The program's name in names of nodes."""
     plan: Plan
 
     def prepare(self) -> None:
-        """Listens: the program finds everything in place. So do the processes that it starts."""
+        """Starts the listener before the program, also in processes that the program starts."""
         from inviso import runtime
         from inviso.autostart._process import lead
 
@@ -102,10 +102,10 @@ class _Prepared:
         lead(self.plan, self.program)
 
     def begin(self) -> None:
-        """Nothing: whoever wants to trace comes from outside."""
+        """Does nothing: tracing is started from outside."""
 
     def cancel(self) -> None:
-        """There is no program."""
+        """Ends the listener: there is no program."""
         from inviso import runtime
 
         runtime.stop_listening()

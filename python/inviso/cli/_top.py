@@ -25,7 +25,7 @@ MISSING = f"{missing('textual')}, or use --once or --json"
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["shop-*", "-p", "shop.**", "--every", "2s"]).every
     2.0
@@ -79,9 +79,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status.
+    """Carries out the command. Returns the exit status.
 
-    With ``--once`` it is 1 if a node failed, or there is none; 2 for a wrong command line.
+    With ``--once`` it is 1 if a node failed, or there is no node; 2 for a wrong command line.
 
     >>> main(["no-such-node", "--once", "--for", "1ms"])
     1
@@ -114,7 +114,7 @@ def _top(given: argparse.Namespace) -> int:
 
 
 def _once(given: Any, live: Live, over: threading.Event, sort: str) -> int:
-    live.refresh()  # has nodes count
+    live.refresh()  # makes the nodes count
     live.refresh()
     over.wait(given.seconds)
     refresh = live.refresh()
@@ -149,7 +149,7 @@ def _print(refresh: Refresh, sort: str, most: int) -> None:
     is_first = True
     for head, rows in tables(refresh, sort, most):
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        # what all rows leave empty is not counted; the last column of a row that failed may be any width
+        # a column that is empty in all rows is not counted; the last column of a failed row may have any width
         shown = [at for at in range(len(head)) if any(row[at] for row in rows)]
         if not is_first:
             print()

@@ -1,4 +1,4 @@
-"""``inviso tprof``: run a program and show what each of its functions did."""
+"""``inviso tprof``: runs a program and shows calls, time and memory of its functions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TPROF = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso tprof …`` and return the exit status."""
+    """Carries out ``inviso tprof …``. Returns the exit status."""
     return carry_out("tprof", TPROF, HELP, words, _measurement)
 
 
