@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from inviso import _native
 
-__all__ = ["Visitor", "is_spawning", "open_doors", "announce_end", "with_theirs"]
+__all__ = ["Visitor", "announce_end", "is_spawning", "open_doors", "with_theirs"]
 
 
 class Visitor(Protocol):

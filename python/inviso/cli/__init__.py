@@ -29,16 +29,16 @@ commands:
   nodes        list the processes that can be traced from outside
   status       show their state, and what they have traced
   start, stop  trace them together; fetch copies their logs;
-               tp and tf change what is traced meanwhile
-  top          show what they do at the moment
+               tp and tf change patterns and flags meanwhile
+  top          show their present activity
   case         switch trace cases on and off in processes that are traced
-  log          print, convert, merge and count trace logs
-  merge        put the logs of several nodes together
+  log          print, convert and merge trace logs, and count messages
+  merge        merge the logs of several nodes
   export       write logs for Perfetto, flame graphs, tables, OpenTelemetry
-  attach       have a running process traced from outside
-  agent        join the processes of this host with those of other hosts
-  config       show the settings that are in force, and where each is from
-  completion   write what a shell completes of this command
+  attach       make a running process traceable from outside
+  agent        connect the processes of this host with those of other hosts
+  config       show the settings and the source of each
+  completion   write the completions of this command for a shell
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own

@@ -74,11 +74,11 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--timeout", type=seconds, metavar="TIME", help="how long a node may take (5s)")
         return made
 
-    command("list", "List the trace cases, their variables, and which are on.")
+    command("list", "List the trace cases, their variables, and the nodes where they are on.")
     on = command("on", "Switch a trace case on in nodes that trace.", has_nodes=True)
     off = command("off", "Switch a trace case off where it was switched on, or in nodes that are named.", has_nodes=False)
     for each in (on, off):
-        each.add_argument("--id", default=ID, help="what it is known by, if it is on several times (1)")
+        each.add_argument("--id", default=ID, help="the id of a case that is on several times (1)")
     command("run", "Run a trace case once in nodes that trace.", has_nodes=True)
     return top
 

@@ -31,7 +31,7 @@ from inviso.runtime._component import FLAGS
 from ._command import wants_color
 from ._options import parsed
 
-__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_told"]
+__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_interrupted"]
 
 TAG = "cli"
 SPARE = 5.0
@@ -105,20 +105,20 @@ def parser() -> argparse.ArgumentParser:
                        help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times")  # fmt: skip
     start.add_argument("--messages", action="store_true", help="the messages of threads and tasks, too")
     start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
-    start.add_argument("--returns", action="store_true", help="what functions return or raise, too")
+    start.add_argument("--returns", action="store_true", help="results and exceptions of functions, too")
     start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
     start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace for this time, then stop and fetch the logs: 5s, 500ms, 2m")
     start.add_argument("--limit", type=number, metavar="N", help="stop a node after so many records")
     start.add_argument("--rate", type=number, metavar="N", help="stop a node that has more records in a second")
     start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
-    stop = command("stop", "Stop tracing nodes, and take everything out of them but the listener.", "+")
+    stop = command("stop", "Stop tracing nodes, and remove everything from them except the listener.", "+")
     stop.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
     fetch = command("fetch", "Copy the logs of nodes that don't trace any more.", "+")
     fetch.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder")
     tp = command("tp", "Trace the calls of more functions in nodes that trace.", "+")
     tp.add_argument("-p", "--pattern", action="append", required=True, metavar="PATTERN", help="as of 'inviso start'")
-    tp.add_argument("--clear", action="store_true", help="trace them no longer")
+    tp.add_argument("--clear", action="store_true", help="stop tracing them")
     tf = command("tf", "Set trace flags of processes in nodes that trace.", "+")
     tf.add_argument("--process", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
     tf.add_argument("--flag", action="append", required=True, choices=FLAGS, metavar="FLAG", help=f"one of {', '.join(FLAGS)}; may be given several times")
@@ -177,7 +177,7 @@ def _start(given: Any) -> int:
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
             return show(given, Answers(rows, begun.errors))
-    with until_told() as over, _Open(given) as cluster:
+    with until_interrupted() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
         if begun.errors:  # these nodes may trace for another control
             cluster.leave(*begun.errors)
@@ -197,11 +197,11 @@ def _begin(given: Any, cluster: Cluster, seconds: float) -> Answers:
         *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
         processes=given.processes, seconds=seconds, folder=given.output, limit=given.limit, rate=given.rate,
     )  # fmt: skip
-    _tell_unmatched(given, begun)
+    _report_unmatched(given, begun)
     return Answers(begun, {**begun.errors, **cluster.refused.errors})
 
 
-def _tell_unmatched(given: Any, begun: Answers) -> None:
+def _report_unmatched(given: Any, begun: Answers) -> None:
     """Reports nodes that have no function that matches: they trace no calls until one is loaded."""
     names = [node for node, found in begun.items() if given.pattern and not found]
     if names:
@@ -221,7 +221,7 @@ def _wait(cluster: Cluster, over: threading.Event, seconds: float) -> None:
 
 
 @contextmanager
-def until_told() -> Iterator[threading.Event]:
+def until_interrupted() -> Iterator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets, once or several times, so that the command ends in an orderly way."""
     over = threading.Event()
     before = {number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -19,11 +19,11 @@ def parser() -> argparse.ArgumentParser:
     """
     made = argparse.ArgumentParser(
         prog="inviso completion",
-        description="Write what a shell completes of this command.",
+        description="Write the completions of this command for a shell.",
         epilog="bash: put 'eval \"$(inviso completion bash)\"' into ~/.bashrc; "
         "zsh: write it to the file _inviso in a folder of fpath",
     )
-    made.add_argument("shell", choices=["bash", "zsh"], help="which one")
+    made.add_argument("shell", choices=["bash", "zsh"], help="the shell")
     return made
 
 

@@ -22,9 +22,9 @@ def parser() -> argparse.ArgumentParser:
     """
     made = argparse.ArgumentParser(
         prog="inviso config",
-        description="Show the settings that are in force in this folder, and where each is from: [tool.inviso] of the "
-        "nearest pyproject.toml (or of the file that INVISO_CONFIG names), before it a variable, before that a "
-        "command's option.",
+        description="Show the settings in this folder and the source of each. A command's option has precedence, then "
+        "an environment variable, then [tool.inviso] of the nearest pyproject.toml (or of the file that INVISO_CONFIG "
+        "names).",
     )
     made.add_argument("--json", action="store_true", help="an object of settings, each with value and source")
     return made

@@ -36,13 +36,13 @@ def guarded(command: str, run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as wrong:
-        print(f"inviso {command}: {_told(wrong)}", file=sys.stderr)
+        print(f"inviso {command}: {_text(wrong)}", file=sys.stderr)
         return 1
     finally:
         _native.show_first_as_here(False)
 
 
-def _told(wrong: OSError) -> str:
+def _text(wrong: OSError) -> str:
     if wrong.filename is None:
         return str(wrong)
     return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"

@@ -21,18 +21,19 @@ usage: inviso run [options] SCRIPT [ARG ...]
 
 Run a program that can be traced from outside: by 'inviso start' and the other
 commands, or from Python by inviso.Cluster. Until then nothing is traced, and
-it costs nothing.
+there is no overhead.
 
 options:
   --node NAME            its name, up to 64 letters, digits, '_', '.' and '-';
-                         {pid} and {program} stand for these
-                         (default: INVISO_NODE, else {program}-{pid})
-  --log-dir FOLDER       where logs are written (default: inviso-logs in the
-                         working directory)
+                         {pid} and {program} are replaced
+                         (default: INVISO_NODE, or {program}-{pid})
+  --log-dir FOLDER       the folder of logs (default: inviso-logs in the working
+                         directory)
   --no-children          processes that the program starts can't be traced;
-                         without it each listens by its own name, NAME-PID
-  --allow MODULE         a module whose functions may be named as handlers from
-                         outside, and all below it; may be given several times
+                         without it each one listens with its own name, NAME-PID
+  --allow MODULE         a module, with all below it, whose functions may be
+                         named as handlers from outside; may be given several
+                         times
   -m MODULE              run a module, as python -m does
   -h, --help             show this text
 

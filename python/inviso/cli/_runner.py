@@ -132,8 +132,8 @@ def _run_found(
     try:
         return _leave_by_the_same_door(run_as_main, "__main__" if module is None else module, module is not None)
     except (SystemExit, SyntaxError) as error:
-        told = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
-        if told and main.__dict__.get("__spec__") is None:
+        is_printed = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
+        if is_printed and main.__dict__.get("__spec__") is None:
             cancel()
         raise
 

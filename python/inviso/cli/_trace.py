@@ -44,39 +44,40 @@ HELP = """\
 usage: inviso trace -p PATTERN [options] SCRIPT [ARG ...]
        inviso trace -p PATTERN [options] -m MODULE [ARG ...]
 
-Run a program and show each call of the functions that a pattern names.
+Run a program and show each call of the functions that match a pattern.
 
 options:
   -p, --pattern PATTERN  these functions: MODULE, MODULE:FUNCTION or
                          MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
                          all modules of a package; may be given several times
-  --return               show what they return
-  --exceptions           show what they return, and what they raise
-  --caller               show who called them, and from which line
+  --return               show their results
+  --exceptions           show their results and exceptions
+  --caller               show their callers, with the line of the call
   --time                 show the time of day
   --ms EXPR              only these calls: a lambda of the arguments, such as
                          'lambda text: len(text) > 100'; a match
                          specification; or x, c, cx for --exceptions,
-                         --caller, or both. Nothing of it is run
+                         --caller, or both. The lambda never runs
   --limit N              stop tracing after N messages
   --rate N/s             stop tracing when there are more than N messages in a
                          second; N/10s, N/100ms are other times
   --recorder FILE        show nothing: keep each thread's newest calls, and
                          write them to FILE, a log, when the program has ended,
                          also by an exception; to FILE.1, FILE.2 at SIGUSR2.
-                         Of this process only
+                         Records this process only
   --no-children          trace this process only, not those that it starts
   -o, --output FILE      write to FILE, not to standard error; *.log is a log
-                         for 'inviso log', or for Erlang's dbg, and no pipe
+                         for 'inviso log' or Erlang's dbg, and can't be a pipe
   -m MODULE              run a module, as python -m does
   -h, --help             show this text
 
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
-the command's. The program never waits for who reads the lines: tracing stops
-when nobody reads them, or when too many are lost. A pattern that matches no
-function is named at the end. The pattern _ needs --limit or --rate. Patterns,
-the limit (messages), whether children are traced, and what a recorder keeps
-(ring_bytes, returns) are settings, too: 'inviso config' shows them.
+the command's. The program never waits for the reader of the lines: tracing
+stops when the reader has gone, or when too many lines are lost. A pattern that
+matches no function is named at the end. The pattern _ needs --limit or --rate.
+Patterns, the limit (messages), whether children are traced, and the contents
+of a recorder (ring_bytes, returns) are settings, too: 'inviso config' shows
+them.
 
 examples:
   inviso trace -p json:loads --return job.py --fast
@@ -286,7 +287,7 @@ class TracedRun:
                 lost=LOST,
                 drained=self._port is None,
                 output=self._output,
-                notice=self._tell,
+                notice=self._report_end,
             )
         except RuntimeError as error:
             raise CannotBegin(str(error)) from error
@@ -352,7 +353,7 @@ class TracedRun:
         """Prints a note of the end on standard error."""
         _note(self._paint("note", text))
 
-    def _tell(self, text: str, is_failure: bool) -> None:
+    def _report_end(self, text: str, is_failure: bool) -> None:
         if self._output is not None and not is_failure:
             self._output.write(self._paint("note", text), last=True)
         elif self._request.output is not None:

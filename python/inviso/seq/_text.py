@@ -117,7 +117,7 @@ def _takes_text(file: Any) -> bool:
 
 
 def _print_all(file: TextIO) -> None:
-    lost, told = 0, False
+    lost, is_reported = 0, False
     flush = getattr(file, "flush", lambda: None)
     while True:
         message = receive()
@@ -135,8 +135,8 @@ def _print_all(file: TextIO) -> None:
             flush()
         except Exception as error:
             lost += dropped(message) or 1
-            if not told:
-                told = True
+            if not is_reported:
+                is_reported = True
                 with suppress(Exception):
                     print("inviso: the seq_trace printer's file fails (reported once):", file=sys.stderr)
                     traceback.print_exception(error)

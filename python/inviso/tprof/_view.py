@@ -141,8 +141,8 @@ def format(
     if not sections:
         patterns = ", ".join(":".join(map(str, p)) for p in what.patterns) if isinstance(what, Profile) else ""
         near = [text for p in what.patterns if (text := hint(p))] if isinstance(what, Profile) else []
-        told = f"No call of a function that matches {patterns} was measured" if patterns else "Nothing was measured"
-        return f"{told}{'; ' * bool(near)}{'; '.join(near) if near else '.'}\n"
+        summary = f"No call of a function that matches {patterns} was measured" if patterns else "Nothing was measured"
+        return f"{summary}{'; ' * bool(near)}{'; '.join(near) if near else '.'}\n"
     return "\n".join(_table(section, color) for section in sections)
 
 
