@@ -17,7 +17,7 @@ PACKAGE = ROOT / "python" / "inviso"
 BELOW: dict[str, set[str]] = {
     "_descriptor": {"_native"},
     "_program": set(),
-    "_steps": set(),
+    "_task_probe": set(),
     "_stream": set(),
     "_system": set(),
     "_table": set(),
