@@ -65,8 +65,8 @@ BELOW: dict[str, set[str]] = {
     "analysis": {"_native", "errors", "export", "merge", "picture", "trace"},
     "propagate": {"_native", "_traceparent", "errors", "seq", "seq_trace"},
     "runtime": {
-        *("_background", "_children", "_descriptor", "_fork", "_link", "_native", "_pattern", "_program", "_system", "dbg"),
-        *("errors", "meta", "process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
+        *("_background", "_children", "_descriptor", "_fork", "_link", "_native", "_pattern", "_program", "_system"),
+        *("dbg", "errors", "meta", "process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "_attached": {"runtime"},
     "_magics": {
@@ -84,8 +84,8 @@ BELOW: dict[str, set[str]] = {
         *("match_spec", "merge", "process", "runtime", "terms"),
     },
     "tool": {
-        *("_background", "_config", "_fork", "_link", "_literal", "_system", "case", "cluster", "control", "errors", "etf"),
-        *("runtime", "terms"),
+        *("_background", "_config", "_fork", "_link", "_literal", "_system", "case", "cluster", "control", "errors"),
+        *("etf", "runtime", "terms"),
     },
     "top": {"_pattern", "_system", "cluster", "control", "errors", "runtime"},
     "cli": {
