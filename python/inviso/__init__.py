@@ -3,16 +3,17 @@
 Start here:
 
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
-* :mod:`inviso.tracing`: a session with its tracer, patterns and limits as one object, and why it ended.
-* :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
+* :mod:`inviso.tracing`: a session with its tracer, patterns and limits as one object, which knows why it ended.
+* :mod:`inviso.match_spec`: filters that decide which calls give a message, and what it carries.
 * :mod:`inviso.dbg`: tracing from the keyboard (OTP's ``dbg``).
-* :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
-* :mod:`inviso.tracer`: code that is called where an event happens (OTP's ``erl_tracer``), in Python or C.
-* :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+* :mod:`inviso.tprof`: counts, own time and memory of functions (OTP's ``tprof``).
+* :mod:`inviso.tracer`: your own code that is called at each event (OTP's ``erl_tracer``), in Python or C.
+* :mod:`inviso.seq_trace`: a token that follows a request through messages and processes (OTP's ``seq_trace`` module).
 * :mod:`inviso.export`: traces for Perfetto, Chrome, speedscope, flame graphs, pstats, pandas and others.
-* :mod:`inviso.cluster`: many processes of this host, traced together.
-* :mod:`inviso.control`, :mod:`inviso.runtime`: the same by the functions of OTP's ``inviso``, and what prepares a process.
-* :mod:`inviso.propagate`: such tokens over HTTP.
+* :mod:`inviso.cluster`: traces many programs of this host together.
+* :mod:`inviso.control`, :mod:`inviso.runtime`: the same by the functions of OTP's ``inviso``, and the preparation of a
+  program.
+* :mod:`inviso.propagate`: the tokens of ``seq_trace`` over HTTP.
 * :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
 * :mod:`inviso.etf`: Erlang's external term format.
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
@@ -21,7 +22,8 @@ Start here:
 >>> inviso.self().is_alive()
 True
 
-(For pytest, which rewrites the asserts of a plugin's package, and warns if that is imported already: PYTEST_DONT_REWRITE.)
+(For pytest, which rewrites the asserts of a plugin's package, and warns if that is imported already:
+PYTEST_DONT_REWRITE.)
 """
 
 from __future__ import annotations
@@ -175,21 +177,21 @@ def include_dir() -> str:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext inviso`` calls: adds the magics ``%%tprof``, ``%%trace``, ``%%messages`` and ``%%tokens``."""
+    """Adds the magics ``%%tprof``, ``%%trace``, ``%%messages`` and ``%%tokens``, for ``%load_ext inviso``."""
     from . import _magics
 
     _magics.load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What ``%unload_ext inviso`` calls: takes them away."""
+    """Removes the magics, for ``%unload_ext inviso``."""
     from . import _magics
 
     _magics.unload(shell)
 
 
 def __getattr__(name: str) -> Any:
-    # An import costs what is used: modules come in at their first mention.
+    # Modules are imported at first use, so importing the package is fast.
     if name in _MODULES:
         return _module(name)
     if name in __all__:
@@ -200,7 +202,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    # not by importlib, which runs Python code that may be traced, even where the module is there
+    # not by importlib, whose Python code may be traced, even for a loaded module
     __import__(f"{__name__}.{name}")
     return sys.modules[f"{__name__}.{name}"]
 

@@ -3,7 +3,8 @@
 import os
 import sys
 
-if not sys.flags.safe_path:  # files beside the program may have names that we import; the script ``inviso`` finds none there
+# Files in the working directory may have names that we import. As for the script ``inviso``, they must not be found.
+if not sys.flags.safe_path:
     sys.path[0] = os.path.dirname(sys.executable)
 
 from inviso.cli import main

@@ -1,9 +1,10 @@
-"""Attaching to a living process: a listener begins in it, as if it had been prepared. From Python 3.14 on, by ``sys.remote_exec``.
+"""Attaches to a running process: starts a listener in it, as in a prepared program. Needs Python 3.14 or later, for
+``sys.remote_exec``.
 
-The interpreter runs a script at a safe point of its main thread. The script lies in a folder that only the process's user may
-enter, and answers through a pipe there. A main thread that runs no Python code (it waits, or is in native code) runs
-no script: the attempt is withdrawn after a time. Then an empty script takes its place, since the process still reads
-it some day; the folder goes with the next attempt after the process has ended.
+The interpreter runs a script at a safe point of its main thread. The script is in a folder that only the process's user
+can enter, and answers through a pipe there. While the main thread runs no Python code (it waits, or is in native code),
+it doesn't run the script. Then the attempt is withdrawn after a time: an empty script replaces the first one, because
+the process may still read it later. The folder is removed by the next attempt after the process has ended.
 """
 
 from __future__ import annotations
@@ -33,45 +34,45 @@ __all__ = [
 ]
 
 FIRST = (3, 14)
-"""The first Python that can be attached to."""
+"""The first version of Python that supports attaching."""
 
 PREFIX = "inviso-attach-"
 
 
 class CannotAttach(RuntimeError):
-    """A process was not attached to, or not detached from; nothing of the attempt is in force."""
+    """Attaching or detaching failed; the attempt has no effect."""
 
 
 class NoProcess(CannotAttach):
-    """There is no process of that number."""
+    """There is no process with that number."""
 
 
 class AnotherUser(CannotAttach):
-    """The process is another user's."""
+    """The process belongs to another user."""
 
 
 class NotPython(CannotAttach):
-    """It runs no Python."""
+    """The process doesn't run Python."""
 
 
 class TooOld(CannotAttach):
-    """Its Python can't be attached to, and it has no listener."""
+    """The process has no listener, and its Python doesn't support attaching."""
 
 
 class OtherBuild(CannotAttach):
-    """It can't load this package: it is of another version or build of Python, or of another file system."""
+    """The process can't load this package: its Python is of another version or build, or in another file system."""
 
 
 class RemoteDebugDisabled(CannotAttach):
-    """It was started or built so that nobody attaches to it."""
+    """The process was started, or its Python was built, with attaching disabled."""
 
 
 class NotPermitted(CannotAttach):
-    """The system does not allow it, by ``ptrace_scope`` or a container's rights."""
+    """The system does not permit it, because of ``ptrace_scope`` or a container's rights."""
 
 
 class StillPending(CannotAttach):
-    """Its main thread ran no Python code in time; the attempt was withdrawn."""
+    """The process's main thread ran no Python code in time; the attempt was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +86,24 @@ class Attached:
     node: str
     pid: int
     is_new: bool
-    """Whether this attempt has made it so."""
+    """Whether this attempt has started its listener."""
 
 
 def attach(
     pid: int, *, node: str | None = None, log_dir: str | None = None, allow: tuple[str, ...] = (), timeout: float = 5.0
 ) -> Attached:
-    """Has a listener begin in a process, if there is none.
+    """Starts a listener in a process, if it has none.
 
     Args:
         pid: the process's number.
-        node: its name; ``{program}-{pid}`` by default.
-        log_dir: the folder of its logs; ``inviso-logs`` in its working directory by default.
+        node: the name of the node; ``{program}-{pid}`` by default.
+        log_dir: the folder for its logs; ``inviso-logs`` in its working directory by default.
         allow: modules whose functions a control may name.
-        timeout: seconds that its main thread has to come to Python code.
+        timeout: seconds in which its main thread must run Python code.
 
     Raises:
-        CannotAttach: one of its kinds says why, and what to do.
-        BadArg: an argument is not of its kind.
+        CannotAttach: one of its subclasses, whose text has the cause and the remedy.
+        BadArg: an argument has a wrong type or value.
 
     >>> attach(2**22 + 1)
     Traceback (most recent call last):
@@ -140,14 +141,14 @@ def attach(
 
 
 def detach(pid: int, *, timeout: float = 5.0) -> str:
-    """Ends the listener of a process and its runtime component: no thread, socket, session or file of ours is left there. (Loaded
-    modules stay.)
+    """Ends the listener of a process and its runtime component. No thread, socket, session or file of ours stays there,
+    but the loaded modules do.
 
     Returns:
         The node's name.
 
     Raises:
-        CannotAttach: there is no listener, or a living control has it.
+        CannotAttach: there is no listener, or a living control uses it.
 
     >>> detach(2**22 + 1)
     Traceback (most recent call last):
@@ -162,7 +163,7 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
             for term in met.terms():
                 match term:
                     case ("answer", 1, "ok"):
-                        met.wait_for_end()  # nothing is left there then
+                        met.wait_for_end()  # the listener has ended then
                         break
                     case ("answer", 1, ("error", ("refused", control, number))):
                         why = f"{met.node} belongs to the control {control} (process {number}); stop that first"
@@ -184,7 +185,7 @@ def _check_number(function: str, pid: Any, timeout: Any) -> None:
 
 
 def _node_of(pid: int, timeout: float) -> str | None:
-    """What a process with a listener is called; None if it has none."""
+    """The node's name of a process with a listener; None without a listener."""
     until = time.monotonic() + timeout
     try:
         with Folder.open(make=False) as folder, Met(folder, pid, f"attach-{os.getpid()}", until) as met:
@@ -210,7 +211,7 @@ _PROGRAM = re.compile(r"python3\.(\d+)(t?)$")
 
 
 def _python_of(pid: int) -> tuple[tuple[int, int], str | None]:
-    """The version of Python that a process runs, and its interpreter; None where Python is part of another program."""
+    """The version of Python in a process, and its interpreter; None if Python is embedded in another program."""
     try:
         program = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
@@ -249,7 +250,9 @@ except BaseException as error:
 
 
 def _ask_interpreter(pid: int, program: str | None, version: tuple[int, int], script: str, timeout: float) -> None:
-    """Has the process's own interpreter, in another process, ask it to run the script: both sides have to be one build."""
+    """Asks the process to run the script. A second process with the same interpreter does so, because both sides must
+    be of one build.
+    """
     if program is None and sys.version_info[:2] != version:
         raise OtherBuild(
             f"process {pid} has Python {version[0]}.{version[1]} as a part of another program; "
@@ -285,7 +288,7 @@ def _refusal(pid: int, kind: str, number: str, text: str) -> CannotAttach:
 
 
 class _Attempt:
-    """The folder of one attempt: the script, and the pipe that it answers through."""
+    """The folder of one attempt, with the script and the pipe for its answer."""
 
     def __init__(self, pid: int, uid: int) -> None:
         self._folder = tempfile.mkdtemp(prefix=f"{PREFIX}{pid}-")
@@ -310,7 +313,7 @@ class _Attempt:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def write_script(self, arguments: dict[str, Any]) -> None:
-        """Writes the script, and gives the folder to the process's user."""
+        """Writes the script, and makes the process's user the owner of the folder."""
         above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         given = {**arguments, "pipe": self._pipe}
         self._put(_SCRIPT.format(path=above, version=sys.version_info[:2], arguments=given, pipe=self._pipe))
@@ -318,12 +321,12 @@ class _Attempt:
             os.chown(self._folder, self._uid, -1)
 
     def wait(self, until: float) -> dict[str, Any] | None:
-        """What the process answers; None if it does not, and then it won't any more."""
+        """Waits for the process's answer. None without one; the process won't answer later, either."""
         answer = self._read(until)
         if answer is None:
             self._put("")
             self._is_pending = True
-            answer = self._read(time.monotonic() + 0.1)  # it may have read the script just before
+            answer = self._read(time.monotonic() + 0.1)  # the process may have read the script just before
             if answer is not None:
                 self._is_pending = False
         return answer
@@ -349,7 +352,7 @@ class _Attempt:
         return found if isinstance(found, dict) else {}
 
     def _put(self, text: str) -> None:
-        """Puts a script in the place of the one that is there, all at once."""
+        """Replaces the script in one step."""
         part = f"{self.script}.part"
         with open(part, "w", encoding="utf-8", opener=_private) as file:
             file.write(text)
@@ -399,7 +402,7 @@ del _inviso_attach
 
 
 def _remove_old_folders() -> None:
-    """Takes away what attempts left to processes that have ended since."""
+    """Removes the folders of withdrawn attempts whose processes have ended."""
     above = tempfile.gettempdir()
     for name in os.listdir(above):
         found = re.fullmatch(rf"{PREFIX}(\d+)-\w+", name)

@@ -1,4 +1,4 @@
-"""The other side of attaching: runs in the process's main thread, between two of its own instructions."""
+"""The part of attaching that runs in the attached process: in its main thread, between two instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["begin"]
 
 
 def begin(pipe: str, node: str | None, log_dir: str | None, allow: list[str]) -> None:
-    """Begins to listen and answers through the pipe; without anybody at its other end nothing is left."""
+    """Starts a listener and answers through the pipe. If the pipe has no reader, a new listener is stopped again."""
     try:
         number = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

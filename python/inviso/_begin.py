@@ -1,4 +1,4 @@
-"""What an interpreter does before its program, where the environment asks for it."""
+"""The work of an interpreter before its program begins, if environment variables request it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["begin"]
 
 
 def begin(known: set[str]) -> None:
-    """Follows a measured process, and starts tracing; ``known`` are the modules that there were before this package."""
+    """Continues the measuring of a parent process, and starts tracing.
+
+    Args:
+        known: the modules that were imported before this package.
+    """
     if _native.is_ready():
         return _begin(known)
 
@@ -21,7 +25,7 @@ def begin(known: set[str]) -> None:
         _begin(known)
         return False
 
-    # 3.15 runs site too early for events: this is called before the first line of the program then
+    # 3.15 runs site too early for events: then this runs before the first line of the program
     if not _native.call_soon(when_ready):
         _begin(known)
 
@@ -37,5 +41,5 @@ def _begin(known: set[str]) -> None:
         from .autostart._start import start as start_tracing
 
         start_tracing(known)
-    except Exception as error:  # the program runs, whatever is wrong here
+    except Exception as error:  # the program must run in any case
         print(f"inviso: autostart: {type(error).__name__}: {error}; this process is not traced", file=sys.stderr)

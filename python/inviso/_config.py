@@ -1,28 +1,28 @@
-"""Settings: what a command line says counts before the environment, that before ``[tool.inviso]`` of a ``pyproject.toml``.
+"""Settings. The command line has precedence, then the environment, then ``[tool.inviso]`` of a ``pyproject.toml``.
 
 ==============  =====================  =====================================================================
 setting         variable
 ==============  =====================  =====================================================================
-``patterns``    ``INVISO_PATTERNS``    the functions that are measured or traced; a comma between two
-``type``        ``INVISO_TYPE``        what ``inviso tprof`` and ``%%tprof`` measure
+``patterns``    ``INVISO_PATTERNS``    the functions to measure or trace, separated by commas
+``type``        ``INVISO_TYPE``        the measurement of ``inviso tprof`` and ``%%tprof``
 ``limit``       ``INVISO_LIMIT``       rows of a table
-``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
-``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
+``messages``    ``INVISO_MESSAGES``    the number of messages after which ``inviso trace`` stops
+``events``      ``INVISO_EVENTS``      the number of last events in the report of a failed test
 ``returns``     ``INVISO_RETURNS``     whether a recorder has returns and exceptions, too: ``yes`` or ``no``
-``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in a flight recorder
-``node``        ``INVISO_NODE``        the process's name; ``{pid}`` and ``{program}`` stand for these
+``ring_bytes``  ``INVISO_RING_BYTES``  bytes that a flight recorder keeps for each thread
+``node``        ``INVISO_NODE``        the node's name; ``{pid}`` and ``{program}`` are replaced
 ``dir``         ``INVISO_DIR``         the private folder with the sockets of this user's processes
 ``log_dir``     ``INVISO_LOG_DIR``     the folder of logs
-``allow``       ``INVISO_ALLOW``       modules whose functions a control may name; a comma between two
+``allow``       ``INVISO_ALLOW``       modules whose functions a control may name, separated by commas
 ``follow``      ``INVISO_FOLLOW``      whether child processes are measured and traced, too: ``yes`` or ``no``
-``wait``        ``INVISO_WAIT``        seconds that a program waits until its tracing was initiated
+``wait``        ``INVISO_WAIT``        seconds that a program waits until its tracing is initiated
 ``timeout``     ``INVISO_TIMEOUT``     seconds that a command waits for each answer
-``cases``       ``INVISO_CASES``       the file that lists trace cases; in a ``pyproject.toml`` from its folder
-``agent``       ``INVISO_AGENT``       options of the agent that is started where another host is asked for
+``cases``       ``INVISO_CASES``       the file that lists trace cases; relative to its ``pyproject.toml``
+``agent``       ``INVISO_AGENT``       options of the agent that is started to reach another host
 ==============  =====================  =====================================================================
 
-A command, a run of tests or a magic reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
-that is traced from its start reads neither: only the file that it was given.
+A command, a run of tests or a magic reads the nearest ``pyproject.toml`` in the working directory or above it, or the
+file that INVISO_CONFIG names. A program that is traced from its start reads neither: only the file that it was given.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .errors import BadArg, shown
 __all__ = ["CALL_TYPES", "FILE", "NAMES", "Setting", "effective", "from_environment", "pyproject"]
 
 CALL_TYPES = ("call_count", "call_time", "call_memory")
-"""What can be measured of calls."""
+"""The measurements of calls."""
 
 FILE = "INVISO_CONFIG"
-"""Names a file in place of the one that is found."""
+"""The variable that names a file to read in place of the nearest ``pyproject.toml``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value, and where it is from: ``"command line"``, a variable's name, a file's path or ``"default"``."""
+    """A value and its source: ``"command line"``, a variable's name, a file's path or ``"default"``."""
 
     value: Any
     source: str
@@ -56,9 +56,9 @@ class _Kind:
     is_good: Callable[[Any], bool]
     what: str
     of_text: Callable[[str], Any]
-    """What a variable's text means; ValueError for none."""
+    """The value of a variable's text; raises ValueError for a wrong text."""
     why: Callable[[Any], str] = lambda value: ""
-    """What is wrong with a part of a value that isn't good, and what to do; "" where there is no more to say."""
+    """The mistake in a part of a wrong value, and the remedy; "" if there are no details."""
 
 
 def _seconds(text: str) -> float:
@@ -142,15 +142,15 @@ def effective(
     environ: Mapping[str, str] | None = None,
     folder: str | None = None,
 ) -> dict[str, Setting]:
-    """All settings that are in force for a command.
+    """Returns all settings with their values for a command.
 
     Args:
-        given: what the command line says; a setting that is None was not given.
-        environ: the environment; this process's own if it is None.
-        folder: where the file is looked for, and above it; the working directory if it is None.
+        given: the settings of the command line; None for a setting that was not given.
+        environ: the environment variables; None for those of this process.
+        folder: the folder in which, and above which, the file is searched; None for the working directory.
 
     Raises:
-        BadArg: a value is not of its kind, or the file can't be used; says where it is from.
+        BadArg: a value is wrong (the error names its source), or the file can't be used.
 
     >>> found = effective({"node": "shop-1"}, environ={"INVISO_NODE": "web", "INVISO_WAIT": "0.5"}, folder="/")
     >>> found["node"], found["wait"].source, found["timeout"]
@@ -171,7 +171,7 @@ def effective(
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Setting]:
-    """The settings that variables hold; an empty variable is none.
+    """The settings of environment variables; an empty variable is ignored.
 
     >>> from_environment({"INVISO_FOLLOW": "yes", "INVISO_NODE": ""})
     {'follow': Setting(value=True, source='INVISO_FOLLOW')}
@@ -192,7 +192,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Sett
 
 
 def pyproject(folder: str | None = None) -> str | None:
-    """The nearest ``pyproject.toml`` in a folder and those above it; None if there is none.
+    """The nearest ``pyproject.toml`` in a folder or above it; None without one.
 
     >>> pyproject("/") is None
     True
@@ -212,13 +212,13 @@ def pyproject(folder: str | None = None) -> str | None:
 
 
 def _of_file(path: str) -> dict[str, Any]:
-    """``[tool.inviso]`` of a file, which belongs to this user or root."""
+    """Reads ``[tool.inviso]`` of a file, which must belong to this user or root."""
     try:
         with open(path, "rb") as file:
             owner = os.fstat(file.fileno()).st_uid
             text = file.read()
         if b"inviso" not in text:
-            return {}  # what other tools make of the rest is theirs, and the library's parser takes time to import
+            return {}  # no section of ours: importing the parser takes time, and errors in other sections don't matter
         import tomllib
 
         content = tomllib.loads(text.decode())

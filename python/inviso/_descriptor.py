@@ -1,4 +1,4 @@
-"""Descriptors of ours in the process of a program that may close all it finds."""
+"""Descriptors of this package in a program that may close all descriptors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from inviso import _native
 __all__ = ["Own", "as_many_as_may", "duplicate", "moved", "private", "stderr"]
 
 HIGH_FD = 100
-"""They get numbers from here: the program's own files keep the numbers they always get."""
+"""The lowest number of our descriptors, so that the program's files get the same numbers as without us."""
 
 FIRST_FD = 3
-"""They get numbers from here where the process may have none so high."""
+"""The lowest number if the process is not allowed a number from ``HIGH_FD`` on."""
 
 
 class Own:
-    """A descriptor of ours, told from whatever may have its number later."""
+    """A descriptor of ours. It notices if its number belongs to another file now."""
 
     __slots__ = ("_file", "number")
 
@@ -33,19 +33,19 @@ class Own:
         return _native.descriptor_file(self.number) == self._file
 
     def write_now(self, data: bytes) -> int:
-        """Write what it takes at once, and with the GIL kept; how many bytes that were. A reader that has gone raises an
-        OSError, and never a signal.
+        """Writes as many bytes as possible without waiting, and without releasing the GIL; returns their number. If the
+        reader has gone, it raises an OSError; it never causes a signal.
         """
         return _native.descriptor_write(self.number, data)
 
     def close(self) -> None:
-        """Give it back, if it is still there."""
+        """Closes the descriptor, if it is still there."""
         if self.is_there():
             os.close(self.number)
 
 
 def duplicate(number: int) -> int:
-    """Another descriptor of the same file."""
+    """Duplicates a descriptor."""
     try:
         import fcntl
     except ImportError:
@@ -59,7 +59,7 @@ def duplicate(number: int) -> int:
 
 
 def moved(number: int) -> int:
-    """The same descriptor under a number that the program's own files don't get.
+    """Moves a descriptor to a number that the program's own files don't get.
 
     >>> ends = os.pipe()
     >>> all(moved(end) >= HIGH_FD for end in ends)
@@ -72,7 +72,7 @@ def moved(number: int) -> int:
 
 
 def private(path: Any, flags: int = 0) -> int:
-    """A descriptor of a file, empty, that only its owner may read, also if it was there before."""
+    """Opens a file for writing, and empties it. Only its owner can read it, even if it existed before."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | flags, 0o600)
     try:
         if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fchmod"):
@@ -84,7 +84,7 @@ def private(path: Any, flags: int = 0) -> int:
 
 
 def stderr() -> int | None:
-    """The number of the process's standard error; None where it has none."""
+    """The descriptor of the standard error output; None without one."""
     try:
         number = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
     except (OSError, ValueError):
@@ -93,8 +93,8 @@ def stderr() -> int | None:
 
 
 def as_many_as_may() -> None:
-    """Lets this process have as many files open as the system lets it ask for: a control and an agent have a connection for
-    each node. For processes of ours only; a program keeps its limit.
+    """Raises this process's limit of open files to the maximum: a control or agent has a connection for each node. For
+    our own processes only; a traced program keeps its limit.
     """
     import resource
 

@@ -1,5 +1,7 @@
-"""What is done at a fork, whichever part of the package a program has imported: threads of ours rest meanwhile; in the
-child nothing of the parent's is traced, and one that ``multiprocessing`` starts takes the token that it was given.
+"""The work at a fork, for any imported part of the package.
+
+Our threads are stopped during the fork. In the child the parent's tracing has ended. A child of ``multiprocessing``
+takes the token that its parent gave it.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 _resting: list[tuple[Callable[[], None], Callable[[], None], Callable[[], bool]]] = []
 _waiting: list[Callable[[], None]] = []
-"""How those of them rest that wait for the others at times."""
+"""The ``pause`` of threads that may wait for other threads of ours."""
 
 _forgetting: list[Callable[[], None]] = []
-"""What is called in a child."""
+"""Functions to call in a child."""
 
 
 def rest(
@@ -31,9 +33,17 @@ def rest(
     *,
     waits: bool = False,
 ) -> Callable[[], None]:
-    """Has threads of ours stopped before each fork and started again in the parent, if there are any then. ``forget`` is called
-    in the child. ``waits``: the thread may wait for another one of ours, as a tracer's; that rests after it. What is returned takes
-    that back.
+    """Registers threads of ours to be stopped before each fork and started again in the parent.
+
+    Args:
+        pause: stops them before a fork.
+        resume: starts them again in the parent.
+        needed: whether there are any to start again.
+        forget: called in the child.
+        waits: the threads may wait for other threads of ours, such as a tracer's. They are stopped first.
+
+    Returns:
+        A function that removes the registration.
     """
     entry = pause, resume, needed
     _resting.append(entry)
@@ -52,7 +62,7 @@ def rest(
 
 
 def wait_until_gone(native_id: int | None) -> None:
-    """A thread that was joined may still be there for the operating system, and a fork looks at that."""
+    """Waits until a joined thread has gone for the operating system, too: a fork counts the system's threads."""
     for _ in range(1000):
         if not os.access(f"/proc/self/task/{native_id}", os.F_OK):
             return
@@ -60,24 +70,24 @@ def wait_until_gone(native_id: int | None) -> None:
 
 
 def is_under_way() -> bool:
-    """Whether some thread forks now: threads of ours that begin then end at once, and go on after it."""
+    """Whether a thread forks now. Threads of ours that begin then end at once, and continue after the fork."""
     return bool(_forks)
 
 
 def is_by_caller() -> bool:
-    """Whether the calling thread does, and so can't wait for what goes on after it."""
+    """Whether the calling thread forks now, and so can't wait for threads that continue after the fork."""
     return get_ident() in _forks
 
 
 class _Restart:
-    """Starts what rests again once ``fork`` has returned: until then it counts threads, to warn of them."""
+    """Starts the stopped threads after ``fork`` has returned. Until then it counts threads, and warns of them."""
 
     def __init__(self, caller: FrameType | None) -> None:
         self._caller = caller
         self._place = caller.f_lasti if caller else -1
 
     def __call__(self, may_wait: bool) -> bool:
-        """Whether it's too early still."""
+        """Starts the threads, or returns True if it is too early."""
         if may_wait and self._inside(sys._getframe().f_back):
             return True
         self._caller = None
@@ -86,7 +96,7 @@ class _Restart:
         return False
 
     def _inside(self, frame: FrameType | None) -> bool:
-        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
+        # Hooks run Python code before fork has returned: above its caller, whose frame is still at the call of fork.
         if frame is self._caller:
             return False
         while frame is not None and frame is not self._caller:
@@ -95,25 +105,25 @@ class _Restart:
 
 
 _forks: dict[int, _Restart] = {}
-"""Of each thread that forks now."""
+"""By the thread that forks now."""
 
 
 _NEEDED = frozenset({"inviso", "asyncio", "queue", "socket", "subprocess"})
-"""This package, and what a session imports when it begins to trace."""
+"""This package, and the modules that a session imports when it begins to trace."""
 
 
 def _wait_for_imports() -> None:
-    """Has other threads end the imports of these that are under way: in the child nobody would, and it waits for ever where it
-    needs one of them.
+    """Waits until other threads have finished imports of these modules. In the child no thread would finish them, and
+    an import of such a module would wait for ever.
     """
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     for name, lock in list(locks.items()):
-        # a child that was forked in the midst of an import has that lock, and nobody who would let go of it
+        # a child that was forked during an import has a copy of the held lock, and no thread that releases it
         if name.partition(".")[0] in _NEEDED and getattr(lock(), "owner", None) in sys._current_frames():
             try:
                 __import__(name)
             except (ImportError, KeyError):
-                pass  # the other thread's, and told there
+                pass  # the other thread gets the error, too
 
 
 def _before() -> None:
@@ -126,11 +136,11 @@ def _before() -> None:
 
 
 def _after() -> None:
-    # First: who sees the fork still rests, and is then seen here.
+    # First of all: a thread that still sees the fork ends, and `needed` below finds it.
     restart = _forks.pop(get_ident(), None)
     if restart is None or not any(needed() for _, _, needed in list(_resting)):
         return
-    # Elsewhere the fork warns in any case, and the main thread may wait for long.
+    # In other threads the fork warns in any case, and the main thread may wait for long.
     in_main = get_native_id() == os.getpid()
     if not (in_main and _native.call_soon(restart)):
         restart(may_wait=False)

@@ -1,4 +1,4 @@
-"""How much is traced before tracing stops by itself."""
+"""Limits at which tracing stops by itself."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from inviso.errors import BadArg, shown
 __all__ = ["LOST", "Guard", "Rate", "checked", "failure", "why", "window"]
 
 LOST: Final = 10_000
-"""Messages that may be lost before tracing stops: then nobody keeps up with it."""
+"""Messages that may be lost before tracing stops: the tracer can't keep up then."""
 
 Rate: TypeAlias = int | tuple[int, int]
 """Messages in a second, or ``(messages, milliseconds)``."""
 
 
 class Guard:
-    """Counts messages against a limit, a rate, and a bound of lost ones. One thread counts, any thread changes.
+    """Compares the number of messages with a limit and a rate, and of lost ones with a bound. One thread counts; any
+    thread may change the limits.
 
     >>> guard = Guard(limit=2)
     >>> guard.saw(), guard.saw()
@@ -37,31 +38,31 @@ class Guard:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it has a limit or a rate."""
+        """Whether a limit or a rate is set."""
         return self._limit is not None or self._rate is not None
 
     def change(self, limit: int | None, rate: Rate | None) -> None:
-        """Sets what is not None; a limit counts from here on."""
+        """Sets the limits that are not None. A limit counts messages from this call on."""
         if limit is not None:
             self._limit = self._seen + limit, limit
         if (found := window(rate)) is not None:
             self._rate = _Window(*found)
 
     def saw(self) -> tuple[str, str] | None:
-        """One message more; the limit that it reached, and why it is the last one, or None."""
+        """Counts one message. Returns the limit that it reached and the reason as text; or None."""
         self._seen += 1
         if (found := self._limit) is not None and self._seen >= found[0]:
             return "limit", why("limit", found[1])
         return None if self._rate is None else self._rate.saw()
 
     def lost(self, number: int) -> tuple[str, str] | None:
-        """So many messages were lost; as above if that is too much."""
+        """Counts lost messages. Returns as :meth:`saw` if they are too many."""
         self._lost += number
         return ("lost", why("lost", self._lost)) if self._lost > self._most_lost else None
 
 
 class _Window:
-    """Counts the messages of one span of time after the other."""
+    """Counts the messages of consecutive spans of time."""
 
     __slots__ = ("_begun", "_milliseconds", "_most", "_number")
 
@@ -80,7 +81,7 @@ class _Window:
 
 
 def why(what: str, number: int, milliseconds: int = 0) -> str:
-    """Why tracing stopped by itself, in words.
+    """The reason why tracing stopped by itself, as text.
 
     >>> why("rate", 10, 1500)
     'there were more than 10 messages in 1.5 s'
@@ -94,7 +95,7 @@ def why(what: str, number: int, milliseconds: int = 0) -> str:
 
 
 def failure(place: str | None, said: str, lost: int) -> str:
-    """What could not be written, in words. What Rust says of an error has its number behind it.
+    """The text for an output that could not be written. Rust's error texts end with a number, which is removed.
 
     >>> failure("calls.txt", "No space left on device", 2), failure(None, "Bad address", 0)
     ('calls.txt: No space left on device; 2 messages were lost', 'Bad address')
@@ -110,7 +111,7 @@ def window(rate: Rate | None) -> tuple[int, int] | None:
 
 
 def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
-    """Refuses what is no limit, no rate, no bound of lost messages."""
+    """Refuses a wrong limit, rate, or bound of lost messages."""
     if limit is not None and not _number(limit, 1):
         raise BadArg(where, "limit", f"{shown(limit)} is no number of messages; pass an int from 1, or None for no limit")
     pair = rate if isinstance(rate, tuple) else (rate, 1000)

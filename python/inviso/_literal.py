@@ -1,4 +1,4 @@
-"""Terms as Python source, and back: literals, and calls of the term classes. Nothing of the source is ever run."""
+"""Writes terms as Python source and reads them: literals, and calls of the term classes. The source never runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _DEEPEST = 60
 
 
 class NotLiteral(ValueError):
-    """Text that is no term; says where and what."""
+    """Text that is not a term. The error has the place and the cause."""
 
 
 def read(text: str) -> Any:
-    """The term that a text is.
+    """Reads a text with one term.
 
     >>> read("[('_', [], [('message', Atom('a'))])]")
     [('_', [], [('message', 'a')])]
@@ -51,7 +51,7 @@ def read(text: str) -> Any:
 
 
 def read_all(text: str) -> list[Any]:
-    """All terms of a text, each on lines of its own.
+    """Reads all terms of a text. Each one begins on a new line.
 
     >>> read_all("[1,\\n 2]  # a comment\\n-3.5")
     [[1, 2], -3.5]
@@ -66,7 +66,8 @@ def read_all(text: str) -> list[Any]:
 
 
 def written(term: Any) -> str:
-    """A term as :func:`read` takes it; :class:`NotLiteral` for what only its process has, such as a pid.
+    """Writes a term as text for :func:`read`. Raises :class:`NotLiteral` for a value that only its process has, such as
+    a pid.
 
     >>> written([("_", [], [("message", Atom("a"))])])
     "[('_', [], [('message', Atom('a'))])]"
@@ -93,7 +94,7 @@ def written(term: Any) -> str:
         case None | bool() | BitString():
             return repr(term)
         case int():
-            # Python refuses to write, and to read, very long ones in decimal
+            # Python refuses to write and read very long ints as decimals
             return int.__repr__(term) if term.bit_length() < 4096 else hex(term)
         case float():
             text = float.__repr__(term)

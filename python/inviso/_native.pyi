@@ -1,4 +1,4 @@
-"""The native half of inviso. Its names are private to the package; errors and arguments are worded above it."""
+"""The native half of inviso. Its names are private to the package. The Python half checks arguments and words errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -370,19 +370,19 @@ class TracerFunction:
 
 @final
 class Pid:
-    """A process's identifier: hashable, ordered, ``<0.N.S>``."""
+    """The id of a process, ``<0.N.S>``: hashable and ordered."""
 
     @property
     def kind(self) -> str:
         """``"thread"``, ``"task"`` or ``"queue"``; ``"folded"`` for the sum over ended processes."""
     @property
     def name(self) -> str:
-        """The name of the thread or task, its last one once it has ended; ``""`` for a process of another node."""
+        """The name of the thread or task, also after its end; ``""`` for a process of another node."""
     @property
     def node(self) -> str:
-        """The name of the node that the process runs on."""
+        """The name of the process's node."""
     def is_local(self) -> bool:
-        """Whether it is a process of this node: of this operating system process."""
+        """Whether it is a process of this node, which is this program."""
     def is_alive(self) -> bool:
         """Whether the process still runs."""
     def __lt__(self, other: Pid, /) -> bool: ...
@@ -553,6 +553,6 @@ class LoopProbe:
     def came(self) -> bool: ...
     @property
     def waited(self) -> int:
-        """Nanoseconds."""
+        """Nanoseconds until the event loop called it, or since its creation if it has not been called."""
 def is_ready() -> bool: ...
 def call_soon(function: Callable[[bool], bool]) -> bool: ...

@@ -1,8 +1,8 @@
-"""Which functions are meant: reading, checking and comparing patterns.
+"""Reads, checks and compares patterns of functions.
 
-A pattern names functions as ``inviso.trace`` does, by module, qualified name and arity, with ``"_"`` for any, and
-``"package.**"`` for a module and all below it. The forms
-nest: of two patterns that have a function in common one holds all of the other, so ``outermost`` can thin a list out.
+A pattern names functions as in ``inviso.trace``: by module, qualified name and number of parameters, with ``"_"`` for
+any, and ``"package.**"`` for a module and all below it. Patterns nest: if two have a function in common, one of them
+contains the other. So ``outermost`` can shorten a list.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PatternLike: TypeAlias = str | Pattern | list[str | Pattern]
 
 ANY: Final = "_"
 BELOW: Final = ".**"
-"""At the end of a module: that module and all below it."""
+"""At the end of a module's name: that module and all below it."""
 
 
 def parse(given: object, where: str) -> list[Pattern]:
-    """The patterns that ``given`` stands for; ``where`` begins the text of a refusal.
+    """Reads one pattern or a list of them. ``where`` begins the text of an error.
 
     >>> parse("json.decoder", "profile, pattern")
     [('json.decoder', '_', '_')]
@@ -55,7 +55,7 @@ def covers(outer: Pattern, inner: Pattern) -> bool:
 
 
 def _covers(outer: str, inner: str) -> bool:
-    """Whether a module's pattern takes another one, or a module."""
+    """Whether a pattern of modules contains another one, or a module."""
     if outer in (ANY, inner):
         return True
     if not outer.endswith(BELOW):
@@ -64,7 +64,7 @@ def _covers(outer: str, inner: str) -> bool:
 
 
 def matches(pattern: Pattern, module: str, function: str, arity: int) -> bool:
-    """Whether the pattern takes this function.
+    """Whether the pattern matches this function.
 
     >>> matches(("json", "_", "_"), "json.decoder", "scan", 2)
     False
@@ -73,7 +73,7 @@ def matches(pattern: Pattern, module: str, function: str, arity: int) -> bool:
 
 
 def outermost(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """The patterns without those that another one covers, in order.
+    """The patterns that no other one covers, in their order.
 
     >>> outermost([("json", "loads", 8), ("json", "_", "_"), ("re", "_", "_")])
     [('json', '_', '_'), ('re', '_', '_')]
@@ -83,7 +83,7 @@ def outermost(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def show(pattern: Pattern) -> str:
-    """The pattern as the command line takes it.
+    """The pattern in the form of the command line.
 
     >>> show(("json", "loads", "_"))
     'json:loads:_'
@@ -92,9 +92,9 @@ def show(pattern: Pattern) -> str:
 
 
 def hint(pattern: Pattern) -> str:
-    """What may have been meant by a pattern that takes no function that is loaded; "" where nothing is near, or one is.
+    """A suggestion for a pattern that matches no loaded function; "" if it matches one, or if no name is similar.
 
-    No code of the program runs: modules are looked at by their dictionaries.
+    No code of the program runs: only the dictionaries of modules are read.
 
     >>> import json
     >>> hint(("jsn", "_", "_")), hint(("json", "load_s", "_")), hint(("json", "loads", "_"))
@@ -156,7 +156,7 @@ def _one(given: object, where: str) -> Pattern:
 
 
 def bad(where: str, wrong: str, mend: str) -> BadArg:
-    """The ``BadArg`` to raise: where it was given (``"function, argument"``), what is wrong with it, what to do."""
+    """Makes a ``BadArg`` from the place (``"function, argument"``), the mistake and the remedy."""
     function, _, argument = where.partition(", ")
     return BadArg(function, argument, f"{wrong}; {mend}")
 

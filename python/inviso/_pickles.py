@@ -1,7 +1,8 @@
-"""Numbers of messages and tokens of sequential tracing between the processes of ``multiprocessing``. They follow the pickle, where a plain
-``pickle.loads`` does not look.
+"""Carries message numbers and tokens of sequential tracing between the processes of ``multiprocessing``. They follow
+the pickle, where a plain ``pickle.loads`` ignores them.
 
-In place while messages are traced or tokens are in use. A child takes part in the tokens if they are in use where it is started.
+Installed while messages are traced or tokens are in use. A child takes part in tokens if they are in use in its parent
+when it starts.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _native
-from .seq._nodes import reject, told
+from .seq._nodes import completed, reject
 
-# what the thread that is starting a process gives it along, for the child of a fork
+# the token of the thread that starts a process, for the child of a fork
 _starting = threading.local()
 
 
 class _Place:
-    """An attribute of a class of the library's, and ours there, which calls on what was there before.
+    """An attribute of a library class, and our replacement, which calls the original.
 
-    Where the program has put something of its own over ours, that stays when we leave, and ours under it, which does nothing then.
+    If the program has put its own replacement over ours, that stays when we leave, and so does ours below it, which
+    then does nothing.
     """
 
     def __init__(self, owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
@@ -35,12 +37,12 @@ class _Place:
         return self.owner.__dict__.get(self.name) is self.ours
 
     def idle(self) -> Any:
-        """Ours is called where we have left: it says nothing. If nothing is over it any more, it goes."""
+        """Called by our replacement after we have left. Removes it, if no other replacement is over it any more."""
         _places[:] = [place for place in _places if place.active or not place.leave()]
         return None
 
     def leave(self) -> bool:
-        """Does nothing from now on, and goes if it can; whether it could."""
+        """Switches the replacement off, and restores the original if possible; returns whether it was possible."""
         self.active = False
         if self.is_on_top():
             setattr(self.owner, self.name, self.original)
@@ -52,10 +54,10 @@ _places: list[_Place] = []
 
 
 def install_pickler(module: Any) -> None:
-    """Takes what ``multiprocessing`` pickles with (the module ``multiprocessing.reduction``)."""
+    """Replaces the pickler of ``multiprocessing`` (the module ``multiprocessing.reduction``)."""
 
     def make_dumps(place: _Place, original: Any) -> Any:
-        function = original.__func__ if type(original) is classmethod else None  # as a rule: it saves two calls
+        function = original.__func__ if type(original) is classmethod else None  # the usual case, saves two calls
 
         @functools.wraps(getattr(original, "__func__", original))
         def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
@@ -88,7 +90,7 @@ def install_pickler(module: Any) -> None:
 
 
 def install_start(module: Any) -> None:
-    """Takes the starting of processes (the module ``multiprocessing.process``)."""
+    """Replaces the start of processes (the module ``multiprocessing.process``)."""
 
     def make_start(place: _Place, original: Any) -> Any:
         @functools.wraps(original)
@@ -100,7 +102,7 @@ def install_start(module: Any) -> None:
             _starting.token = token
             self.__dict__["_inviso"] = _Arrival(token)
             try:
-                with told(sending):
+                with completed(sending):
                     _bound(original, self, type(self))()
             finally:
                 _starting.token = None
@@ -112,12 +114,12 @@ def install_start(module: Any) -> None:
 
 
 def remove_pickler() -> None:
-    """Gives back what pickles, but for what the program has put over ours."""
+    """Restores the pickler, unless the program has put a replacement over ours."""
     _remove("dumps", "loads")
 
 
 def remove_start() -> None:
-    """The same of what starts processes."""
+    """Restores the start of processes in the same way."""
     _remove("start")
 
 
@@ -126,7 +128,7 @@ def _remove(*names: str) -> None:
 
 
 def _put(owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
-    """Puts ours in place, where it is not there from before."""
+    """Installs our replacement, or switches it on again if it is still there."""
     for place in _places:
         if place.owner is owner and place.name == name and place.is_on_top():
             place.active = True
@@ -135,13 +137,13 @@ def _put(owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
 
 
 def _bound(attribute: Any, instance: Any, owner: type) -> Any:
-    """What an attribute of a class is to an instance, or to the class."""
+    """Binds an attribute of a class to an instance, or to the class."""
     get = getattr(type(attribute), "__get__", None)
     return attribute if get is None else get(attribute, instance, owner)
 
 
 def forked() -> None:
-    """In the child of a fork: takes what the parent gave along."""
+    """Takes the parent's token, in the child of a fork."""
     token = getattr(_starting, "token", None)
     _starting.token = None
     if token is not None:
@@ -149,7 +151,7 @@ def forked() -> None:
 
 
 class _Arrival:
-    """Goes along with a process object to the child, where it sets the token of the main thread."""
+    """Is pickled with a process object. In the child it sets the token of the main thread."""
 
     def __init__(self, token: bytes) -> None:
         self.token = token

@@ -1,4 +1,4 @@
-"""What this program is called."""
+"""The name and command line of this program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ __all__ = ["command", "name"]
 
 
 def command() -> str:
-    """The program's command line, short, as far as it has left one; a package by its name."""
+    """The program's command line, shortened; "" if the program has emptied ``sys.argv``. A package stands with its
+    name.
+    """
     words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
     if not words:
         return ""
@@ -18,7 +20,7 @@ def command() -> str:
 
 
 def name() -> str:
-    """The script or package alone; ``python`` where there is none.
+    """The name of the script or package; ``python`` without one.
 
     >>> bool(name())
     True

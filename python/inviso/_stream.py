@@ -8,7 +8,7 @@ __all__ = ["put"]
 
 
 def put(stream: Any, text: str) -> None:
-    """Writes a text; what the stream's encoding has no character for stands there escaped."""
+    """Writes a text. Characters that the stream's encoding lacks are escaped."""
     try:
         stream.write(text)
     except UnicodeEncodeError:

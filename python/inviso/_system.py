@@ -1,8 +1,7 @@
-"""Locks, threads and sleep of the operating system, whatever a program has put in place of Python's.
+"""Locks, threads and sleep of the operating system, even if a program has replaced Python's.
 
-gevent puts functions that switch greenlets in place of those of ``_thread``, ``threading`` and ``time``. A
-thread of this package waits in native code. As a greenlet it would keep the program's thread, and the program waits for
-it in vain.
+gevent replaces functions of ``_thread``, ``threading`` and ``time`` by ones that switch greenlets. A thread of this
+package waits in native code. As a greenlet it would block the program's thread, and the program would never continue.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["Flag", "RLock", "allocate_lock", "get_ident", "get_native_id", "slee
 
 
 def genuine(module: ModuleType, *names: str) -> Any:
-    """The module, or a new one from the interpreter where a program has replaced one of these functions.
+    """Returns the module; or a new copy of it from the interpreter, if a program has replaced one of these functions.
 
     >>> genuine(time, "sleep") is time
     True
@@ -55,21 +54,21 @@ class Flag:
     def __init__(self) -> None:
         self._is_set = False
         self._closed = allocate_lock()
-        """Held until it happens. Each waiter takes it and gives it back."""
+        """Held until the event happens. Each waiter acquires and releases it."""
         self._closed.acquire()
 
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """Whether the event has happened."""
         return self._is_set
 
     def set(self) -> None:
-        """It happens; once more does nothing."""
+        """Makes the event happen; a second call does nothing."""
         if not self._is_set:
             self._is_set = True
             self._release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it happens; False if it took longer than ``timeout`` seconds."""
+        """Waits for the event; False if it didn't happen within ``timeout`` seconds."""
         if self._is_set:
             return True
         if not self._closed.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
@@ -78,5 +77,5 @@ class Flag:
         return True
 
     def _release(self) -> None:
-        with suppress(RuntimeError):  # two threads set it at once
+        with suppress(RuntimeError):  # two threads set it at the same time
             self._closed.release()

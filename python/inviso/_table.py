@@ -1,4 +1,4 @@
-"""One table for people: HTML for a notebook, bounded in rows and bytes, and text for a terminal."""
+"""A table as HTML for a notebook, bounded in rows and bytes, and as text for a terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Literal
 __all__ = ["LIMIT", "SIZE", "Table"]
 
 LIMIT = 30
-"""Rows that are shown unless told otherwise."""
+"""Rows that are shown by default."""
 SIZE = 60_000
-"""Bytes of HTML. Where the rows would be longer, fewer are shown."""
+"""The largest number of bytes of HTML. If the rows would need more, fewer are shown."""
 _HTML_CELL, _TEXT_CELL = 200, 70
 _LEAST = 40
-"""Bytes of an empty cell's HTML, about."""
+"""Bytes of an empty cell's HTML, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of texts below a header. Of more than ``limit`` the first are shown; with ``ends`` the first and the last.
+    """Rows of texts below a header. If there are more than ``limit``, the first ones are shown; with ``show="ends"``
+    the first and the last ones.
 
-    A column of numbers stands right: ``numbers`` has the names of these. ``notes`` are lines below the table.
+    Columns that are named in ``numbers`` are aligned to the right. ``notes`` are lines below the table.
 
     >>> print(Table(("function", "calls"), [("f", "12"), ("g", "3"), ("h", "1")], limit=2, numbers=("calls",)).text())
     function  calls
@@ -39,7 +40,7 @@ class Table:
     numbers: tuple[str, ...] = ()
 
     def html(self) -> str:
-        """The table for a page, of at most ``SIZE`` bytes. Every text is escaped.
+        """The table as HTML of at most ``SIZE`` bytes. Every text is escaped.
 
         >>> Table(("x",), [("<b>",)]).html().count("&lt;b&gt;")
         1
@@ -50,7 +51,7 @@ class Table:
         return text
 
     def text(self) -> str:
-        """The table for a terminal, without a line feed at its end."""
+        """The table as text for a terminal, without a line feed at its end."""
         head, tail, hidden = self._parts(self.limit)
         shown = [*head, *tail]
         lines = [[_clipped(cell, _TEXT_CELL) for cell in line] for line in (self.header, *shown)] if shown else []
@@ -68,7 +69,7 @@ class Table:
         return "\n".join([*made, *map(_printable, self.notes)])
 
     def bundle(self) -> dict[str, str]:
-        """Both, by MIME type, as IPython displays it."""
+        """Text and HTML by MIME type, for IPython."""
         return {"text/plain": self.text(), "text/html": self.html()}
 
     def _html(self, limit: int) -> str:
@@ -90,7 +91,7 @@ class Table:
         return table + "".join(f"<p>{escape(_clipped(note, 1000))}</p>" for note in self.notes)
 
     def _parts(self, limit: int) -> tuple[Sequence[tuple[str, ...]], Sequence[tuple[str, ...]], int]:
-        """The first rows, the last ones, and how many are between them."""
+        """The first rows, the last ones, and the number of rows between them."""
         if len(self.rows) <= limit:
             return self.rows, (), 0
         last = limit // 2 if self.show == "ends" else 0
@@ -107,7 +108,7 @@ def _clipped(text: str, width: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line that can be encoded, whatever is in it."""
+    """A text as one line of printable characters; others are escaped."""
     if text.isprintable():
         return text
     made = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Labels of tokens that stand for a span of OpenTelemetry's: the text of a ``traceparent`` header."""
+"""Labels of tokens that stand for a span of OpenTelemetry: the text of a ``traceparent`` header."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def label_of(trace: int, span: int, flags: int = 1) -> str:
 
 
 def span_of(label: object) -> Link | None:
-    """The span that a label stands for; None of any other label.
+    """The span for which a label stands; None for any other label.
 
     >>> span_of(label_of(1, 2)), span_of("order 7")
     (Link(trace=1, span=2), None)

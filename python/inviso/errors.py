@@ -1,4 +1,4 @@
-"""Errors of the package: what was wrong, where, and what to do."""
+"""Errors of the package. Their texts have the place, the mistake and the remedy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class BadArg(ValueError):
     """An argument was wrong; nothing has changed (Erlang's ``badarg``).
 
     Attributes:
-        function: the function as OTP names it, ``"function/4"``.
-        argument: the argument's name, ``"flags"``.
-        why: what was wrong with it, and what to do.
+        function: the function with OTP's name for it, such as ``"function/4"``.
+        argument: the argument's name, such as ``"flags"``.
+        why: the mistake and the remedy.
 
     >>> str(BadArg("function/4", "flags", "unknown flag 'loco'; did you mean 'local'?"))
     "function/4, flags: unknown flag 'loco'; did you mean 'local'?"
@@ -45,7 +45,7 @@ class SystemLimit(RuntimeError):
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether it is a str that can be written down: one without lone surrogates, as ``os.fsdecode`` makes of what is not UTF-8.
+    """Whether a value is a str without lone surrogates. ``os.fsdecode`` makes those of bytes that are not UTF-8.
 
     >>> is_text("a"), is_text("\\udc80"), is_text(b"a")
     (True, False, False)
@@ -57,8 +57,10 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: the beginning of its ``repr``. One that fails, or nests too deep, is not the caller's mistake:
-    then as any object. So is a socket, whose ``repr`` asks the system, which sessions see.
+    """A value for an error's text: the beginning of its ``repr``.
+
+    If the ``repr`` fails, or nests too deep, that is not the caller's mistake: ``object``'s ``repr`` is used. It is
+    used for a socket, too, whose own ``repr`` makes calls that sessions would trace.
 
     >>> shown("a"), shown(10**5000).partition(" at ")[0], shown([0] * 1000)[-8:]
     ("'a'", '<int object', ', 0, 0 …')
@@ -81,11 +83,11 @@ def _asks(kind: type) -> bool:
 
 
 _EXTRAS = {"opentelemetry": "otel", "pyarrow": "arrow", "textual": "top", "zenoh": "cluster"}
-"""Which extra of this package brings another one."""
+"""The extra of this package that installs another package."""
 
 
 def missing(package: str) -> str:
-    """What is said where a package is not installed that only some of this one's functions need.
+    """The error text for a package that is not installed, and that only some functions need.
 
     >>> missing("pyarrow"), missing("polars")
     ("pyarrow is missing: pip install 'inviso[arrow]'", 'polars is missing: pip install polars')
@@ -95,10 +97,10 @@ def missing(package: str) -> str:
 
 
 def needed(name: str) -> Any:
-    """A module of another package.
+    """Imports a module of another package.
 
     Raises:
-        ModuleNotFoundError: it is not installed; the text is one line that says how to have it.
+        ModuleNotFoundError: it is not installed; the text is one line with the command that installs it.
 
     >>> needed("json.decoder").JSONDecoder.__name__
     'JSONDecoder'
@@ -110,7 +112,7 @@ def needed(name: str) -> Any:
 
 
 def check_timeout(function: str, timeout: object) -> None:
-    """Refuses what is no time to wait: neither None nor a number of seconds. One that is over already is none."""
+    """Refuses a timeout that is neither None nor a number of seconds. A negative number means no wait."""
     number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and (not number or timeout != timeout):
         raise BadArg(function, "timeout", f"{shown(timeout)} is not a number of seconds; pass an int or float, or None")

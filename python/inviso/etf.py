@@ -1,29 +1,30 @@
-"""Erlang's external term format: Python values as bytes that any Erlang node reads, and back (erl_ext_dist.md).
+"""Erlang's external term format: Python values as bytes that Erlang reads, and back (erl_ext_dist.md).
 
 ============================  =====================================================================================
 Erlang                        Python
 ============================  =====================================================================================
-integer, float                int, float; what isn't finite is written as ``nan``, ``infinity``, ``'-infinity'``
+integer, float                int, float; other floats are written as ``nan``, ``infinity``, ``'-infinity'``
 atom                          :class:`~inviso.Atom`; true, false and undefined are ``True``, ``False`` and ``None``
 binary                        str if it is UTF-8, else bytes
 bit string                    :class:`~inviso.BitString`
-tuple, list                   tuple, list; a list with a tail that is no list is an :class:`~inviso.ImproperList`
-map                           dict; a :class:`~inviso.Map` where Python takes keys for equal (1, 1.0) or can't hash one
+tuple, list                   tuple, list; a list whose tail is not a list is an :class:`~inviso.ImproperList`
+map                           dict; a :class:`~inviso.Map` if keys are equal in Python (1, 1.0) or can't be hashed
 pid, port, reference          :class:`~inviso.Pid`, :class:`~inviso.Port`, :class:`~inviso.Ref`, of any node
 native record                 :class:`~inviso.Record`
 ``fun M:F/A``                 :class:`Fun`
-a fun made at run time        :class:`LocalFun`, which goes back as it came
+a fun made at run time        :class:`LocalFun`, which goes back unchanged
 ============================  =====================================================================================
 
-Bytes are written as a bit string whose last byte has 8 bits: for Erlang the same binary, while here bytes that are
-UTF-8 come back as bytes, not as str. What Erlang has itself written is a plain binary, and so is str. A set is
-``{'$inviso.set', [Element]}``, read as a frozenset; :class:`~inviso.Opaque` and :class:`~inviso.Cut` likewise. A dict
-in which a str and the same bytes are keys is no map to Erlang: it becomes a list of pairs.
+Bytes are written as a bit string whose last byte has 8 bits. For Erlang that is the same binary; here bytes that are
+valid UTF-8 come back as bytes, not as str. Erlang itself writes plain binaries, and a str is written as one. A set is
+written as ``{'$inviso.set', [Element]}`` and read as a frozenset; :class:`~inviso.Opaque` and :class:`~inviso.Cut` have
+such tuples, too. In Erlang a str and the same bytes are the same key: a dict that has both becomes a list of pairs.
 
-Names of atoms that begin with ``$inviso.`` are this package's own. Terms can be nested :data:`DEPTH` deep.
+Names of atoms that begin with ``$inviso.`` belong to this package. Terms can be nested :data:`DEPTH` deep.
 
-Pids, ports and references of this node are written as Erlang does it: with the node's name (``inviso.set_node``) and
-creation, without a name as of ``nonode@nohost``. Those of ``nonode@nohost`` that are read are this node's.
+Pids, ports and references of this node are written as in Erlang: with the node's name (``inviso.set_node``) and
+creation, and as those of ``nonode@nohost`` if it has no name. When they are read, those of ``nonode@nohost`` belong to
+this node.
 
 >>> from inviso import etf
 >>> etf.dumps(("ok", 7))
@@ -43,24 +44,25 @@ from .terms import Fun, LocalFun
 __all__ = ["DEPTH", "SIZE", "Fun", "LocalFun", "dumps", "loads"]
 
 DEPTH = 200
-"""Terms in terms, at most."""
+"""The largest number of terms inside each other."""
 
 SIZE = 64 << 20
-"""Bytes of a term, at most, unless ``loads`` is told otherwise."""
+"""The largest number of bytes of a term, unless ``loads`` gets another limit."""
 
 
 def dumps(term: Any, *, compressed: int = 0) -> bytes:
-    """The bytes of a term, with the version byte 131 (erlang.md, ``term_to_binary/2``).
+    """Encodes a term as bytes, with the version byte 131 (erlang.md, ``term_to_binary/2``).
 
-    Subclasses count as what they derive from (a namedtuple is a tuple), without their own code being run. Names of
-    atoms are cut to 255 characters; a str with lone surrogates becomes bytes.
+    An instance of a subclass counts as one of its base (a namedtuple is a tuple); the subclass's code doesn't run.
+    Names of atoms are cut to 255 characters. A str with lone surrogates becomes bytes.
 
     Args:
-        compressed: 0 for none, 1 (fast) to 9 (small) for zlib's levels. As in Erlang, what compression
+        compressed: 0 for no compression, 1 (fast) to 9 (small) for zlib's levels. As in Erlang, a term that compression
             doesn't make smaller is not compressed.
 
     Raises:
-        BadArg: something in it is no term, or it is nested deeper than :data:`DEPTH` (also if it contains itself).
+        BadArg: a part is not a term, or the term is nested deeper than :data:`DEPTH` (for example because it contains
+            itself).
 
     >>> dumps([1, 2.5, {"a": None}])[:8]
     b'\\x83l\\x00\\x00\\x00\\x03a\\x01'
@@ -87,18 +89,18 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
 
 
 def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int = SIZE) -> Any:
-    """The term that bytes are (erlang.md, ``binary_to_term/1``), whatever node wrote them.
+    """Decodes bytes of any node to a term (erlang.md, ``binary_to_term/1``).
 
-    Bytes may come from anywhere: whatever they are, the answer is a term or an error, and memory is taken in
-    proportion to them (up to some sixty bytes for one). As in Erlang, bytes behind the term are nothing, and a float that
-    is not finite or a map with a key twice is no term. Atoms stay for ever, as in Erlang; there is room for 1,048,576.
+    Bytes from untrusted sources are safe: the result is a term or an error, and the memory is proportional to the
+    input (up to about sixty bytes for one). As in Erlang, bytes after the term are ignored, and a float that is not
+    finite or a map with the same key twice is an error. Atoms are never freed, as in Erlang; 1,048,576 are possible.
 
     Args:
-        depth: terms in terms, at most; no more than :data:`DEPTH` in any case.
-        size: bytes, at most; of a compressed term also when it no longer is.
+        depth: the largest number of terms inside each other; at most :data:`DEPTH`.
+        size: the largest number of bytes; for a compressed term also after decompression.
 
     Raises:
-        BadArg: they are no term, with the place; or beyond a limit.
+        BadArg: the bytes are not a term (the error has the place), or a limit is exceeded.
         SystemLimit: there are too many atoms.
 
     >>> loads(b"\\x83m\\x00\\x00\\x00\\x02hi"), loads(b"\\x83m\\x00\\x00\\x00\\x01\\xff")

@@ -1,4 +1,4 @@
-"""Trace logs: reading, converting, merging and counting what a trace port of Erlang or of this package has written.
+"""Trace logs of Erlang or of this package: reads, converts and merges them, and counts their messages.
 
 >>> import os, tempfile
 >>> from inviso import etf, log

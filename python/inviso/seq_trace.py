@@ -1,8 +1,8 @@
-"""Sequential tracing: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+"""Sequential tracing: a token that follows a request through messages and processes (OTP's ``seq_trace`` module).
 
-A process that has a token passes it on, unseen, with each message that it sends and to each process that it starts; who takes the
-message has the token from then on, and an empty one where the message had none. Each event has a serial ``(previous, current)``, by
-which the events of one label are a causally ordered tree.
+A process with a token passes it on, invisibly, with each message that it sends and to each process that it starts. The
+receiver of a message takes its token over; a message without a token empties the receiver's. Each event has a serial
+``(previous, current)``. The serials order the events of one label as a causal tree.
 
 >>> from inviso import seq_trace
 >>> _ = seq_trace.reset_trace()
@@ -16,15 +16,15 @@ which the events of one label are a causally ordered tree.
 >>> seq_trace.reset_trace()
 True
 
-The serial says that two events came before: the child was asked to start, and has answered.
+The serial shows two earlier events: the request to start the child, and the child's answer.
 """
 
 from __future__ import annotations
 
-import binascii as binascii  # before the program's folder is on the path: a file there may have this name
+import binascii as binascii  # imported before the program's folder is on the path: a file there may have this name
 from typing import TYPE_CHECKING, Any
 
-from . import _fork as _fork  # what a fork needs
+from . import _fork as _fork  # registers what a fork needs
 from .seq._tokens import (
     carrier,
     get_system_tracer,
@@ -74,7 +74,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # What few programs use comes in at its first mention.
+    # Few programs need these: they are imported at first use.
     if name in __all__:
         return getattr(_home(name), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

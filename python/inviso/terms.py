@@ -1,4 +1,4 @@
-"""Terms that Python has no type of its own for."""
+"""Types of terms that Python doesn't have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "undefined":
 
 
 class Ref:
-    """A reference: equal to itself only, and to what is left of it in a message.
+    """A reference: equal only to itself, and to its copy in a message.
 
     >>> Ref() == Ref()
     False
@@ -56,7 +56,8 @@ class Ref:
 
     @staticmethod
     def _of(number: int, node: tuple[int, str, int] | None = None) -> Ref:
-        """A reference by its number; of another node with what goes beyond 64 bits, that node's name, its creation."""
+        """A reference by its number. ``node`` is for another node's: the bits above 64, the node's name and creation.
+        """
         reference = Ref.__new__(Ref)
         reference._number = number
         reference._node = node
@@ -83,10 +84,10 @@ class Ref:
 @final
 @functools.total_ordering
 class Port:
-    """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
+    """The id of a socket, subprocess or transport. A port equals its copy in a message, and ports have an order.
 
-    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and
-    is not open.
+    :func:`inviso.port` returns the port of an object. A port that this constructor makes belongs to no object and is
+    not open.
 
     >>> Port(), Port().is_open()
     (#Port<0...>, False)
@@ -107,26 +108,26 @@ class Port:
 
     @property
     def name(self) -> str:
-        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a
-        subprocess, ``"fd"`` of a pipe; ``""`` once it is closed, and of a port of another node.
+        """Its kind: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` for a socket, ``"spawn"`` for a
+        subprocess, ``"fd"`` for a pipe; ``""`` for a closed port, and for a port of another node.
         """
         return _native.port_name(self._number) or "" if self.is_local() else ""
 
     @property
     def node(self) -> str:
-        """The name of the node that has it."""
+        """The name of its node."""
         return _native.origin_is(self._origin)[1]
 
     def is_local(self) -> bool:
-        """Whether it is a port of this node: of this operating system process."""
+        """Whether it is a port of this node, which is this program."""
         return self._origin == _native.origin()
 
     def is_open(self) -> bool:
-        """Whether it is a port of this node, and not closed."""
+        """Whether it is an open port of this node."""
         return self.is_local() and _native.port_name(self._number) is not None
 
     def is_alive(self) -> bool:
-        """The same, by the name that a Pid has for it."""
+        """As :meth:`is_open`; a Pid has a method with this name."""
         return self.is_open()
 
     def __repr__(self) -> str:
@@ -144,7 +145,7 @@ class Port:
         return hash(("port", self._origin, self._number))
 
     def __reduce__(self) -> tuple[Any, tuple[int, str, int]]:
-        """In its own process the same port again, in any other one a port of another node."""
+        """Unpickles as the same port in its own program, and as a port of another node in any other one."""
         _, name, creation = _native.origin_is(self._origin)
         return _port_of_node, (self._number, name, creation)
 
@@ -156,7 +157,7 @@ def _port_of_node(number: int, name: str, creation: int) -> Port:
 
 
 class Opaque:
-    """An object that was not copied into a message: the name of its type and its ``id`` at that moment.
+    """Stands for an object that was not copied into a message: the name of its type, and its ``id`` at that moment.
 
     >>> Opaque("app.Order", 4711)
     <app.Order at 0x1267>
@@ -181,7 +182,7 @@ class Opaque:
 
 
 class Cut:
-    """Where a capture limit cut something off, and which: ``depth``, ``items``, ``bytes`` ….
+    """Marks a place where a capture limit cut a value; ``what`` names the limit: ``depth``, ``items``, ``bytes`` ….
 
     >>> Cut("items")
     <cut: items>
@@ -204,7 +205,7 @@ class Cut:
 
 
 class Map:
-    """A map as pairs, for keys that a ``dict`` would confuse (1, 1.0 and True).
+    """A map as pairs, for keys that are equal in a ``dict`` (1, 1.0 and True).
 
     >>> Map([(1, "int"), (1.0, "float")])
     Map([(1, 'int'), (1.0, 'float')])
@@ -231,7 +232,7 @@ class Map:
 
 
 class BitString:
-    """A bit string whose last byte has ``bits`` (1 to 7) bits, the high ones; the others are 0.
+    """A bit string whose last byte has only ``bits`` (1 to 7) bits, the high ones; the other bits are 0.
 
     >>> BitString(b"\\xbf", 3)
     BitString(b'\\xa0', 3)
@@ -241,7 +242,7 @@ class BitString:
 
     def __init__(self, data: bytes, bits: int) -> None:
         if isinstance(data, bytes) and data and isinstance(bits, int) and 0 < bits < 8:
-            # the bits that are not part of it make no difference
+            # clear the bits that are not part of it
             data = data[:-1] + bytes([data[-1] & 0xFF00 >> bits])
         self.data = data
         self.bits = bits
@@ -257,7 +258,7 @@ class BitString:
 
 
 class ImproperList:
-    """A list with a tail that is no list: ``[a, b | tail]``.
+    """A list whose tail is not a list: ``[a, b | tail]``.
 
     >>> ImproperList([1], 2)
     ImproperList([1], 2)
@@ -279,9 +280,9 @@ class ImproperList:
 
 
 class Record:
-    """A native record of Erlang, which OTP 29 has beside tuples: named values, in the order of their definition.
+    """A native record of Erlang (since OTP 29): named values in the order of their definition.
 
-    ``exported`` says whether other modules may look into it.
+    ``exported`` is True if other modules may read its fields.
 
     >>> Record("shop", "item", {"name": "tea", "price": 3})
     #shop:item{name = 'tea', price = 3}
@@ -315,7 +316,7 @@ def _named(name: str) -> str:
 
 
 class Fun:
-    """A function by its name, ``fun Module:Name/Arity`` of Erlang; an external fun (erlang.md, ``fun_info/2``).
+    """A function by its name: an external fun of Erlang, ``fun Module:Name/Arity`` (erlang.md, ``fun_info/2``).
 
     >>> Fun("lists", "map", 2)
     fun lists:map/2
@@ -342,10 +343,10 @@ class Fun:
 
 @final
 class LocalFun:
-    """A function that an Erlang node made at run time. It can't be called here; it goes back to Erlang as it came.
+    """A function that an Erlang node made at run time. It can't be called here; it goes back to Erlang unchanged.
 
-    ``arity`` is None of funs of very old nodes, which don't tell; ``index`` and ``unique`` are the numbers in Erlang's
-    ``#Fun<module.index.unique>``.
+    ``arity`` is None for a fun of a very old node, which doesn't send it. ``index`` and ``unique`` are the numbers in
+    Erlang's ``#Fun<module.index.unique>``.
 
     >>> LocalFun()
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
-"""Trace ports: tracers that write to files and sockets, as ``dbg:trace_port/2`` makes them.
+"""Trace ports: tracers that write to files and sockets (``dbg:trace_port/2``).
 
-A session whose tracer is a trace port is drained by a thread of the port's own, which needs no interpreter; what it
-writes a real Erlang reads, by ``dbg:trace_client/3``.
+A thread of the port takes the messages of its session; it doesn't need the interpreter. Erlang reads the files and
+sockets by ``dbg:trace_client/3``.
 
 >>> import json, tempfile
 >>> from inviso import trace, trace_ports
@@ -52,13 +52,14 @@ _known: weakref.WeakValueDictionary[int, TracePort] = weakref.WeakValueDictionar
 
 
 class TracePort:
-    """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session that it serves.
+    """An open trace port. Calling the result of :func:`trace_port` opens one; it closes with the last session that it
+    serves.
 
-    What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and
-    each wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told,
-    and never waits.
+    Messages that can't be written (to a full disk) are lost and counted. The thread tries again each time it wakes.
+    When writing works again, a drop record stands at the place of the loss. :attr:`error` has the system's message. The
+    traced program gets no error and never waits.
 
-    Closed by hand under a living session it is a dead tracer: the session's flags are gone, as in OTP.
+    A port that is closed by hand while its session lives is a dead tracer: the session's flags are gone, as in OTP.
 
     >>> with trace_port("ip", 0)() as port:
     ...     port.kind, port.address[0], port.is_open()
@@ -80,51 +81,51 @@ class TracePort:
 
     @property
     def path(self) -> str | None:
-        """The file; of a wrap set what its files' names begin with; None of a socket."""
+        """The file; for a wrap set the beginning of its files' names; None for a socket."""
         path = self._native.path
         return None if path is None else os.fspath(path)
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port number that it listens on, the real one where 0 was asked for; None of a file."""
+        """Host and port number on which it listens; the real number if 0 was given; None for a file."""
         return self._native.address
 
     @property
     def written(self) -> int:
-        """Messages that were written, or wait for a client."""
+        """Messages that were written, or that wait for a client."""
         return self._native.counts()[0]
 
     @property
     def dropped(self) -> int:
-        """Messages that were lost: in full rings, for a client that is too slow, by errors. Drop records tell where."""
+        """Messages that were lost: in full rings, by a slow client, by errors. Drop records mark the places."""
         return self._native.counts()[1]
 
     @property
     def bytes(self) -> int:
-        """Bytes that the operating system has taken."""
+        """Bytes that the operating system has accepted."""
         return self._native.counts()[2]
 
     @property
     def errors(self) -> int:
-        """How often the operating system has refused to write."""
+        """Writes that the operating system has refused."""
         return self._native.counts()[3]
 
     @property
     def error(self) -> str | None:
-        """What it said the last time; None if it never did."""
+        """The system's message at the last refusal; None without one."""
         return self._native.error
 
     def limit(self, limit: int | None = None, *, rate: Rate | None = None, lost: int | None = None) -> None:
-        """Says when it closes by itself; what is None stays as it was, at first without end.
+        """Sets the limits at which the port closes by itself. At first it has none; None leaves a limit as it is.
 
         Args:
-            limit: after so many messages, counted from here on; those after it are not written.
-            rate: when there are more than so many messages in a second; ``(messages, milliseconds)`` for another span.
-                They are counted where they are written, some milliseconds after they were told.
-            lost: when more than so many were lost in full rings.
+            limit: closes after so many messages, counted from this call; later ones are not written.
+            rate: closes at more messages than this in a second; ``(messages, milliseconds)`` for another span.
+                Messages are counted when they are written, some milliseconds after their events.
+            lost: closes when more messages than this were lost in full rings.
 
         Raises:
-            BadArg: no such number.
+            BadArg: a limit that is not such a number.
 
         >>> import json, tempfile
         >>> from inviso import trace
@@ -143,21 +144,21 @@ class TracePort:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it has a limit or a rate."""
+        """Whether a limit or a rate is set."""
         return self._native.is_limited()
 
     @property
     def ended(self) -> str | None:
-        """Why it closes, or closed, by itself; None if it does not."""
+        """The reason if the port closes, or has closed, by itself; else None."""
         ended = self._native.ended()
         return None if ended is None else _limits.why(*ended)
 
     def is_open(self) -> bool:
-        """Whether it takes messages."""
+        """Whether it accepts messages."""
         return self._native.is_open()
 
     def flush(self) -> None:
-        """Hands everything that was traced before to the operating system (dbg.md, ``flush_trace_port/1``).
+        """Writes all earlier messages (dbg.md, ``flush_trace_port/1``).
 
         >>> import os, tempfile
         >>> with tempfile.TemporaryDirectory() as folder, trace_port("file", folder + "/t")() as port:
@@ -168,8 +169,9 @@ class TracePort:
         self._native.flush()
 
     def close(self) -> None:
-        """Writes what there is, and takes nothing more; a second time does nothing. A client of a socket has a second
-        to take what is left."""
+        """Writes the messages that wait, and closes; a second call does nothing. The client of a socket has one second
+        to take the rest.
+        """
         self._native.close()
 
     def __enter__(self) -> TracePort:
@@ -192,7 +194,7 @@ class TracePort:
 
 
 class PortGenerator:
-    """Opens a trace port when it is called, each time a new one (dbg.md, ``trace_port/2``: a trace port generator)."""
+    """Opens a new trace port at each call (dbg.md, ``trace_port/2``: a trace port generator)."""
 
     __slots__ = ("_open", "_what")
 
@@ -201,7 +203,7 @@ class PortGenerator:
         self._open = opens
 
     def __call__(self) -> TracePort:
-        """Opens the port; a file that is there already is emptied, a wrap set deleted.
+        """Opens the port. An existing file is emptied, an existing wrap set is deleted.
 
         Raises:
             OSError: the operating system refuses.
@@ -213,20 +215,20 @@ class PortGenerator:
 
 
 def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress: bool = False) -> PortGenerator:
-    """Says what a trace port is to be opened as (dbg.md, ``trace_port/2``).
+    """Describes a trace port (dbg.md, ``trace_port/2``).
 
     Args:
         kind: ``"file"`` or ``"ip"``.
-        parameters: of a file: its name, or ``(name, "wrap", suffix)``, ``(name, "wrap", suffix, size)``,
-            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round
-            and round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names
-            are ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
-            ``(number, queue_size)``, how many messages wait for the client (200).
-        host: the interface that a socket listens on. What is sent is not encrypted, and whoever connects may read it.
-        compress: a plain file in the smaller form of :mod:`inviso`'s own readers, which Erlang doesn't read.
+        parameters: for a file its name, or ``(name, "wrap", suffix)``, ``(name, "wrap", suffix, size)``,
+            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), of which the oldest is
+            overwritten. Each file has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The
+            names are ``name + number + suffix``. For a socket the number of the port on which it listens, 0 for any; or
+            ``(number, queue_size)``, with the number of messages that may wait for the client (200).
+        host: the interface on which a socket listens. Messages are not encrypted; anyone who connects can read them.
+        compress: True for a plain file in a smaller form that only :mod:`inviso` reads, not Erlang.
 
     Returns:
-        A function without arguments that opens the port. Files are for their owner only.
+        A function without arguments that opens the port. Only their owner can read the files.
 
     Raises:
         BadArg: a wrong argument.
@@ -252,11 +254,11 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
 
 
 def no_pipe(where: str, argument: str, path: str) -> None:
-    """BadArg where a file's name is that of a pipe."""
+    """Raises BadArg if a file's name is that of a pipe or socket."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return  # what is wrong with it is said where it is opened
+        return  # opening it raises the error
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         raise BadArg(where, argument, f"{shown(path)} is a pipe, which may make its writer wait; pass a file's name")
 
@@ -296,7 +298,7 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
         raise BadArg(_WHERE, "parameters", f"the count {shown(count)} is no number of files; pass an int from 1")
 
     bytes_: int | None = None if milliseconds else size
-    whole = os.path.abspath(path)  # the program may go elsewhere while files are begun
+    whole = os.path.abspath(path)  # the program may change its working directory before the next file is made
 
     def opens() -> TracePort:
         _native.set_program(_program.name())
@@ -332,7 +334,7 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
 
 
 def look_up(host: str, number: int) -> None:
-    """Raises what Python says where a host is not known, which has a number."""
+    """Raises Python's error for an unknown host, which has an error number."""
     import socket
 
     try:
@@ -348,7 +350,7 @@ def _path(path: Any) -> str:
 
 
 def path_of(where: str, argument: str, path: Any) -> str:
-    """A file's name, checked: a descriptor's number is none."""
+    """Checks a file's name. The number of a descriptor is not allowed."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise BadArg(where, argument, f"{shown(path)} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
     name = os.fsdecode(path)
@@ -362,12 +364,12 @@ def _is_number(value: object, least: int, most: int) -> bool:
 
 
 def of(native: _native.LogPort) -> TracePort:
-    """The one object of a port."""
+    """The object of a port; there is one for each port."""
     return _known.get(native.number) or TracePort(native)
 
 
 def checked(where: str, argument: str, port: TracePort) -> _native.LogPort:
-    """The port, if it may be a tracer."""
+    """The native port, if the port is open."""
     if not port.is_open():
         raise BadArg(where, argument, f"{shown(port)} can't be a tracer; open another one")
     return port._native

@@ -1,9 +1,7 @@
-"""Tracer modules: code that is called where a trace event happens, in the thread that it happens in (OTP's
-``erl_tracer``).
+"""Tracer modules: your own code that is called at each trace event, in the thread of the event (OTP's ``erl_tracer``).
 
 A tracer module is any object, an instance or a module, with two callbacks, ``enabled(tag, state, tracee)`` and
-``trace(tag, state, tracee, term, opts)``. With a state of its own it is the tracer of a session, or of sequential
-tracing:
+``trace(tag, state, tracee, term, opts)``. With a state it is the tracer of a session, or of sequential tracing:
 
 >>> class Names:
 ...     def enabled(self, tag, state, tracee):
@@ -18,10 +16,10 @@ tracing:
 >>> seen
 [('call', 'JSONDecoder.decode')]
 
-Nothing waits in a ring: when the traced program goes on, the callback has returned. So a callback costs the program
-what it takes. A pid, or a callable as tracer, costs it a tenth of a microsecond.
+No event waits in a ring: the traced program continues after the callback has returned, and so waits for it. An event
+costs the program a tenth of a microsecond if the tracer is a pid or a callable.
 
-:func:`load` takes a tracer module in C: a shared library written against ``inviso_tracer.h``, which is in
+:func:`load` loads a tracer module in C: a shared library that includes ``inviso_tracer.h``, which is in the folder
 :func:`inviso.include_dir`.
 """
 
@@ -47,8 +45,8 @@ __all__ = ["NativeTracer", "Tracer", "load"]
 
 
 class Tracer(ABC):
-    """What a tracer module may have (erl_tracer.md). To derive from it is not needed: any object with :meth:`enabled`
-    and :meth:`trace` will do.
+    """The callbacks of a tracer module (erl_tracer.md). A tracer module needn't derive from this class: any object with
+    :meth:`enabled` and :meth:`trace` is one.
 
     Tags and their pairs of callbacks:
 
@@ -66,14 +64,13 @@ class Tracer(ABC):
     seq_trace, trace_status                                                            the general pair
     ================================================================================  =======================
 
-    A callback that is missing falls back to the general one. Callbacks run in the tracee's context, in several
-    threads at the same time if several are traced. They are looked up when the tracer is set.
+    The general pair replaces a callback that is missing. Callbacks run in the tracee's thread; if several threads are
+    traced, at the same time. Callbacks are looked up once, when the tracer is set.
 
-    * While one runs, the thread is not traced: calls that it makes are seen by no session, messages that it sends by
-      no tracer module.
-    * What one raises is counted (``info(session, "session", "tracer_errors")``), and the first of a session goes to
-      :func:`sys.unraisablehook`; the tracee never sees it. So is an answer other than ``"trace"``, ``"discard"`` and
-      ``"remove"``, which counts as ``"discard"``.
+    * While a callback runs, its thread is not traced: no session sees its calls, and no tracer module its messages.
+    * An exception of a callback is counted (``info(session, "session", "tracer_errors")``), and the first one of a
+      session goes to :func:`sys.unraisablehook`; the tracee never sees it. The same holds for an answer other than
+      ``"trace"``, ``"discard"`` and ``"remove"``, which means ``"discard"``.
 
     >>> class Senders(Tracer):
     ...     def enabled(self, tag, state, tracee):
@@ -90,34 +87,35 @@ class Tracer(ABC):
 
     @abstractmethod
     def enabled(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """Whether an event is wanted: before a match specification is looked at, and before anything is made of it.
-        May be asked more than once for one event.
+        """Decides whether an event is traced. Called before the match specification runs and before the event's terms
+        are made; maybe more than once for one event.
 
         Args:
-            tag: what happens; ``"seq_trace"``; or ``"trace_status"``, asked when trace flags are switched on and
-                when they are asked for, for whether this still is a tracer.
-            state: what was given beside the module.
-            tracee: the process or port; None where there is none.
+            tag: the event's tag; ``"seq_trace"``; or ``"trace_status"``, which asks whether this still is a tracer,
+                when trace flags are switched on or read.
+            state: the state that was given with the module.
+            tracee: the process or port; None without one.
 
         Returns:
-            ``"trace"``: yes. ``"discard"``: no. ``"remove"``: no, and the tracee has no flags of the session any more.
+            ``"trace"``: yes. ``"discard"``: no. ``"remove"``: no, and the session removes the tracee's flags.
         """
 
     @abstractmethod
     def trace(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
-        """An event that was wanted.
+        """Handles an event.
 
         Args:
-            tag: what happened.
-            state: what was given beside the module.
-            tracee: the process or port; of ``"seq_trace"`` the label.
-            term: the fourth element of the trace message; of ``"seq_trace"`` the third.
-            opts: out of ``extra`` (the fifth element, where there is one), ``match_spec_result`` (what a match
-                specification adds), ``scheduler_id``, and ``timestamp``: the kind that was asked for, ``"timestamp"``,
-                ``"cpu_timestamp"``, ``"monotonic"`` or ``"strict_monotonic"``. To take it is the tracer's.
+            tag: the event's tag.
+            state: the state that was given with the module.
+            tracee: the process or port; for ``"seq_trace"`` the label.
+            term: the fourth element of the trace message; for ``"seq_trace"`` the third.
+            opts: a dict with some of ``extra`` (the fifth element, if there is one), ``match_spec_result`` (the term
+                that a match specification adds), ``scheduler_id``, and ``timestamp``: the kind of the timestamp,
+                ``"timestamp"``, ``"cpu_timestamp"``, ``"monotonic"`` or ``"strict_monotonic"``. The tracer has to
+                read the clock itself.
 
         Returns:
-            Anything; it is not looked at.
+            Anything; the value is ignored.
         """
 
     def enabled_call(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
@@ -145,35 +143,35 @@ class Tracer(ABC):
         return self.trace(tag, state, tracee, term, opts)
 
     def enabled_procs(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """As :meth:`enabled`, for what becomes of processes."""
+        """As :meth:`enabled`, for spawns, ends, names and links of processes."""
         return self.enabled(tag, state, tracee)
 
     def trace_procs(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
-        """As :meth:`trace`, for what becomes of processes."""
+        """As :meth:`trace`, for spawns, ends, names and links of processes."""
         return self.trace(tag, state, tracee, term, opts)
 
     def enabled_ports(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """As :meth:`enabled`, for what becomes of ports."""
+        """As :meth:`enabled`, for openings, ends, names and links of ports."""
         return self.enabled(tag, state, tracee)
 
     def trace_ports(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
-        """As :meth:`trace`, for what becomes of ports."""
+        """As :meth:`trace`, for openings, ends, names and links of ports."""
         return self.trace(tag, state, tracee, term, opts)
 
     def enabled_running_procs(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """As :meth:`enabled`, for processes that begin or stop to run."""
+        """As :meth:`enabled`, for processes that start or stop running."""
         return self.enabled(tag, state, tracee)
 
     def trace_running_procs(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
-        """As :meth:`trace`, for processes that begin or stop to run."""
+        """As :meth:`trace`, for processes that start or stop running."""
         return self.trace(tag, state, tracee, term, opts)
 
     def enabled_running_ports(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """As :meth:`enabled`, for ports that begin or stop to run."""
+        """As :meth:`enabled`, for ports that start or stop running."""
         return self.enabled(tag, state, tracee)
 
     def trace_running_ports(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
-        """As :meth:`trace`, for ports that begin or stop to run."""
+        """As :meth:`trace`, for ports that start or stop running."""
         return self.trace(tag, state, tracee, term, opts)
 
     def enabled_garbage_collection(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
@@ -186,12 +184,11 @@ class Tracer(ABC):
 
 
 class NativeTracer:
-    """A tracer module in a shared library, which :func:`load` has loaded. What the library offers is said in
-    ``inviso_tracer.h``.
+    """A tracer module in a shared library that :func:`load` has loaded. ``inviso_tracer.h`` describes the library's
+    interface.
 
-    As the tracer of a session it goes with a state that is a term: numbers, text, bytes, atoms, pids, ports,
-    references, and tuples, lists and dicts of these. Its callbacks run with the interpreter's lock held, where there
-    is one.
+    The state that is given with it must be a term: numbers, text, bytes, atoms, pids, ports, references, and tuples,
+    lists and dicts of these. Its callbacks run with the interpreter's lock held, if the interpreter has one.
 
     >>> import pathlib, shutil, subprocess, tempfile
     >>> source = '''
@@ -234,23 +231,24 @@ class NativeTracer:
 
     @property
     def path(self) -> str:
-        """The file that it was loaded from."""
+        """The file from which it was loaded."""
         return self._path
 
     @property
     def name(self) -> str | None:
-        """The name that the library gives itself; None once it has been unloaded."""
+        """The name in the library's table; None after it was unloaded."""
         return self._native.name
 
     def upgrade(self, path: str | os.PathLike[str] | None = None, info: Any = None) -> None:
-        """Puts a new build in its place: its ``upgrade`` gets the old one's data. Sessions go on with the new one.
+        """Replaces the library by a new build, whose ``upgrade`` gets the data of the old one. Sessions use the new one
+        from then on.
 
         Args:
-            path: the file; None for the one that it was loaded from.
+            path: the file; None for the file from which it was loaded.
             info: a term for ``upgrade``.
 
         Raises:
-            BadArg: the library is refused; the old one goes on.
+            BadArg: the library is refused; the old one stays in use.
         """
         where = "upgrade/3"
         file = self._path if path is None else _file(where, path)
@@ -258,9 +256,11 @@ class NativeTracer:
         self._path = file
 
     def unload(self) -> bool:
-        """Unloads the library, when all callbacks that are running have returned (called in one, it does not wait);
-        False if it had been unloaded before. Sessions that have it as tracer find it dead: flags are removed where it
-        would have been asked."""
+        """Unloads the library after all running callbacks have returned; False if it had been unloaded before.
+
+        Inside a callback it doesn't wait. For sessions with this tracer it is dead: at the next event of a tracee, they
+        remove its flags.
+        """
         return self._native.unload()
 
     def __repr__(self) -> str:
@@ -276,8 +276,8 @@ def load(path: str | os.PathLike[str], info: Any = None) -> NativeTracer:
         info: a term for the library's ``load``.
 
     Raises:
-        BadArg: there is no such file, or it is refused: built for another machine or another version of the header,
-            without what a tracer needs; or its ``load`` says so.
+        BadArg: there is no such file, or it is refused: it was built for another machine or another version of the
+            header, it lacks a symbol or callback, or its ``load`` refuses.
 
     >>> load("./no_such_tracer.so")
     Traceback (most recent call last):
@@ -303,13 +303,13 @@ _loads = itertools.count()
 
 
 def _spelled(file: str, number: int) -> str:
-    """The same path, in a way of this number's own."""
+    """The same path, spelled differently for each number."""
     folder, name = os.path.split(file)
     return os.path.join(folder, "".join("./" if digit == "1" else "/" for digit in f"{number + 1:b}") + name)
 
 
 def _refusing(where: str, file: str, load: Any) -> Any:
-    # the loader of glibc knows a library by its path, whatever is in the file by now: so each load has its own
+    # glibc's loader identifies a library by its path, even if the file has changed, so each load gets its own spelling
     alias = _spelled(file, next(_loads))
     try:
         return load(alias)
@@ -322,7 +322,7 @@ def _refusing(where: str, file: str, load: Any) -> Any:
 
 
 def _own(module: Any, name: str) -> Any:
-    """A callback that is not just the base class's fall-back, which needs no call."""
+    """A callback of the module; None if it is only the base class's fallback, which needs no call."""
     found = getattr(module, name, None)
     return None if getattr(found, "__func__", None) is getattr(Tracer, name) else found
 
@@ -338,10 +338,10 @@ def _checked(where: str, module: NativeTracer, state: Any) -> Any:
 
 
 def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
-    """The module, the state and the callbacks of a tracer, checked; for the native half.
+    """Checks a tracer, and returns the module, the state and the callbacks for the native half.
 
     Raises:
-        BadArg: no pair, or callbacks that are missing or can't be called.
+        BadArg: it is not a pair, or a callback is missing or can't be called.
     """
     if len(tracer) != 2:
         raise BadArg(where, "tracer", f"{shown(tracer)} is no tracer module; pass (module, state)")

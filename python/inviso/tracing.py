@@ -1,4 +1,4 @@
-"""A trace session with its tracer, patterns and limits: begun and ended as one object, which knows why it ended.
+"""A trace session with its tracer, patterns and limits as one object, which knows why it ended.
 
 >>> from inviso import tracing
 >>> import json
@@ -9,7 +9,7 @@
 >>> len(seen), traced.ended.reason, traced.ended.text
 (2, 'limit', 'the limit of 2 messages was reached')
 
-:mod:`inviso.dbg` and ``inviso trace`` are built on it.
+:mod:`inviso.dbg` and ``inviso trace`` use it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = ["LOST", "Ended", "Gone", "Output", "Tracing", "begin"]
 Notice: TypeAlias = Callable[[str, bool], object]
 
 _PATIENCE: Final = 2.0
-"""Seconds that the end waits for a tracer, and for a reader to take the last lines."""
+"""Seconds to wait at the end for a tracer, and for a reader to take the last lines."""
 
 _TEXTS: Final = {"asked": "it was asked to end", "program": "the program ended"}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Why tracing ended.
+    """The reason for the end of tracing.
 
     >>> with begin("short") as traced:
     ...     traced.ended
@@ -58,19 +58,19 @@ class Ended:
     """
 
     reason: str
-    """``"limit"``, ``"rate"`` or ``"lost"``: that limit was reached. ``"reader"``: nobody reads the output any more.
-    ``"output"``: it can't be written. ``"handler"``: the tracer function raised. ``"tracer"``: the tracer died.
-    ``"session"``: somebody else destroyed the session. Else what :meth:`Tracing.end` was given: ``"asked"``,
+    """``"limit"``, ``"rate"`` or ``"lost"``: that limit was reached. ``"reader"``: the output's reader has gone.
+    ``"output"``: the output can't be written. ``"handler"``: the tracer function raised. ``"tracer"``: the tracer died.
+    ``"session"``: other code destroyed the session. Otherwise the argument of :meth:`Tracing.end`: ``"asked"``,
     ``"program"``.
     """
     text: str
-    """The same in words."""
+    """The reason as text."""
     by_itself: bool = True
-    """Whether nobody asked for the end by :meth:`Tracing.end`."""
+    """False if :meth:`Tracing.end` ended it."""
 
 
 class Gone(Exception):
-    """A tracer function raises it to end tracing: nobody reads what it writes.
+    """A tracer function raises it to end tracing, because the reader of its output has gone.
 
     >>> def write(message):
     ...     raise Gone
@@ -100,25 +100,25 @@ class Output(Protocol):
     """
 
     failed: str | None
-    """What the system said when a line could not be written. A reader that has gone is no failure."""
+    """The system's message when a line could not be written. A reader that has gone is not a failure."""
     path: str | None
     """The name of the file, if it is one."""
 
     def write(self, line: str, *, last: bool = False) -> int:
-        """Takes a line without its end. Returns how many lines it lost, 0 or 1. With ``last`` it takes the line even
-        without room for it. Raises :class:`Gone` if nobody reads it any more.
+        """Takes a line without a line feed. Returns the number of lost lines, 0 or 1. With ``last`` it takes the line
+        even if there is no room. Raises :class:`Gone` if the reader has gone.
         """
 
     def finish(self, timeout: float) -> int:
-        """Writes what waits, and closes. Returns how many lines were lost."""
+        """Writes the lines that wait, for at most ``timeout`` seconds, and closes. Returns the number of lost lines."""
 
 
 class Tracing:
-    """What :func:`begin` returns. Any thread may use it.
+    """The result of :func:`begin`. Any thread may use it.
 
-    A limit that is reached, a tracer function that raises and a reader that has gone end the session at once, with all
-    that it has set. A dead tracer leaves an idle session. :meth:`end` is needed after each of these, too: it closes
-    the port or the output.
+    A limit that is reached, a tracer function that raises, or a reader that has gone ends the session at once, with all
+    that it has set. A dead tracer leaves an idle session. Call :meth:`end` after each of these, too: it closes the port
+    or the output.
 
     >>> traced = begin("mine")
     >>> traced
@@ -142,21 +142,23 @@ class Tracing:
     ) -> None:
         self.name = name
         self.session: Final = session
-        """The trace session: more flags and patterns are set by it."""
+        """The trace session; use it to set more flags and patterns."""
         self.tracer: Final = tracer
-        """Where the messages go: a Pid, a trace port, ``(module, state)``, or None for the session itself. Of a tracer
-        function the Pid of the process that calls it."""
+        """The tracer: a Pid, a trace port, ``(module, state)``, or None for the session itself. For a tracer function
+        the Pid of the process that calls it.
+        """
         self._handler = handler
         self._output = output
         self._notice = notice
         self._ends: list[Ended] = [] if handler is None else handler.ends
-        """The first one counts."""
+        """Only the first one is used."""
         self._ending = allocate_lock()
-        """Taken for ever by the first call of ``end``. Nobody waits for it, so a fork may copy it in any state."""
+        """The first call of ``end`` acquires it for ever. No thread waits for it, so a fork may copy it in any state.
+        """
 
     @property
     def ended(self) -> Ended | None:
-        """Why tracing ended; None as long as it goes on, and while :meth:`end` hands over the last messages."""
+        """The reason for the end; None while tracing goes on, and while :meth:`end` delivers the last messages."""
         if not self._ends:
             found = self._found()
             if found is not None and not self._ending.locked():
@@ -164,7 +166,7 @@ class Tracing:
         return self._ends[0] if self._ends else None
 
     def _found(self) -> Ended | None:
-        """The end that nobody has noted yet."""
+        """An end that is not in ``_ends`` yet."""
         tracer, output = self.tracer, self._output
         if (found := self._port_ended()) is not None:
             return found
@@ -184,13 +186,13 @@ class Tracing:
         return None if lives else Ended("tracer", "its tracer has gone")
 
     def _port_ended(self) -> Ended | None:
-        """A port ends by itself without Python."""
+        """The reason if the trace port has ended by itself, which happens without Python."""
         found = self.tracer._native.ended() if isinstance(self.tracer, TracePort) else None
         return None if found is None else Ended(found[0], why(*found))
 
     @property
     def is_limited(self) -> bool:
-        """Whether it has a limit or a rate, and so ends by itself however long the program goes on.
+        """Whether a limit or a rate is set, so that tracing ends by itself.
 
         >>> with begin("short", print, limit=10) as traced:
         ...     traced.is_limited
@@ -201,10 +203,10 @@ class Tracing:
         return isinstance(self.tracer, TracePort) and self.tracer.is_limited
 
     def limit(self, limit: int | None = None, *, rate: Rate | None = None) -> None:
-        """Changes the limits of :func:`begin`; None leaves one as it is. A limit counts from here on.
+        """Changes the limits of :func:`begin`; None leaves one as it is. A limit counts messages from this call on.
 
         Raises:
-            BadArg: no such number; or the tracer is one that nothing counts for.
+            BadArg: a limit that is not such a number; or a tracer whose messages nothing counts.
 
         >>> with begin("short", print) as traced:
         ...     traced.limit(10)
@@ -221,8 +223,8 @@ class Tracing:
             _refuse_limits(where, self.tracer, limit, rate, None)
 
     def handle(self, message: Any) -> None:
-        """Counts a message and calls the tracer function with it. For tracing that was begun with ``drained``; one
-        thread at a time calls it. After the end by a limit it does nothing.
+        """Counts a message and calls the tracer function with it. For tracing that was begun with ``drained``. Only one
+        thread at a time may call it. After the end by a limit it does nothing.
 
         >>> seen = []
         >>> traced = begin("drained", seen.append, drained=True, processes={inviso.self(): ["call", "arity"]},
@@ -237,7 +239,7 @@ class Tracing:
             self._handler(message)
 
     def settle(self, timeout: float) -> bool:
-        """Waits until the tracer has handled what was sent before; False if it took longer than ``timeout`` seconds.
+        """Waits until the tracer has handled all earlier messages; False if that took longer than ``timeout`` seconds.
 
         >>> with begin("short", print) as traced:
         ...     traced.settle(5)
@@ -246,17 +248,17 @@ class Tracing:
         return settle(self.session, timeout)
 
     def end(self, reason: str = "asked") -> bool:
-        """Ends tracing, if it has not ended by itself: what was sent before is handled, then the session, its flags,
-        patterns and tracer are gone. Closes the trace port or the output.
+        """Ends tracing, if it has not ended by itself: the tracer handles all earlier messages, then the session, its
+        flags, patterns and tracer are removed. Closes the trace port or the output.
 
         Returns:
-            Whether this was the first call; another one doesn't wait for it.
+            Whether this was the first call. A second call doesn't wait for the first.
 
         >>> traced = begin("short")
         >>> traced.end("program"), traced.ended.text
         (True, 'the program ended')
         """
-        before = self.ended  # what destroying the session would hide
+        before = self.ended  # destroying the session would hide it
         if not self._ending.acquire(blocking=False):
             return False
         port = self.tracer if isinstance(self.tracer, TracePort) else None
@@ -313,28 +315,28 @@ def begin(
     output: Output | None = None,
     notice: Notice = lambda line, is_failure: None,
 ) -> Tracing:
-    """Begins tracing. If anything is wrong, an error is raised and the session is gone again.
+    """Begins tracing. At an error, the session is removed again.
 
     Args:
-        name: the session's, and the one in notices.
+        name: the name of the session, which also stands in notices.
         tracer: as for :func:`inviso.trace.session_create`. A function ends tracing when it raises.
         opts: as for :func:`inviso.trace.session_create`.
-        processes: trace flags of processes, ``{"all": ["call"]}``.
-        patterns: functions, each ``(module, name, arity)`` with ``"_"`` for any. All their calls are traced (the flag
-            ``local``), also of those that are loaded later.
-        match_spec: of all patterns.
+        processes: trace flags of processes, such as ``{"all": ["call"]}``.
+        patterns: functions, each ``(module, name, number of parameters)`` with ``"_"`` for any. All their calls are
+            traced (the flag ``local``), also those of functions that are loaded later.
+        match_spec: the match specification of all patterns.
         limit: ends tracing after so many messages.
-        rate: ends it when there are more messages than that: in a second, or as ``(messages, milliseconds)``.
-        lost: ends it when more than so many messages were lost: :data:`LOST` if not given, of a trace port any number.
-        drained: the caller drains the session and passes each message to :meth:`Tracing.handle`. Without it a thread of
-            the session calls the tracer function.
-        output: takes lines. Then the tracer function returns the line of a message, or None for no line.
-        notice: is called with a line such as ``"*** calls stopped: the limit of 2 messages was reached."`` when tracing
-            ends by itself, in the thread that finds it out. The second argument says whether the line is about an
-            output or a trace port that can't be written.
+        rate: ends it at more messages than this in a second; ``(messages, milliseconds)`` for another span.
+        lost: ends it when more messages than this were lost. The default is :data:`LOST`, and no end for a trace port.
+        drained: True if the caller drains the session and passes each message to :meth:`Tracing.handle`. Otherwise a
+            thread of the session calls the tracer function.
+        output: takes lines. The tracer function then returns the line of a message, or None for no line.
+        notice: called when tracing ends by itself, with a line such as
+            ``"*** calls stopped: the limit of 2 messages was reached."``, in the thread that notices the end. The
+            second argument is True if the line is about an output or a trace port that can't be written.
 
     Raises:
-        BadArg: a wrong argument; or a limit where nothing counts messages (a Pid, a tracer module, no tracer).
+        BadArg: a wrong argument; or a limit for a tracer whose messages nothing counts (a Pid, a tracer module, None).
         SystemLimit: too many sessions.
 
     >>> said = []
@@ -359,7 +361,7 @@ def begin(
     if is_function:
         handler = _Handler(name, tracer, output, Guard(limit, rate, LOST if lost is None else lost), notice)
     given = None if drained else handler or tracer
-    # in no context: a thread that inherits one keeps what is in it, and this session may be
+    # in an empty context: a thread keeps its context's values alive, and this session may be one of them
     session = Context().run(trace.session_create, name, given, opts)
     try:
         if handler is not None:
@@ -388,8 +390,8 @@ def _refuse_limits(where: str, tracer: Any, limit: int | None, rate: Rate | None
 
 
 class _Handler:
-    """The tracer function's caller: counts each message, and ends the session when the guard says so, when the reader
-    has gone, or when the function raises. It holds the session weakly, which holds it.
+    """Calls the tracer function and counts each message. Ends the session at a limit of the guard, when the reader has
+    gone, or when the function raises. Its reference to the session is weak, because the session refers to it.
     """
 
     def __init__(
@@ -416,9 +418,9 @@ class _Handler:
             else:
                 self._end(Ended("output", failure(self._output.path, failed, 0)), None)
             return
-        except BaseException as error:  # SystemExit too: it is the function's
+        except BaseException as error:  # also a SystemExit of the function
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # the user's, where the program's own thread has the last messages handled
+                raise  # Ctrl-C of the user, while the main thread handles the last messages
             self._end(Ended("handler", f"its handler raised {type(error).__name__}"), error)
             return
         if isinstance(message, tuple) and len(message) == 2 and message[0] == "drop":
@@ -429,7 +431,7 @@ class _Handler:
             self._end(Ended(*reached), None)
 
     def _hand_over(self, message: Any) -> int:
-        """Returns how many messages were lost."""
+        """Calls the function and writes its line. Returns the number of lost messages."""
         made = self._function(message)
         return 0 if made is None or self._output is None else self._output.write(made)
 

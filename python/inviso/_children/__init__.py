@@ -1,18 +1,18 @@
-"""Measuring the processes that a program starts, and theirs.
+"""Measures the processes that a program starts, and those that these start.
 
-The process in which the program was started *leads*: it makes a private folder (``_folder``), says there what is to be
-measured, and reads in the end what the others wrote. The others *follow*: a forked child begins in the hook after the
-fork, a new interpreter in ``start``, which ``inviso_start.pth`` calls if the environment names a folder. Each measures
-from zero, and writes
+The first process of the program is the *leader*: it makes a private folder (``_folder``), writes the configuration
+there, and reads the results of the others at the end. The others are *followers*: a forked child begins in the hook
+after the fork, a new interpreter in ``start``, which ``inviso_start.pth`` calls if the environment names a folder. Each
+follower measures from zero and writes its results at three times:
 
 =======================================  ==================================================================
-at its end, and before it becomes        everything, however it ends by itself: ``os._exit`` too
-another program
-at SIGTERM, if nobody handles that       everything; then the signal's action follows
-every second or so                       what there is: it is what is known of one that is killed otherwise
+at its end, also by ``os._exit``, and    everything
+before it becomes another program
+at SIGTERM, if it has no handler         everything; then the signal's action follows
+about every second                       the results so far, in case another signal kills it
 =======================================  ==================================================================
 
-What is to be measured is a :class:`Work`, by the command that was given.
+The command chooses the :class:`Work`, which does the measuring.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from inviso import _fork, _native
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._pattern import Pattern
 
 from ._account import Outcome, of_folder
-from ._doors import is_between, open_doors, tell_end, with_theirs
+from ._doors import announce_end, is_spawning, open_doors, with_theirs
 from ._folder import Folder, parent, started
 from ._interpreter import SITE, has_hook, place_of_program, runs, take_back_path, uncover
 
@@ -53,40 +53,40 @@ __all__ = [
 VARIABLE = "INVISO_CHILDREN"
 SIGTERM = 15
 EVERY = 1.0
-"""Seconds between two looks at whether there is something to write."""
+"""Seconds between two checks whether there are results to write."""
 
 SHARE = 50
-"""So many times as long as a writing took, at least, nothing is written."""
+"""The pause after a write is at least so many times as long as the write."""
 
 PATIENCE = 1.0
-"""Seconds that the end waits for children that still run."""
+"""Seconds to wait at the end for children that still run."""
 
 GENERATIONS = 16
-"""Processes above one that are looked at."""
+"""The largest number of processes above one that are recorded."""
 
 
 class Work(Protocol):
-    """What a child measures."""
+    """The measuring in a child."""
 
     def begin(self) -> None:
-        """Measure from zero; RuntimeError where that can't be."""
+        """Measures from zero. Raises RuntimeError if that is impossible."""
 
     def read(self, *, last: bool) -> dict[str, Any]:
-        """What was measured so far, as plain data; nothing more is measured after the last."""
+        """The results so far as plain data. With ``last`` measuring ends."""
 
     def pause(self) -> None:
-        """A fork comes: no thread of ours may run."""
+        """Stops all our threads before a fork."""
 
     def resume(self) -> None:
-        """It is over, in the parent."""
+        """Continues after the fork, in the parent."""
 
 
 WORKS = {"tprof": ("inviso.tprof._child", "Measuring"), "trace": ("inviso.cli._trace_child", "Lines")}
-"""What there is to be done in a child, by the command: where it is, as this module is below those."""
+"""The work of each command, as module and class: those modules import this one, so it can't import them."""
 
 
 def _work(config: dict[str, Any]) -> Work:
-    # leaders import the same: a forked child may not wait for an import
+    # the leader imports the same module, because a forked child must not wait for an import
     module, name = WORKS[config["command"]]
     work: Work = getattr(__import__(module, fromlist=[name]), name)(config)
     return work
@@ -94,11 +94,11 @@ def _work(config: dict[str, Any]) -> Work:
 
 MAIN = "__main__"
 MAIN_OF_CHILD = "__mp_main__"
-"""How ``multiprocessing`` imports the program's main module in a child that it spawns."""
+"""The name of the program's main module in a child that ``multiprocessing`` spawns."""
 
 
 def of_child(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """The patterns as a child needs them.
+    """The patterns for a child: those of the main module are there twice, with its name in a spawned child.
 
     >>> of_child([("__main__", "work", 1), ("json", "_", "_")])
     [('__main__', 'work', 1), ('json', '_', '_'), ('__mp_main__', 'work', 1)]
@@ -108,7 +108,7 @@ def of_child(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 class _Member:
-    """This process in a run."""
+    """This process as the leader or a follower of a run."""
 
     def __init__(self, folder: Folder, config: dict[str, Any], *, leads: bool) -> None:
         self.folder = folder
@@ -119,15 +119,15 @@ class _Member:
         self._begins = "begin"
         self._work: Work | None = None
         self._lock = _thread.allocate_lock()
-        self._thread = Beside(self._step, _native.ending_wake)
+        self._thread = Timer(self._step, _native.ending_wake)
         self._next = 0.0
         self._ours = [(VARIABLE.encode(), os.fsencode(folder.path))]
-        """What children find in their environment."""
+        """Variables for the environment of children."""
         if not has_hook():
             self._ours.append((b"PYTHONPATH", os.fsencode(SITE)))
         self.is_server = runs("multiprocessing.forkserver")
         self.at_exit: Callable[[], object] | None = None
-        """Of a leader: called before the program ends by ``os._exit``."""
+        """For a leader: called before the program ends by ``os._exit``."""
         _fork.rest(self._rest, self._go_on, lambda: self._work is not None)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
@@ -136,11 +136,11 @@ class _Member:
         self.variables()
 
     def begin(self) -> None:
-        """Measure in this process from here on."""
+        """Begins measuring in this process."""
         own = self.process, started(self.process), _chain()
         for give_way in before_taking:
             give_way()
-        _native.ending_take(SIGTERM)  # which waits until there is something to write
+        _native.ending_take(SIGTERM)  # the signal waits until the results are written
         work = _work(self.config)
         try:
             work.begin()
@@ -154,14 +154,14 @@ class _Member:
         self._thread.start(0.0)
 
     def end(self) -> None:
-        """The process is about to end by itself."""
+        """Writes the last results, before the process ends by itself."""
         if not self.leads and self.process == posix.getpid():
             self._thread.end()
             self._write(last=True)
             _native.ending_give()
 
     def _write(self, *, last: bool, is_all: bool = False) -> None:
-        """Write what was measured, one thread at a time; who ends the process doesn't wait for ever."""
+        """Writes the results, in one thread at a time. A thread that ends the process waits two seconds at most."""
         if not self._lock.acquire(timeout=2.0 if last or is_all else 0.0):
             return
         try:
@@ -177,7 +177,7 @@ class _Member:
             now = time.monotonic()
             self._next = now + (now - began) * SHARE
         except Exception:
-            pass  # the run is over and its folder gone, or this process may not write there; the leader counts it
+            pass  # the run is over and its folder gone, or this process can't write there; the leader reports it
         finally:
             self._lock.release()
 
@@ -185,20 +185,20 @@ class _Member:
         number = _native.ending_wait(EVERY)
         if number:
             self._write(last=True)
-            tell_end(self)
+            announce_end(self)
             _native.ending_follow(number)
             return None
         if time.monotonic() >= self._next:
             self._write(last=False)
-            _native.ending_take(SIGTERM)  # the program may have put the default back
+            _native.ending_take(SIGTERM)  # the program may have restored the default action
         return 0.0
 
     def _rest(self) -> None:
         self._thread.stop()
         if self._work is not None:
             self._work.pause()
-        if self.is_server and not is_between():
-            self._write(last=False, is_all=True)  # it ends when the run has
+        if self.is_server and not is_spawning():
+            self._write(last=False, is_all=True)  # the fork server ends after the run
 
     def _go_on(self) -> None:
         if self._work is not None:
@@ -206,18 +206,18 @@ class _Member:
             self._thread.start(0.0)
 
     def _forked(self) -> None:
-        """In the child: nothing of what the parent measured is its own."""
+        """Begins from zero in a forked child: the parent's results are not the child's."""
         self._work = None
         self._lock = _thread.allocate_lock()
         self._thread.forget()
         self.leads = self.is_server = False
-        if is_between() or not self.config:
-            return  # it becomes another program before it has done anything, or the run is over
+        if is_spawning() or not self.config:
+            return  # the child becomes another program at once, or the run is over
         self.process = posix.getpid()
         self._begins = "fork"
         self.begin()
 
-    # what the doors tell
+    # calls of the doors
 
     def variables(self) -> list[tuple[bytes, bytes]]:
         if self.process != posix.getpid() or not self.config:
@@ -228,7 +228,7 @@ class _Member:
         return self._ours
 
     def spawned(self, pid: int, executable: str, words: list[str]) -> None:
-        # one that ends while its interpreter starts has not come to the program
+        # a worker that ends while its interpreter starts has not run any of the program's code
         is_worker = runs("multiprocessing.spawn", words) and not sys.flags.ignore_environment
         what = "worker" if is_worker and executable == sys.executable else "spawn"
         self.folder.note(what, pid, started(pid), _program([executable, *words[1:]]))
@@ -257,7 +257,7 @@ class _Member:
 
 
 class Leader:
-    """A run that its children follow, from before the program's first line to after its last."""
+    """The leader of a run, which lasts from before the program's first line until after its last."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.folder = Folder.make()
@@ -267,36 +267,36 @@ class Leader:
         self._member = _Member(self.folder, config, leads=True)
 
     def at_exit(self, ends: Callable[[], object]) -> None:
-        """Has this called before the program ends by ``os._exit``, which calls no function of ``atexit``."""
+        """Calls ``ends`` before the program ends by ``os._exit``, which calls no function of ``atexit``."""
         self._member.at_exit = ends
 
     def outcome(self) -> Outcome:
-        """What the children did, when the program has ended; those that still run have a second."""
+        """The results of the children after the program's end. Waits up to a second for those that still run."""
         until = time.monotonic() + PATIENCE
         while (outcome := of_folder(self.folder)).has_running and time.monotonic() < until:
             time.sleep(0.01)
         return outcome
 
     def is_here(self) -> bool:
-        """Whether this process leads; a forked child doesn't."""
+        """Whether this process is the leader; a forked child isn't."""
         return self._member.leads
 
     def cancel(self) -> None:
-        """No child is measured any more."""
+        """Ends the measuring of children."""
         self._member.config = {}
         posix.unsetenv(VARIABLE.encode())
         self.folder.remove()
 
 
 def lead(config: dict[str, Any]) -> Leader:
-    """Have children of this process measured from here on; RuntimeError where they are already."""
+    """Begins measuring children of this process. Raises RuntimeError if they are measured already."""
     if any(member.config for member in _members):
         raise RuntimeError("children of this process are measured already")
     return Leader(config)
 
 
 before_taking: list[Callable[[], object]] = []
-"""Called before a member waits for SIGTERM, for which one thread of a process can wait."""
+"""Called before a member waits for SIGTERM, for which only one thread of a process can wait."""
 
 
 def is_measured() -> bool:
@@ -305,22 +305,24 @@ def is_measured() -> bool:
 
 
 _members: list[_Member] = []
-"""Of this process: one whose run is not over."""
+"""The member of this process, if its run is not over."""
 
 
 def start(known: set[str]) -> None:
-    """In a new interpreter: follow, if the environment says whom. Nothing goes from here into the program.
+    """Begins measuring in a new interpreter, if the environment names a folder. No exception reaches the program.
 
-    ``known`` are the modules that there were before this package: others may not stand in the way of the program's own.
+    Args:
+        known: the modules that were imported before this package. Modules that this package has imported since must not
+            hide modules of the program with the same names.
     """
-    with contextlib.suppress(Exception):  # the log knows by who started it that this process does not measure
+    with contextlib.suppress(Exception):  # the parent has noted this process, so the leader sees that it doesn't measure
         _follow()
     with contextlib.suppress(Exception):
         uncover(known, [place_of_program(sys.orig_argv), *_places])
 
 
 _places: list[str] = []
-"""Where the leader's program is, which a child that ``multiprocessing`` spawns imports from."""
+"""The folder of the leader's program, from which a child that ``multiprocessing`` spawns imports."""
 
 
 def _follow() -> None:
@@ -362,7 +364,7 @@ def _interpreter() -> str:
 
 
 def _chain() -> str:
-    """The processes above this one, its parent first."""
+    """The pids of the processes above this one, its parent first."""
     above = [posix.getppid()]
     while above[-1] > 1 and len(above) < GENERATIONS:
         above.append(parent(above[-1]))
@@ -370,7 +372,7 @@ def _chain() -> str:
 
 
 def title(config: dict[str, Any]) -> str:
-    """What the process is called by ``multiprocessing``, or the program."""
+    """The name of the process in ``multiprocessing``, or the program's name."""
     for library in ("multiprocessing.process", "billiard.process"):
         process = getattr(sys.modules.get(library), "_current_process", None)
         name = getattr(process, "_name", None)
@@ -380,7 +382,7 @@ def title(config: dict[str, Any]) -> str:
 
 
 def _program(words: list[str]) -> str:
-    """A command line in short: the program, and what it runs if it is a Python or a shell.
+    """A short command line: the program, and for Python or a shell the script, module or code that it runs.
 
     >>> _program(["/usr/bin/python3", "-X", "dev", "work/job.py", "--fast"])
     'python3 -X dev job.py'

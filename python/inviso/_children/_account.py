@@ -1,4 +1,4 @@
-"""Which processes there were, and what became of each: read from the log of a run when it has ended."""
+"""Reads the log of a run at its end: lists its processes, their results and what is missing."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["Missing", "Outcome", "Process", "account"]
 
 @dataclass(slots=True)
 class Process:
-    """One process of the operating system, whatever programs it was one after the other."""
+    """One process of the operating system, which may run several programs in turn."""
 
     pid: str
     name: str
     since: str = ""
     ids: list[str] = field(default_factory=list)
-    """Of what it measured: one for each program, or fork."""
+    """The ids of its results, one for each program or fork."""
     other: str | None = None
-    """The program that it is now, if that doesn't measure."""
+    """The program that it runs now, if that isn't measured."""
     why: str | None = None
-    """Why that doesn't."""
+    """The reason why that isn't measured."""
     has_measured: bool = False
-    """Some process that it started did: a shell, say."""
+    """Whether a process that it started is measured, as of a shell."""
     is_worker: bool = False
-    """Begins to measure before any of the program's code runs in it."""
+    """Whether it begins measuring before it runs any of the program's code."""
     is_helper: bool = False
-    """Of the library's, and ends after the run."""
+    """Whether it belongs to the library and ends after the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Processes that were not measured, or not to their end, for one reason."""
+    """Processes that were not measured, or not until their end, for the same reason."""
 
     why: str
     names: tuple[str, ...]
@@ -42,20 +42,20 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What children did: of each one that was measured its name, its pid and its results."""
+    """The results of a run's children: name, pid and results of each measured one, and the missing ones."""
 
     measured: list[tuple[str, str, list[Any]]]
     missing: list[Missing]
     number: int
-    """Children that were measured, without the library's own."""
+    """The number of measured children, without the library's helpers."""
 
     @property
     def has_running(self) -> bool:
-        """Whether some child may still write what it did."""
+        """Whether a child may still write results."""
         return any(missing.why == RUNNING for missing in self.missing)
 
     def sentence(self) -> str:
-        """The report's last line, empty where nothing is missing."""
+        """The report's last line; empty if nothing is missing."""
         number = sum(len(missing.names) for missing in self.missing)
         if not number:
             return ""
@@ -72,7 +72,7 @@ SILENT = "Python in which measuring did not begin"
 
 
 def account(notes: list[list[str]], get: Callable[[str], Any], alive: Callable[[str, str], bool] = is_alive) -> Outcome:
-    """Read the log from its beginning; ``get`` gives the result of an id, or None.
+    """Reads the log from its beginning. ``get`` returns the results of an id, or None.
 
     >>> notes = [["spawn", "7", "", "ls"]]
     >>> account(notes, lambda name: None).sentence()
@@ -105,7 +105,7 @@ def of_folder(folder: Folder) -> Outcome:
 
 
 def _why(process: Process, get: Callable[[str], Any], alive: Callable[[str, str], bool]) -> str | None:
-    """Why something of it is missing; None if nothing is."""
+    """The reason why results of a process are missing; None if they are complete."""
     if process.other is not None or process.why is not None:
         if process.has_measured:
             return None
@@ -124,16 +124,16 @@ def _why(process: Process, get: Callable[[str], Any], alive: Callable[[str, str]
 
 
 class _Log:
-    """Follows processes from line to line."""
+    """Follows the processes from line to line of the log."""
 
     def __init__(self) -> None:
         self.all: list[Process] = []
         self._now: dict[str, Process] = {}
-        """By pid, the latest one."""
+        """The latest process of each pid."""
         self._early: set[str] = set()
-        """Those that began before who started them came to say so."""
+        """Processes whose line comes before the line of their starter."""
         self._systems: dict[str, list[Process]] = {}
-        """What ``os.system`` runs now, whose pid nobody knows, by who calls it."""
+        """Running shells of ``os.system``, whose pids are unknown, by the pid of the caller."""
 
     def read(self, note: list[str]) -> None:
         match note:
@@ -176,9 +176,9 @@ class _Log:
                     systems.pop()
 
     def _own(self, pid: str, since: str, chain: list[str], name: str) -> Process:
-        """The process that a program has begun in, and a note for those that it was started by."""
+        """The process in which a program has begun. Marks the processes that started it."""
         process = self._now.get(pid)
-        # one that says nothing of it, and is as old, was forked by native code and became another program there
+        # a process without such a line, but with the same start, was forked by native code and became another program
         if process is None or (process.other is None and process.ids and process.since != since):
             process = self._new(pid, name)
             self._early.add(pid)
@@ -198,7 +198,7 @@ class _Log:
 
 
 def _listed(names: tuple[str, ...], most: int = 8) -> str:
-    """Some names, each once.
+    """Some names, each one once.
 
     >>> _listed(("ls", "git", "ls"))
     '2 x ls, git'

@@ -1,15 +1,15 @@
-"""Where a program starts another one, or ends at once: seen at those functions of the interpreter that all use.
+"""Hooks at the functions of the interpreter by which a program starts another one, or ends at once.
 
 =====================================  ==========================================================
-``_posixsubprocess.fork_exec``         ``subprocess``, and how ``multiprocessing`` spawns
+``_posixsubprocess.fork_exec``         ``subprocess``, and spawning of ``multiprocessing``
 ``posix.posix_spawn``, ``posix_spawnp``
 ``posix.execv``, ``execve``            the process becomes another program
 ``posix.system``                       a shell
-``posix._exit``                        no function that waits for the end is called
+``posix._exit``                        no function of ``atexit`` is called
 =====================================  ==========================================================
 
-An environment that the program gives to its child gets our variables; without one the child inherits the system's,
-which has them. The hooks call built-in functions only.
+If the program passes an environment to its child, our variables are added to it. Otherwise the child inherits the
+system's environment, which has them. The hooks call only built-in functions.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ from typing import Any, Protocol
 
 from inviso import _native
 
-__all__ = ["Visitor", "is_between", "open_doors", "tell_end", "with_theirs"]
+__all__ = ["Visitor", "announce_end", "is_spawning", "open_doors", "with_theirs"]
 
 
 class Visitor(Protocol):
-    """Who is told of what happens."""
+    """Called at the hooks."""
 
     def variables(self) -> list[tuple[bytes, bytes]]:
-        """What a child's environment is to have; empty where nothing is measured. Also puts that into the system's."""
+        """The variables for a child's environment; empty if nothing is measured. Also sets them in the system's."""
 
     def spawned(self, pid: int, executable: str, words: list[str]) -> None:
         """A child runs a program."""
 
     def replaced(self, executable: str, words: list[str]) -> None:
-        """This process is about to become a program."""
+        """This process is about to become another program."""
 
     def stayed(self) -> None:
-        """It did not."""
+        """This process could not become another program."""
 
     def calls_shell(self, command: str) -> None:
         """A shell is about to run."""
 
     def waited_for_shell(self) -> None:
-        """It has ended."""
+        """The shell has ended."""
 
     def exits(self) -> None:
         """This process is about to end at once."""
 
 
 _spawning: set[int] = set()
-"""Threads that are in ``fork_exec``: a child that runs Python there is about to become another program."""
+"""Threads inside ``fork_exec``. A child that runs Python code there is about to become another program."""
 
 
-def is_between() -> bool:
-    """Whether the calling thread is, or in a forked child was, in ``fork_exec``."""
+def is_spawning() -> bool:
+    """Whether the calling thread is in ``fork_exec``, or was in the parent of a forked child."""
     return _thread.get_ident() in _spawning
 
 
 _visitors: dict[type, Visitor] = {}
-"""Who is told, one of a kind: a new one takes the place of that of an earlier run."""
+"""The visitors by type: a new one replaces that of an earlier run."""
 
 
 def open_doors(visitor: Visitor) -> None:
-    """Have the visitor told from now on, beside those of other kinds."""
+    """Calls the visitor at the hooks from now on, with visitors of other types."""
     is_first = not _visitors
     _visitors[type(visitor)] = visitor
     if is_first:
         _open(_All())
 
 
-def tell_end(besides: Visitor) -> None:
-    """Tells all other visitors that the process is about to end."""
+def announce_end(besides: Visitor) -> None:
+    """Calls ``exits`` of all other visitors."""
     for visitor in list(_visitors.values()):
         if visitor is not besides:
             visitor.exits()
 
 
 class _All:
-    """Tells all visitors."""
+    """Calls all visitors."""
 
     def variables(self) -> list[tuple[bytes, bytes]]:
         found: dict[bytes, bytes] = {}
@@ -149,7 +149,7 @@ def _open(visitor: Visitor) -> None:
     def before_exec(arguments: tuple[Any, ...], named: Any) -> tuple[Any, ...] | None:
         given = [*arguments, *(named or {}).values()]
         if not posix.access(given[0], posix.X_OK):
-            return None  # a search of PATH
+            return None  # a failing step of a search in PATH
         ours = visitor.variables()
         visitor.replaced(_text(given[0]), [_text(word) for word in given[1]])
         if named and ours and "env" in named:
@@ -170,7 +170,7 @@ def _open(visitor: Visitor) -> None:
 
     def before_exit(arguments: tuple[Any, ...], named: Any) -> None:
         status = [*arguments, *(named or {}).values()]
-        if len(status) == 1 and isinstance(status[0], int):  # else it raises
+        if len(status) == 1 and isinstance(status[0], int):  # otherwise _exit raises
             visitor.exits()
 
     def nothing(arguments: tuple[Any, ...], result: Any) -> None:
@@ -195,9 +195,9 @@ _THEIRS = frozenset({b"INVISO_AUTOSTART", b"INVISO_AUTOSTART_ARG"})
 
 
 def with_theirs(ours: list[tuple[bytes, bytes]], theirs: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Our variables; what the program has under the name of one that is a list of paths stands behind ours.
+    """Our variables, merged with the program's. For a list of paths, the program's value is appended to ours.
 
-    A program that names another autostart for its child, or none, keeps it.
+    If the program sets another autostart for its child, or an empty one, that value stays.
     """
     made = []
     for name, value in ours:
@@ -209,12 +209,12 @@ def with_theirs(ours: list[tuple[bytes, bytes]], theirs: dict[bytes, bytes]) -> 
 
 
 def _merged(ours: list[tuple[bytes, bytes]], environment: Any) -> Any:
-    """A copy of an environment with ours in it."""
+    """A copy of an environment with our variables."""
     merged: dict[bytes, Any] = {}
-    if isinstance(environment, _Environ):  # without its methods, which are Python
+    if isinstance(environment, _Environ):  # without its methods, which are Python code
         merged.update(environment._data)  # type: ignore[attr-defined]
     else:
-        for name in environment.keys():  # noqa: SIM118 - it may be no dict
+        for name in environment.keys():  # noqa: SIM118 - it may not be a dict
             merged[_bytes(name)] = environment[name]
     theirs = {name: _bytes(merged[name]) for name, _ in ours if name in merged}
     merged.update(with_theirs(ours, theirs))
@@ -230,5 +230,5 @@ def _bytes(value: Any) -> bytes:
 
 
 def _text(value: Any) -> str:
-    """A path or an argument, however it was given."""
+    """A path or an argument as str; it may be given as str, bytes or a path object."""
     return _bytes(value).decode(sys.getfilesystemencoding(), "surrogateescape")

@@ -1,11 +1,11 @@
-"""The private folder of a run: what its processes tell each other.
+"""The private folder of a run, by which its processes communicate.
 
 ====================  =====================================================================================
-``config``            what is to be measured, written before there is any child
-``log``               one line for each thing that happens to a process, in order; each is one ``write``
-``ID.result``         what a process did so far; written in full under another name, then renamed
-``ID.lines``          lines of a trace, which the process appends to
-``stop``              is there when tracing is over
+``config``            the configuration, written before the first child starts
+``log``               one line for each event of a process, in order; each line is one ``write``
+``ID.result``         the results of a process so far; written under another name, then renamed
+``ID.lines``          lines of a trace; the process appends to it
+``stop``              exists after the end of tracing
 ====================  =====================================================================================
 
 Only built-in functions are called here: functions of the standard library would be measured as the program's.
@@ -37,7 +37,7 @@ class Folder:
 
     @classmethod
     def make(cls) -> Folder:
-        """A new one, which only its owner may enter."""
+        """Makes a new folder, which only its owner can enter."""
         base = posix.environ.get(b"TMPDIR") or b"/tmp"
         if not base.startswith(b"/"):
             base = posix.getcwdb() + b"/" + base
@@ -46,7 +46,7 @@ class Folder:
         return cls(path)
 
     def is_private(self) -> bool:
-        """Whether it's there, ours, and closed to others: nothing else is read."""
+        """Whether it exists, belongs to this user, and is closed to others. Other folders are never read."""
         try:
             found = posix.lstat(self.path)
         except OSError:
@@ -55,7 +55,7 @@ class Folder:
         return is_folder and found.st_uid == posix.geteuid() and not found.st_mode & _MODE_OF_OTHERS
 
     def put(self, name: str, content: Any) -> None:
-        """Write plain data as a whole: who reads it finds all of it, or what was there before."""
+        """Writes plain data in one step: a reader finds all of it, or the previous content."""
         part = f"{self.path}/{name}.part"
         number = posix.open(part, _FLAGS | posix.O_TRUNC, 0o600)
         try:
@@ -65,7 +65,7 @@ class Folder:
         posix.rename(part, f"{self.path}/{name}")
 
     def get(self, name: str) -> Any:
-        """What was put there; None if nothing was."""
+        """Reads data that :meth:`put` has written; None without a valid file."""
         data = self.read(name)
         try:
             return None if data is None else marshal.loads(data)
@@ -73,7 +73,7 @@ class Folder:
             return None
 
     def read(self, name: str, start: int = 0) -> bytes | None:
-        """A file's bytes from a place on; None if there is no such file."""
+        """A file's bytes from the offset ``start`` on; None if there is no such file."""
         try:
             number = posix.open(f"{self.path}/{name}", posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW)
         except OSError:
@@ -89,7 +89,7 @@ class Folder:
             posix.close(number)
 
     def append(self, name: str, data: bytes) -> None:
-        """Add to a file, in one ``write`` where the system takes it so."""
+        """Appends to a file, in one ``write`` if the system accepts all bytes."""
         number = posix.open(f"{self.path}/{name}", _FLAGS | posix.O_APPEND, 0o600)
         try:
             _write(number, data)
@@ -97,27 +97,27 @@ class Folder:
             posix.close(number)
 
     def note(self, *words: object) -> None:
-        """A line of the log. Where it can't be written nobody waits for it any more."""
+        """Writes a line of the log. A failure is ignored: then the run is over."""
         line = "\t".join([_plain(str(word)) for word in words]) + "\n"
-        try:  # noqa: SIM105 - without Python code of the library
+        try:  # noqa: SIM105 - contextlib is Python code
             self.append("log", line.encode("utf-8", "backslashreplace"))
         except OSError:
             pass  # this process outlives the run, whose folder is gone
 
     def notes(self) -> list[list[str]]:
-        """All lines that are complete."""
+        """All complete lines of the log."""
         data = self.read("log") or b""
         return [line.split("\t") for line in data.decode("utf-8", "replace").split("\n")[:-1]]
 
     def names(self, ending: str) -> list[str]:
-        """The files whose names end so; none where the run is over."""
+        """The files whose names end with ``ending``; an empty list after the run."""
         try:
             return [name for name in posix.listdir(self.path) if name.endswith(ending)]
         except OSError:
             return []
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name."""
+        """Whether there is a file with this name."""
         try:
             posix.stat(f"{self.path}/{name}")
         except OSError:
@@ -125,7 +125,7 @@ class Folder:
         return True
 
     def remove(self) -> None:
-        """Take it away with all that is in it."""
+        """Removes the folder with its files."""
         for _ in range(3):  # a process that is about to end may add a file meanwhile
             try:
                 for name in posix.listdir(self.path):
@@ -137,19 +137,21 @@ class Folder:
 
 
 def started(pid: int | str) -> str:
-    """When a process began, in a unit of the system's: tells it from an earlier one with its pid. "" if it has ended."""
+    """The start time of a process, in the system's unit; "" if it has ended. It distinguishes processes with the same
+    pid.
+    """
     fields = _stat(pid)
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def parent(pid: int | str) -> int:
-    """Who started a process, or took it over; 0 if that isn't known."""
+    """The pid of the parent of a process; 0 if it is unknown."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
 
 def is_alive(pid: str, since: str) -> bool:
-    """Whether the process that began then still runs."""
+    """Whether the process that began at ``since`` still runs."""
     return bool(since) and started(pid) == since
 
 
@@ -159,7 +161,7 @@ def _stat(pid: int | str) -> list[str]:
     except OSError:
         return []
     try:
-        # the name of the program, which may have any letters, stands in brackets
+        # the name of the program, with any characters, is in parentheses
         return posix.read(number, 4096).decode("utf-8", "replace").rpartition(") ")[2].split()
     except OSError:
         return []

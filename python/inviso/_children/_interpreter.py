@@ -1,4 +1,4 @@
-"""What a new interpreter knows of how it was started, and what it puts back so that its program finds nothing of ours."""
+"""Finds out how a new interpreter was started, and removes our changes before its program runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from inviso import _native
 __all__ = ["SITE", "has_hook", "place_of_program", "runs", "take_back_path", "uncover"]
 
 SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
-"""Has a ``sitecustomize`` that begins for us, for an interpreter in which this package is not installed."""
+"""A folder with a ``sitecustomize`` that starts us, for an interpreter in which this package is not installed."""
 
 HOOK = "inviso_start.pth"
 
 
 def has_hook() -> bool:
-    """Whether the interpreter begins for us by itself: the package is installed, not only on the path."""
+    """Whether each new interpreter starts us by itself: the package is installed, not only on the path."""
     site = sys.modules.get("site")
     if site is None:
         return False
@@ -26,7 +26,7 @@ def has_hook() -> bool:
 
 
 def take_back_path(environment: dict[bytes, bytes]) -> None:
-    """Has ``PYTHONPATH`` and ``sys.path`` as the program would find them."""
+    """Removes our folder from ``PYTHONPATH`` and ``sys.path``."""
     ours = os.fsencode(SITE)
     value = environment.get(b"PYTHONPATH")
     if value == ours:
@@ -39,7 +39,9 @@ def take_back_path(environment: dict[bytes, bytes]) -> None:
 
 
 def uncover(known: set[str], places: list[str | None]) -> None:
-    """Forget modules that this package imported where a program has others of their names, which it would not find."""
+    """Removes modules that this package has imported, if the program has modules with the same names: it would not
+    import its own.
+    """
     theirs = {
         name.partition(".")[0]
         for place in places
@@ -53,7 +55,7 @@ def uncover(known: set[str], places: list[str | None]) -> None:
 
 
 def place_of_program(words: list[str]) -> str | None:
-    """The folder that is first on the path when a command line's program begins; None if there is none.
+    """The folder that is first on the path at the start of a command line's program; None without one.
 
     >>> place_of_program(["python", "-X", "dev", "work/job.py", "-c"]), place_of_program(["python", "-m", "job"])
     ('work', '')
@@ -73,7 +75,8 @@ def place_of_program(words: list[str]) -> str | None:
 
 
 def runs(module: str, words: list[str] | None = None) -> bool:
-    """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
+    """Whether a command line is one by which ``multiprocessing`` runs this module of its own; None for this process's.
+    """
     begin = f"from {module} import "
-    # 3.14.8 imports sys before
+    # 3.14.8 imports sys first
     return any(word.removeprefix("import sys; ").startswith(begin) for word in (sys.orig_argv if words is None else words))

@@ -1,5 +1,6 @@
-"""Has a child of a measured or traced program begin as ``inviso_start.pth`` does, where this package is on the path only;
-``inviso._children`` puts this folder there. Then the program's own module of this name is imported, if there is one.
+"""Starts measuring or tracing in a child process, as ``inviso_start.pth`` does, if this package is only on the path and
+not installed. ``inviso._children`` puts this folder on the path. Then the program's own ``sitecustomize`` is imported,
+if there is one.
 """
 
 import sys

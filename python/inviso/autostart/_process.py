@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from inviso import runtime
-from inviso._children._doors import is_between, open_doors
+from inviso._children._doors import is_spawning, open_doors
 from inviso._children._interpreter import SITE, has_hook, runs
 from inviso.runtime._initiator import Initiator
 from inviso.runtime._settings import Unknown, dependency_node, merged, read
@@ -91,7 +91,7 @@ class Process:
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        if is_between() or not self.plan.follow:
+        if is_spawning() or not self.plan.follow:
             return
         self.names = Names(self.names.program, True)
         try:

@@ -1,8 +1,8 @@
 """The command line: ``inviso tprof|trace [options] script.py args…`` and others, also as ``python -m inviso …``.
 
-Options end at the script's name, or at ``-m module``; everything after it belongs to the program. The program runs as
-the interpreter would run it (``_runner``); a profile is written when everything else of it has ended (``_report``).
-Each command is a module that is imported when it is called.
+Options end at the script's name, or at ``-m module``; all later words belong to the program. The program runs as in the
+interpreter (``_runner``). A profile is written after everything else of the program has ended (``_report``). Each
+command is a module that is imported at its call.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ commands:
   nodes        list the processes that can be traced from outside
   status       show their state, and what they have traced
   start, stop  trace them together; fetch copies their logs;
-               tp and tf change what is traced meanwhile
-  top          show what they do at the moment
+               tp and tf change patterns and flags meanwhile
+  top          show their present activity
   case         switch trace cases on and off in processes that are traced
-  log          print, convert, merge and count trace logs
-  merge        put the logs of several nodes together
+  log          print, convert and merge trace logs, and count messages
+  merge        merge the logs of several nodes
   export       write logs for Perfetto, flame graphs, tables, OpenTelemetry
-  attach       have a running process traced from outside
-  agent        join the processes of this host with those of other hosts
-  config       show the settings that are in force, and where each is from
-  completion   write what a shell completes of this command
+  attach       make a running process traceable from outside
+  agent        connect the processes of this host with those of other hosts
+  config       show the settings and the source of each
+  completion   write the completions of this command for a shell
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -47,10 +47,10 @@ options:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out a command line (default: this process's own) and return the exit status.
+    """Carries out a command line (default: this process's own), and returns the exit status.
 
-    ``tprof`` and ``trace`` turn the process into the program that they run: what that raises, ``SystemExit`` too, goes
-    through, and a profile is written when the interpreter ends.
+    ``tprof`` and ``trace`` run the program in this process: its exceptions, also ``SystemExit``, reach the caller, and
+    a profile is written at the interpreter's end.
 
     >>> from inviso.cli import main
     >>> main(["--version"])  # doctest: +ELLIPSIS

@@ -22,40 +22,42 @@ LISTEN = "tcp/127.0.0.1:7447"
 CLUSTER = "default"
 
 PATIENCE = 10.0
-"""Seconds that an agent has to begin."""
+"""Seconds in which an agent must begin."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["--connect", "tcp/192.0.2.1:7447"]).connect
     ['tcp/192.0.2.1:7447']
     """
     made = argparse.ArgumentParser(
         prog="inviso agent",
-        description="Join the processes of this host that can be traced with those of other hosts, by zenoh.",
+        description="Connect the processes of this host that can be traced with those of other hosts, by zenoh.",
         epilog="It listens on the loopback interface by default: name an address of this host with --listen.",
         allow_abbrev=False,
     )
-    made.add_argument("--listen", action="append", metavar="ENDPOINT", help=f"where other agents reach this one (default: {LISTEN}); may be given several times")  # fmt: skip
-    made.add_argument("--connect", action="append", default=[], metavar="ENDPOINT", help="where another agent, or a router, listens; may be given several times")  # fmt: skip
-    made.add_argument("--cluster", default=CLUSTER, metavar="NAME", help=f"agents of other clusters are not heard (default: {CLUSTER})")
-    made.add_argument("--host", metavar="NAME", help="this host's name in those of nodes (default: INVISO_HOST, or the system's)")
-    made.add_argument("--ca", metavar="FILE", help="who signs the certificates of all agents (PEM); needed for endpoints tls/...")
+    made.add_argument("--listen", action="append", metavar="ENDPOINT", help=f"the address at which other agents reach this one (default: {LISTEN}); may be given several times")  # fmt: skip
+    made.add_argument("--connect", action="append", default=[], metavar="ENDPOINT", help="the address of another agent or a router; may be given several times")  # fmt: skip
+    made.add_argument("--cluster", default=CLUSTER, metavar="NAME", help=f"the cluster; agents of other clusters are ignored (default: {CLUSTER})")
+    made.add_argument("--host", metavar="NAME", help="this host's name in names of nodes (default: INVISO_HOST, or the system's)")
+    made.add_argument("--ca", metavar="FILE", help="the authority that signs the certificates of all agents (PEM); needed for endpoints tls/...")
     made.add_argument("--cert", metavar="FILE", help="this agent's certificate (PEM)")
-    made.add_argument("--key", metavar="FILE", help="the key of that (PEM)")
-    made.add_argument("--rights", metavar="FILE", help="what the names in certificates may do on this host (TOML); without it, everything")
-    made.add_argument("--insecure", action="store_true", help="take endpoints that are open to whoever reaches them")
-    made.add_argument("--router", action="store_true", help="forward what other agents say to each other")
-    made.add_argument("--window", type=float, metavar="SECONDS", help="how long a node that has vanished may take to come back (default: 1)")
-    made.add_argument("--detach", action="store_true", help="go on in the background")
-    made.add_argument("--status", action="store_true", help="show the agents of this host that run, and the nodes that they reach")
+    made.add_argument("--key", metavar="FILE", help="the key of the certificate (PEM)")
+    made.add_argument("--rights", metavar="FILE", help="the rights of names in certificates on this host (TOML); without it they have all rights")
+    made.add_argument("--insecure", action="store_true", help="accept endpoints without TLS, which are open to anyone who reaches them")
+    made.add_argument("--router", action="store_true", help="forward messages between other agents")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="the time that a node may be unreachable (default: 1)")
+    made.add_argument("--detach", action="store_true", help="run in the background")
+    made.add_argument("--status", action="store_true", help="show the running agents of this host, and the nodes that they reach")
     made.add_argument("--json", action="store_true", help="show the status as JSON")
     return made
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 1 if there is no agent, or it can't begin, 2 for a wrong command line."""
+    """Carries out the command. Returns the exit status: 1 if there is no agent, or it can't begin, 2 for a wrong
+    command line.
+    """
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given
@@ -115,10 +117,10 @@ def _status(given: Any) -> int:
 
 
 def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
-    """The agents of this host that run: ``pid``, ``cluster``, ``host``, ``nodes`` of other hosts, how many
-    ``connections`` to other agents there are, of these ``routers``; neighbours ``without_rights`` here; agents of other clusters and
-    versions, which are ``not_joined``; ``refused``: how many ``lines`` of zenoh's log say that a TLS connection was not let in, for its certificate
-    say, and what the ``last`` one says.
+    """The running agents of this host. Each is a dict: ``pid``, ``cluster``, ``host``; ``nodes`` of other hosts; the
+    number of ``connections`` to other agents, and of ``routers`` among them; neighbours ``without_rights`` here; agents
+    of other clusters and versions, which are ``not_joined``; ``refused``: the number of ``lines`` in zenoh's log about
+    refused TLS connections, for example because of a certificate, and the ``last`` of these lines.
     """
     from inviso._link._folder import AGENT, Folder
     from inviso._link._frame import BadFrame, pack
@@ -141,7 +143,7 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
 
 
 def _detached(words: Sequence[str]) -> int:
-    """Starts an agent in the background, and waits until it answers, or has said why it can't."""
+    """Starts an agent in the background, and waits until it answers or has reported an error."""
     began = {each["pid"] for each in agents()}
     made = subprocess.Popen(
         [sys.executable, "-m", "inviso", "agent", *(word for word in words if word != "--detach")],

@@ -13,28 +13,28 @@ __all__ = ["main", "parser"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["4711", "--node", "web-{pid}"]).node
     'web-{pid}'
     """
     made = argparse.ArgumentParser(
         prog="inviso attach",
-        description="Have running processes traced from outside: a listener begins in each. Python 3.14 and later.",
+        description="Make running processes traceable from outside: start a listener in each. Python 3.14 and later.",
         epilog="Before Python 3.14: start the program with 'inviso run', or with INVISO_AUTOSTART.",
     )
     made.add_argument("pid", type=int, nargs="+", metavar="PID", help="the number of a process")
-    made.add_argument("--node", metavar="NAME", help="the process's name; {pid} and {program} stand for these")
+    made.add_argument("--node", metavar="NAME", help="the process's name; {pid} and {program} are replaced")
     made.add_argument("--log-dir", metavar="FOLDER", help="the folder of its logs (default: inviso-logs in its own)")
     made.add_argument("--allow", metavar="MODULE", action="append", help="a module whose functions a control may name")
     made.add_argument("--timeout", metavar="SECONDS", type=float, help="how long to wait for its main thread (default: 5)")
-    made.add_argument("--detach", action="store_true", help="end the listener, and leave nothing")
+    made.add_argument("--detach", action="store_true", help="end the listener and remove all of inviso's data")
     made.add_argument("--json", action="store_true", help="an object a line")
     return made
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 1 if a process was not attached to, 2 for a wrong command line."""
+    """Carries out the command. Returns the exit status: 1 if attaching failed, 2 for a wrong command line."""
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given

@@ -1,7 +1,7 @@
 """The commands of trace cases: ``inviso case list|on|off|run``.
 
-Each is a control component for its own duration: it adopts the nodes that trace, carries a case out for them, and lets
-them go. What was switched on is noted in the folder of sockets, so that a later command can switch it off.
+Each command is a control component for its own duration: it adopts the nodes that trace, carries out a case for them,
+and releases them. Cases that are on are noted in the folder of sockets, so that a later command can switch them off.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ._options import parsed
 __all__ = ["main", "parser"]
 
 ID = "1"
-"""What a case that is on is known by, if nothing is said."""
+"""The default id of a case that is on."""
 
 
 def main(words: list[str]) -> int:
-    """Carry out one of the commands; the exit status: 0, 1 if a node or a case failed or nobody was found, 2 for a
-    wrong command line.
+    """Carries out one of the commands. Returns the exit status: 0; 1 if a node or a case failed or no node was found; 2
+    for a wrong command line.
 
     >>> main(["run", "no-such-case", "-n", "no-such-node", "--cases", "/dev/null"])
     2
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command lines.
+    """The parser of the command lines.
 
     >>> parser().parse_args(["on", "calls", "Module=shop", "-n", "shop-*"]).variables
     [('Module', 'shop')]
@@ -74,11 +74,11 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--timeout", type=seconds, metavar="TIME", help="how long a node may take (5s)")
         return made
 
-    command("list", "List the trace cases, their variables, and which are on.")
+    command("list", "List the trace cases, their variables, and the nodes where they are on.")
     on = command("on", "Switch a trace case on in nodes that trace.", has_nodes=True)
     off = command("off", "Switch a trace case off where it was switched on, or in nodes that are named.", has_nodes=False)
     for each in (on, off):
-        each.add_argument("--id", default=ID, help="what it is known by, if it is on several times (1)")
+        each.add_argument("--id", default=ID, help="the id of a case that is on several times (1)")
     command("run", "Run a trace case once in nodes that trace.", has_nodes=True)
     return top
 
@@ -171,7 +171,7 @@ def _off(given: Any) -> int:
 
 
 class _Nodes:
-    """The nodes that a command is for; those that it adopts are let go at the end."""
+    """The nodes of a command. Those that it adopts are released at the end."""
 
     def __init__(self, given: Any, *, finds: bool = True) -> None:
         self.control = Control(name=own_name(), timeout=given.timeout)
@@ -196,7 +196,7 @@ class _Nodes:
         return [each.node for each in found if note.nodes[each.node] == each.pid and _why_not(each) != "not_tracing"]
 
     def find(self, patterns: list[str], pids: dict[str, int]) -> None:
-        """Looks for the nodes. Of those with a number in ``pids`` that process is meant."""
+        """Finds the nodes. A node with a number in ``pids`` must still be that process."""
         for each in self.control.find(patterns):
             why = _why_not(each)
             if each.node in pids and pids[each.node] != each.pid:
@@ -212,7 +212,7 @@ class _Nodes:
         self._gone |= {node: "its process has ended" for node in pids if node not in known}
 
     def carry_out(self, path: str, variables: dict[str, Any], what: str) -> _Done:
-        """Adopts the nodes that were found and carries a case's file out for them."""
+        """Adopts the found nodes and carries out a case's file for them."""
         added = dict(self.control.add(list(self._found), TAG, {}))
         errors = {node: NodeError(node, answer[1]) for node, answer in added.items() if answer[0] == "error"}
         done = _Done(what, {**self._errors, **errors}, self._gone)
@@ -226,7 +226,7 @@ class _Nodes:
             if what != "off":
                 done.problems.append(f"{why}; what other statements have set stays, until tracing ends")
                 return done
-            done.problems.append(str(why))  # and it counts as off
+            done.problems.append(str(why))  # the case still counts as off
         else:
             done.value = found.value
             done.problems += [f"{path}, line {each.line}: {each.why}" for each in found.refused]
@@ -235,20 +235,20 @@ class _Nodes:
 
 
 class _Done:
-    """What came of a case."""
+    """The results of carrying out a case."""
 
     def __init__(self, what: str, errors: dict[str, NodeError], gone: dict[str, str]) -> None:
         self.what = what
         self.errors = errors
         self.gone = gone
-        """Nodes of which nothing is left to switch off, and why."""
+        """Nodes that have nothing left to switch off, with the reasons."""
         self.pids: dict[str, int] = {}
-        """The nodes that it was carried out for, with their processes."""
+        """The nodes for which it was carried out, with their process ids."""
         self.problems: list[str] = []
         self.value: Any = None
 
     def shown(self, given: Any, name: str) -> int:
-        """Prints it; the exit status."""
+        """Prints the results and returns the exit status."""
         for problem in self.problems:
             print(f"inviso {given.command}: {problem}", file=sys.stderr)
         parts = _parts(self.value)
@@ -260,7 +260,7 @@ class _Done:
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """What each node has answered to the last call of a case, if it was one of the control's."""
+    """The nodes' answers to the last call of a case, if it was a call of the control."""
     match value:
         case ("ok", list(pairs)) if all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             return {node: answer[1] if isinstance(answer, tuple) and answer[1:] else answer for node, answer in pairs}
@@ -268,7 +268,7 @@ def _parts(value: Any) -> dict[str, Any]:
 
 
 def _why_not(found: Found) -> str | None:
-    """Why a case can't be carried out for a node."""
+    """The reason why a case can't be carried out for a node; None if it can."""
     match found.about["state"]:
         case ("tracing", "running"):
             return None

@@ -1,8 +1,7 @@
-"""Which trace cases the command ``inviso case`` has switched on: a file for each, in the folder of sockets of this
-user.
+"""Notes of the trace cases that ``inviso case`` has switched on: a file for each, in this user's folder of sockets.
 
-A command ends, and what it has set goes on in the nodes. The note says what another command needs to switch it off: the
-variables, the off file, and the nodes with the numbers of their processes.
+The nodes go on tracing after the command has ended. The note has all that a later command needs to switch the case off:
+the variables, the off file, and the nodes with their process ids.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from inviso._literal import NotLiteral, read, written
 __all__ = ["Note", "Notes"]
 
 PLACE = "cases"
-"""The folder below that of sockets."""
+"""The folder of notes, in the folder of sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Note:
     off: str | None
     """The file that switches it off."""
     nodes: dict[str, int]
-    """The nodes that it was switched on for, with their process ids."""
+    """The nodes for which it was switched on, with their process ids."""
 
 
 class Notes:
@@ -41,7 +40,7 @@ class Notes:
         self._folder = folder
 
     def all(self) -> list[Note]:
-        """All notes, by their names; files that are none are left out."""
+        """All notes, sorted by file name. Files that are not notes are left out."""
         with self._folder.below(PLACE) as place:
             found = [self._read(place, name) for name in sorted(os.listdir(place.descriptor)) if name[0] != "."]
         return [note for note in found if note is not None]
@@ -52,7 +51,7 @@ class Notes:
             return self._read(place, _file(name, id))
 
     def put(self, note: Note) -> None:
-        """Writes a note, in place of an earlier one. OSError if that can't be."""
+        """Writes a note, and replaces an earlier one. Raises OSError if it can't be written."""
         text = written((note.name, note.id, note.variables, note.off, note.nodes))
         with self._folder.below(PLACE) as place:
             part = f".{os.getpid()}"
@@ -62,7 +61,7 @@ class Notes:
             os.rename(part, _file(note.name, note.id), src_dir_fd=place.descriptor, dst_dir_fd=place.descriptor)
 
     def take(self, name: str, id: str) -> None:
-        """The case is off."""
+        """Removes the note of a case that is off."""
         with self._folder.below(PLACE) as place, suppress(FileNotFoundError):
             os.unlink(_file(name, id), dir_fd=place.descriptor)
 

@@ -1,7 +1,8 @@
-"""The commands that trace prepared processes from outside: ``inviso nodes``, ``status``, ``start``, ``stop``, ``tp``, ``tf``, ``fetch``.
+"""The commands that trace prepared processes from outside: ``inviso nodes``, ``status``, ``start``, ``stop``, ``tp``,
+``tf``, ``fetch``.
 
-Each is a control component for its own duration: it adds or adopts the nodes, acts, and lets them go; the limits that
-``start`` has set go on in the nodes.
+Each command is a control component for its own duration: it adds or adopts the nodes, acts, and releases them. The
+limits of ``start`` stay in force in the nodes.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ from inviso.runtime._component import FLAGS
 from ._command import wants_color
 from ._options import parsed
 
-__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_told"]
+__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_interrupted"]
 
 TAG = "cli"
 SPARE = 5.0
-"""Seconds after which a node stops that nobody has told to."""
+"""Seconds after ``--for``: then a node stops by itself if it got no command to stop."""
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 def main(words: list[str]) -> int:
-    """Carry out one of the commands; the exit status: 0, 1 if a node failed, was suspended, or none was found, 2 for a wrong command line.
+    """Carries out one of the commands. Returns the exit status: 0; 1 if a node failed or was suspended, or none was
+    found; 2 for a wrong command line.
 
     >>> main(["nodes", "no-such-node"])
     1
@@ -50,7 +52,7 @@ def main(words: list[str]) -> int:
 
 
 def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
-    """The exit status of a command that was read, with the settings in force; what goes wrong is said.
+    """Runs a parsed command with the settings, and prints errors. Returns the exit status.
 
     >>> given = parser().parse_args(["nodes"])
     >>> carried_out("nodes", given, lambda given: int(given.timeout))
@@ -72,7 +74,7 @@ def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
         print(f"inviso {name}: {wrong.argument}: {wrong.why}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # nobody reads any more; nor must the interpreter find out when it ends
+        # the reader has gone; the interpreter must not fail at its end, either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
@@ -81,7 +83,7 @@ def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command lines.
+    """The parser of the command lines.
 
     >>> parser().parse_args(["start", "shop-*", "-p", "shop.**", "--for", "5s"]).seconds
     5.0
@@ -103,20 +105,20 @@ def parser() -> argparse.ArgumentParser:
                        help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times")  # fmt: skip
     start.add_argument("--messages", action="store_true", help="the messages of threads and tasks, too")
     start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
-    start.add_argument("--returns", action="store_true", help="what functions return or raise, too")
+    start.add_argument("--returns", action="store_true", help="results and exceptions of functions, too")
     start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
     start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace for this time, then stop and fetch the logs: 5s, 500ms, 2m")
     start.add_argument("--limit", type=number, metavar="N", help="stop a node after so many records")
     start.add_argument("--rate", type=number, metavar="N", help="stop a node that has more records in a second")
     start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
-    stop = command("stop", "Stop tracing nodes, and take everything out of them but the listener.", "+")
+    stop = command("stop", "Stop tracing nodes, and remove everything from them except the listener.", "+")
     stop.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
     fetch = command("fetch", "Copy the logs of nodes that don't trace any more.", "+")
     fetch.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder")
     tp = command("tp", "Trace the calls of more functions in nodes that trace.", "+")
     tp.add_argument("-p", "--pattern", action="append", required=True, metavar="PATTERN", help="as of 'inviso start'")
-    tp.add_argument("--clear", action="store_true", help="trace them no longer")
+    tp.add_argument("--clear", action="store_true", help="stop tracing them")
     tf = command("tf", "Set trace flags of processes in nodes that trace.", "+")
     tf.add_argument("--process", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
     tf.add_argument("--flag", action="append", required=True, choices=FLAGS, metavar="FLAG", help=f"one of {', '.join(FLAGS)}; may be given several times")
@@ -125,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def seconds(text: str) -> float:
-    """A time of a command line.
+    """Reads a time of a command line.
 
     >>> seconds("500ms"), seconds("2m")
     (0.5, 120.0)
@@ -137,7 +139,7 @@ def seconds(text: str) -> float:
 
 
 def number(text: str) -> int:
-    """A number from 1 of a command line.
+    """Reads a number from 1 of a command line.
 
     >>> number("12")
     12
@@ -167,7 +169,7 @@ def _status(given: Any) -> int:
 
 
 def _start(given: Any) -> int:
-    # a node stops by itself only if this command can't tell it to
+    # a node stops by itself only if this command can't stop it
     seconds = SECONDS if given.seconds is None else given.seconds + SPARE
     if given.seconds is None:
         with _Open(given) as cluster:
@@ -175,9 +177,9 @@ def _start(given: Any) -> int:
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
             return show(given, Answers(rows, begun.errors))
-    with until_told() as over, _Open(given) as cluster:
+    with until_interrupted() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
-        if begun.errors:  # they may trace for somebody else
+        if begun.errors:  # these nodes may trace for another control
             cluster.leave(*begun.errors)
         since = time.monotonic()
         _wait(cluster, over, given.seconds)
@@ -190,17 +192,17 @@ def _start(given: Any) -> int:
 
 
 def _begin(given: Any, cluster: Cluster, seconds: float) -> Answers:
-    """Begins to trace; the errors are those of nodes that could not be added, too."""
+    """Begins tracing. The errors include those of nodes that could not be added."""
     begun = cluster.trace(
         *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
         processes=given.processes, seconds=seconds, folder=given.output, limit=given.limit, rate=given.rate,
     )  # fmt: skip
-    _tell_unmatched(given, begun)
+    _report_unmatched(given, begun)
     return Answers(begun, {**begun.errors, **cluster.refused.errors})
 
 
-def _tell_unmatched(given: Any, begun: Answers) -> None:
-    """Which nodes have no function of the patterns: they trace no calls until one is loaded."""
+def _report_unmatched(given: Any, begun: Answers) -> None:
+    """Reports nodes that have no function that matches: they trace no calls until one is loaded."""
     names = [node for node, found in begun.items() if given.pattern and not found]
     if names:
         what = " ".join(given.pattern)
@@ -208,7 +210,7 @@ def _tell_unmatched(given: Any, begun: Answers) -> None:
 
 
 def _wait(cluster: Cluster, over: threading.Event, seconds: float) -> None:
-    """Until the time is over, no node is left, or the command is told to end."""
+    """Waits until the time is over, no node is left, or the command has to end."""
 
     def heard(event: Any) -> None:
         if event[3][0] == "disconnected" and not cluster.nodes:
@@ -219,8 +221,8 @@ def _wait(cluster: Cluster, over: threading.Event, seconds: float) -> None:
 
 
 @contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, however often: what was begun is ended in order."""
+def until_interrupted() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, once or several times, so that the command ends in an orderly way."""
     over = threading.Event()
     before = {number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -264,7 +266,7 @@ def _each(given: Any, work: Callable[[Cluster], Answers]) -> int:
 
 
 class _Open:
-    """A cluster that lets its nodes go at the end, whatever happens."""
+    """A cluster that releases its nodes at the end, also after an error."""
 
     def __init__(self, given: Any, *, adds: bool = True) -> None:
         self._cluster = Cluster(*given.nodes, timeout=given.timeout, tag=TAG)
@@ -282,7 +284,7 @@ class _Open:
 
 @contextmanager
 def _copying(cluster: Cluster) -> Iterator[None]:
-    """Says on a terminal how much of logs has been copied, on one line, which goes away."""
+    """Shows on a terminal how much of the logs is copied, on one line, which is erased at the end."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -305,7 +307,7 @@ def _copying(cluster: Cluster) -> Iterator[None]:
 
 
 def show(given: Any, answers: Answers) -> int:
-    """Prints a table, or lines for another program, or JSON. The status is 1, too, if one of the names is nobody's."""
+    """Prints a table, or lines for another program, or JSON. The status is 1 also if no node has one of the names."""
     known = [*answers, *answers.errors]
     absent = [name for name in given.nodes if not any(is_meant(node, name) for node in known)]
     if absent or not known:
@@ -323,7 +325,7 @@ def show(given: Any, answers: Answers) -> int:
 
 
 def lines(names: list[str], cells: list[list[str]], plain: list[list[str]]) -> None:
-    """Prints a table with its head on a terminal, else rows with tabs."""
+    """Prints a table with its head on a terminal; otherwise rows with tabs."""
     if sys.stdout is not None and sys.stdout.isatty():
         head, *others = laid_out([names, *cells])
         print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
@@ -334,7 +336,7 @@ def lines(names: list[str], cells: list[list[str]], plain: list[list[str]]) -> N
 
 
 def _is_suspended(result: Any) -> bool:
-    """Whether a node that was stopped had been suspended: it has traced less than it was asked for."""
+    """Whether a stopped node had been suspended, and so has traced less than requested."""
     return isinstance(result, dict) and str(result.get("ended") or "").startswith("suspended: ")
 
 

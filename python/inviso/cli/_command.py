@@ -1,4 +1,4 @@
-"""What the commands that run a program have in common: the way from the words to the program's end, and color."""
+"""The common part of commands that run a program: from the command line to the program's end, and color."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["CannotBegin", "Watch", "carry_out", "greenlets_unseen", "wants_color
 
 
 class CannotBegin(Exception):
-    """There is no session to be had, or a file that can't be written; the text says why. Nothing has been run."""
+    """No session can be made, or a file can't be written; the text has the reason. The program has not run."""
 
 
 class Watch(Protocol):
-    """What a command does with the program; it ends by itself when the program has."""
+    """A command's work around the program. It ends by itself after the program."""
 
     def prepare(self) -> None:
-        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+        """Finds problems before a long run, and raises ``CannotBegin`` for them."""
 
     def begin(self) -> None:
-        """The program's code comes next."""
+        """Called just before the program's code runs."""
 
     def cancel(self) -> None:
-        """There is no program after all."""
+        """Called if there is no program to run after all."""
 
 
 def carry_out(
     command: str, known: Options, text: str, words: list[str], watch: Callable[[Given, Program], Watch]
 ) -> int:
-    """Run the program that the words name, watched; the exit status. ``text`` is the command's help."""
+    """Runs the program of a command line with its watch. Returns the exit status. ``text`` is the command's help."""
     try:
         given = known.split(words)
         if given.program is None:
@@ -48,7 +48,7 @@ def carry_out(
         return refuse(f" {command}", wrong)
     except BadArg as wrong:
         return refuse(f" {command}", f"{wrong.argument}: {wrong.why}")
-    atexit.register(_stop_timers)  # the first to be registered is the last to run
+    atexit.register(_stop_timers)  # registered first, so it runs last
     try:
         return run(given.program, prepare=watched.prepare, begin=watched.begin, cancel=watched.cancel)
     except CannotBegin as wrong:
@@ -56,10 +56,10 @@ def carry_out(
 
 
 def _stop_timers() -> None:
-    """Stop interval timers that the program left running with handlers of its own.
+    """Stops interval timers that the program left running with its own handlers.
 
-    The interpreter puts the default actions back before it has ended, and the default ends the process. Tracing makes that
-    moment longer.
+    The interpreter restores the default actions shortly before its end, and the default action ends the process.
+    Tracing makes that time longer.
     """
     timers = (
         (signal.ITIMER_REAL, signal.SIGALRM),
@@ -72,7 +72,7 @@ def _stop_timers() -> None:
 
 
 def _keep_the_program(options: dict[str, str], program: Program) -> None:
-    """Refuse an output that is the program's own file, as ``-o`` without its FILE makes it."""
+    """Refuses an output that is the program's own file, as after ``-o`` without FILE."""
     for option in ("--output", "--json", "--recorder"):
         name = options.get(option)
         if name and os.path.isfile(name) and any(_is_same(name, file) for file in program.files()):
@@ -87,7 +87,9 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def wants_color(descriptor: int | None) -> bool:
-    """NO_COLOR forbids; CLICOLOR_FORCE wants it always; else a terminal that can, unless CLICOLOR is 0."""
+    """Whether to use color: never with NO_COLOR, always with CLICOLOR_FORCE; otherwise on a terminal that supports it,
+    unless CLICOLOR is 0.
+    """
     env = os.environ
     if env.get("NO_COLOR"):
         return False
@@ -99,7 +101,7 @@ def wants_color(descriptor: int | None) -> bool:
 
 
 def greenlets_unseen() -> str:
-    """What the last lines say where the program has imported greenlet and nobody can tell which one runs; else nothing."""
+    """A note for the last lines if the program has imported greenlet and running greenlets can't be distinguished."""
     if "t" not in sys.abiflags or "greenlet._greenlet" not in sys.modules:
         return ""
     return "greenlets are not told apart on a free-threaded Python: times and returns of those that take turns can be another's"

@@ -1,4 +1,4 @@
-"""The command ``inviso config``: the settings that are in force here, and where each is from."""
+"""The command ``inviso config``: the settings in this folder, with the source of each."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["main", "parser", "table"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["--json"]).json
     True
     """
     made = argparse.ArgumentParser(
         prog="inviso config",
-        description="Show the settings that are in force in this folder, and where each is from: [tool.inviso] of the "
-        "nearest pyproject.toml (or of the file that INVISO_CONFIG names), before it a variable, before that a "
-        "command's option.",
+        description="Show the settings in this folder and the source of each. A command's option has precedence, then "
+        "an environment variable, then [tool.inviso] of the nearest pyproject.toml (or of the file that INVISO_CONFIG "
+        "names).",
     )
     made.add_argument("--json", action="store_true", help="an object of settings, each with value and source")
     return made
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status: 2 where the file or a variable is wrong.
+    """Carries out the command. Returns the exit status: 2 if the file or a variable is wrong.
 
     >>> main(["--json"])  # doctest: +ELLIPSIS
     {
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def table(settings: Mapping[str, Setting]) -> str:
-    """A line for each setting.
+    """Formats a line for each setting.
 
     >>> print(table({"node": Setting(None, "default"), "allow": Setting(("shop", "db"), "INVISO_ALLOW")}), end="")
     SETTING  VALUE     FROM

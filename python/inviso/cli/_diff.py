@@ -1,4 +1,4 @@
-"""The command ``inviso tprof diff``: what has changed between two profiles, as a table and as an exit status."""
+"""The command ``inviso tprof diff``: compares two profiles, with a table and an exit status."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "KNOWN", "OVER", "main"]
 
 OVER = 1
-"""The exit status where something has grown by more than ``--fail-over`` allows."""
+"""The exit status if a figure has grown by more than ``--fail-over`` allows."""
 
 HELP = """\
 usage: inviso tprof diff [options] BEFORE.json AFTER.json
 
-Show what has changed between two profiles that 'inviso tprof --json' wrote.
-Functions are compared by name, also where their lines have moved.
+Compare two profiles that 'inviso tprof --json' wrote. Functions are compared
+by name, even if their lines have moved.
 
 options:
-  --by FIGURE            what to compare: measurement (default: own time,
+  --by FIGURE            the figure to compare: measurement (default: own time,
                          memory or calls, as it was measured), calls, or
                          cumulative (profiles with --tree)
   --fail-over PERCENT    exit with status 1 if a function, or the total, has
-                         grown by more; a new function has
-  --least PERCENT        for --fail-over, leave out growth of less than so much
+                         grown by more, or if a function is new
+  --least PERCENT        for --fail-over, ignore growth of less than this part
                          of the total before (default: 0)
   --limit N              only the N largest changes
   --json FILE            write the changes as JSON too; - is standard output,
                          in place of the table
   -h, --help             show this text
 
-The exit status is 2 where the profiles can't be compared. A program of the
-name diff is run as ./diff.
+The exit status is 2 if the profiles can't be compared. To measure a program
+with the name diff, write ./diff.
 
 examples:
   inviso tprof diff main.json branch.json
@@ -52,7 +52,7 @@ KNOWN = Options(short={}, with_value=("--by", "--fail-over", "--least", "--limit
 
 
 def main(words: Sequence[str]) -> int:
-    """Carry the command out; the exit status."""
+    """Carries out the command. Returns the exit status."""
     try:
         options, files = KNOWN.split_files(words)
         if "--help" in options:
@@ -91,14 +91,14 @@ def main(words: Sequence[str]) -> int:
 
 def _judged(changes: Diff, over: float, least: float) -> int:
     grown, whole = changes.grown(over, least=least), changes.percent
-    told = []
+    reasons = []
     if grown:
-        told.append(f"{len(grown)} function{'s' * (len(grown) != 1)}, most of all {grown[0].label}")
+        reasons.append(f"{len(grown)} function{'s' * (len(grown) != 1)}, most of all {grown[0].label}")
     if changes.after > changes.before and (whole is None or whole > over):
-        told.append("the total" if whole is None else f"the total by {whole:.2f}%")
-    if told:
-        print(f"inviso tprof diff: grown by more than {over:g}%: {'; '.join(told)}", file=sys.stderr)
-    return OVER if told else 0
+        reasons.append("the total" if whole is None else f"the total by {whole:.2f}%")
+    if reasons:
+        print(f"inviso tprof diff: grown by more than {over:g}%: {'; '.join(reasons)}", file=sys.stderr)
+    return OVER if reasons else 0
 
 
 def _percent(options: dict[str, str], name: str) -> float | None:

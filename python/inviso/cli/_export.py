@@ -1,4 +1,4 @@
-"""The command ``inviso export``: logs for other tools."""
+"""The command ``inviso export``: writes logs for other tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HELP = """\
 usage: inviso export FORM [options] -o OUT LOG ...
        inviso export FORM [options] -o OUT FOLDER
 
-Write logs for other tools. Several LOGs are those of several nodes: they are
-merged, each a process of its own in one file. A node is called as its log is,
-shop of shop.log; NODE=LOG says another name. In FOLDER, NODE.log is the log of
-a node.
+Write logs for other tools. Several LOGs are logs of several nodes: they are
+merged into one file, where each node is a process. A node has the name of its
+log, shop for shop.log; NODE=LOG gives it another name. In FOLDER, NODE.log is
+the log of a node.
 
 forms:
   perfetto     for https://ui.perfetto.dev
@@ -28,21 +28,22 @@ forms:
   speedscope   for https://speedscope.app
   collapsed    stacks, for flame graphs
   pstats       for Python's pstats
-  arrow        a table, as a stream of Arrow's
+  arrow        a table, as an Arrow stream
   parquet      the same as a Parquet file
-  otlp         spans, for a collector of OpenTelemetry's, or as its JSON
+  otlp         spans, for a collector of OpenTelemetry, or as its JSON
 
 options:
-  -o, --output OUT       the file; what it held is lost. - is standard output.
-                         Of otlp also http://HOST:4318 or grpc://HOST:4317; if
-                         it is left out, what OTEL_EXPORTER_OTLP_ENDPOINT says
+  -o, --output OUT       the file; an existing one is replaced. - is standard
+                         output. For otlp also http://HOST:4318 or
+                         grpc://HOST:4317; the default of otlp is
+                         OTEL_EXPORTER_OTLP_ENDPOINT
   -w, --wrap SUFFIX      each LOG is the name of a wrap set
-  --label LABEL          only spans of this label of seq_trace (otlp)
-  --pids PIDS            erlang: the logs are an Erlang node's (perfetto, chrome)
+  --label LABEL          only spans with this label of seq_trace (otlp)
+  --pids PIDS            erlang: logs of an Erlang node (perfetto, chrome)
   -h, --help             show this text
 
-A LOG of - is standard input. The exit status is 0, 1 where something could not
-be read or written, 2 where the command line is wrong.
+A LOG of - is standard input. The exit status is 0; 1 if a part could not be
+read or written; 2 for a wrong command line.
 
 examples:
   inviso export perfetto -o shop.pftrace shop.log
@@ -56,7 +57,7 @@ _WITH_PIDS = ("perfetto", "chrome")
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso export …`` and return the exit status.
+    """Carries out ``inviso export …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["export", "--help"])  # doctest: +ELLIPSIS
@@ -142,7 +143,7 @@ def _named(file: str, suffix: str | None) -> tuple[str | None, Any]:
 
 
 def report(command: str, done: Any, out: str | None, label: str | None = None) -> int:
-    """Says what was exported; the exit status."""
+    """Prints a summary of an export. Returns the exit status."""
     for text in done.damage[:10]:
         print(f"inviso {command}: {text}", file=sys.stderr)
     if done.damaged > 10:

@@ -1,4 +1,4 @@
-"""How commands that read logs end: an error is one line and an exit status."""
+"""Ends commands that read logs: an error becomes one line and an exit status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["guarded"]
 
 
 def guarded(command: str, run: Callable[[], int]) -> int:
-    """Runs a command and returns its exit status; an error is one line. The first node's pids show as `<0.…>`."""
+    """Runs a command and returns its exit status. An error is printed as one line. Pids of the first node are shown as
+    `<0.…>`.
+    """
     _native.show_first_as_here(True)
     try:
         return run()
@@ -23,24 +25,24 @@ def guarded(command: str, run: Callable[[], int]) -> int:
         return refuse(f" {command}", str(wrong))
     except BadArg as wrong:
         return refuse(f" {command}", wrong.why)
-    except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
+    except ImportError as missing:  # a package for some forms is not installed, or can't be loaded
         why = str(missing).splitlines() or ["a package can not be imported"]
         print(f"inviso {command}: {why[0]}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # nobody reads any more; nor must the interpreter find out when it ends
+        # the reader has gone; the interpreter must not fail at its end, either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
     except OSError as wrong:
-        print(f"inviso {command}: {_told(wrong)}", file=sys.stderr)
+        print(f"inviso {command}: {_text(wrong)}", file=sys.stderr)
         return 1
     finally:
         _native.show_first_as_here(False)
 
 
-def _told(wrong: OSError) -> str:
+def _text(wrong: OSError) -> str:
     if wrong.filename is None:
         return str(wrong)
     return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"

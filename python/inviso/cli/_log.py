@@ -29,27 +29,27 @@ ports write them, wrap sets, and the compressed form (blocks).
 commands:
   print        show the messages, a line each
   convert      write a log in another form
-  merge        several logs as one, in the order of their time stamps
-  stats        count what is in a log
+  merge        merge several logs in the order of their timestamps
+  stats        count the messages of a log
 
 options:
   -w, --wrap SUFFIX      each FILE is the name of a wrap set, whose files are
                          called FILE, a number, and SUFFIX
   -h, --help             show this text, or that of a command
 
-Several FILEs are read one after the other. What can't be read is told where
-it stands. The exit status is 0, 1 where something could not be read or
-written, 2 where the command line is wrong.
+Several FILEs are read one after the other. Parts that can't be read are
+reported with their places. The exit status is 0; 1 if a part could not be read
+or written; 2 for a wrong command line.
 """
 
 PRINT_HELP = """\
 usage: inviso log print [options] FILE ...
 
-Show the messages of logs, a line each, damage and losses where they are.
-Processes have their names where FILE.ti stands beside the log FILE.log.
+Show the messages of logs, a line each, with damage and losses at their places.
+With a file FILE.ti beside the log FILE.log, processes are shown with names.
 
 options:
-  -f, --follow           go on as the log is written, until Ctrl-C
+  -f, --follow           wait for further messages, until Ctrl-C
   -n, --limit N          at most N lines
   --color WHEN           auto (default: on a terminal, unless NO_COLOR is
                          set), always or never
@@ -71,7 +71,7 @@ options:
                          blocks: compressed, for inviso only
                          or a format of inviso.export: perfetto, chrome,
                          speedscope, collapsed, pstats, parquet ...
-  -o, --output OUT       the file; what it held is lost
+  -o, --output OUT       the file; an existing one is replaced
   -w, --wrap SUFFIX      FILE is the name of a wrap set
   -h, --help             show this text
 
@@ -83,12 +83,13 @@ examples:
 MERGE_HELP = """\
 usage: inviso log merge [options] FILE ...
 
-Put several logs together in the order of their time stamps, and print them,
-or write them to a file.
+Merge several logs in the order of their timestamps, and print them, or write
+them to a file.
 
-The order within a log stays. What has no time stamp, drop records too, comes
-right behind what it followed in its log. Time stamps of another clock than
-the first one count as none. Monotonic times of two machines tell nothing.
+The order within a log stays. A message without a timestamp, or a drop record,
+comes directly after the message that it follows in its log. Timestamps of
+another clock than the first one's are ignored. Monotonic times of different
+machines can't be compared.
 
 options:
   -o, --output OUT       write a log to OUT, not lines
@@ -106,23 +107,23 @@ examples:
 STATS_HELP = """\
 usage: inviso log stats [options] FILE ...
 
-Count messages by tag, calls by function, messages by process; the time that
-they span, what was lost, what is damaged, and bytes.
+Count messages by tag, calls by function, messages by process; show the time
+that they span, losses, damage, and bytes.
 
 options:
   -n, --limit N          at most N functions and N processes (default: 10)
-  --json                 write all of it as JSON
+  --json                 write all counts as JSON
   -w, --wrap SUFFIX      FILE is the name of a wrap set
   -h, --help             show this text
 """
 
 
 MOST = 1 << 62
-"""Lines, where no number of them was asked for."""
+"""The number of lines without ``--limit``."""
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso log …`` and return the exit status.
+    """Carries out ``inviso log …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["log", "--help"])  # doctest: +ELLIPSIS
@@ -175,7 +176,7 @@ def _merge(source: Any, options: dict[str, str]) -> int:
 
 
 def _alone(logs: list[Named]) -> list[tuple[str | None, list[Named], list[str]]]:
-    """Logs without names of nodes, each with the names of processes that stand beside it."""
+    """Logs without node names, each with the file of names beside it."""
     return [(None, [log], beside([log])) for log in logs]
 
 
@@ -222,7 +223,7 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 
 
 def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) -> int:
-    """Prints logs, a line for each record; the exit status. A log that is followed is looked at again and again."""
+    """Prints logs, a line for each record. Returns the exit status. A log that is followed is read repeatedly."""
     colour, follow, stream = _colour(options), "--follow" in options, output()
     left = MOST if limit is None else limit
     try:
@@ -241,7 +242,7 @@ def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) 
 
 
 def _write(stream: TextIO, text: bytes) -> None:
-    """Writes lines; what the stream's encoding has no character for stands there escaped."""
+    """Writes lines. Characters that the stream's encoding lacks are escaped."""
     buffer = getattr(stream, "buffer", None)
     if buffer is not None and (stream.encoding or "").lower().replace("-", "") == "utf8":
         stream.flush()
@@ -324,7 +325,7 @@ def _colour(options: dict[str, str]) -> bool:
 
 
 def output() -> TextIO:
-    """The standard output."""
+    """The standard output. Raises OSError without one."""
     if sys.stdout is None:  # its descriptor was closed when the interpreter began
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     return sys.stdout

@@ -1,4 +1,4 @@
-"""The command ``inviso merge``: the logs of many nodes as one, with the names of processes."""
+"""The command ``inviso merge``: merges the logs of many nodes, with the names of processes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ HELP = """\
 usage: inviso merge [options] FOLDER
        inviso merge [options] NODE=LOG ...
 
-Put the logs of several nodes together in the order of their time stamps, and
-print them, or write them to a file. In FOLDER, NODE.log is the log of a node,
-or NODE.N.log its wrap set, and NODE.ti the names of its processes.
+Merge the logs of several nodes in the order of their timestamps, and print
+them, or write them to a file. In FOLDER, NODE.log is the log of a node, or
+NODE.N.log its wrap set, and NODE.ti the names of its processes.
 
-Each record keeps its node. What has no time stamp, drop records too, comes
-right after what it followed in its log.
+Each record keeps its node. A record without a timestamp, or a drop record,
+comes directly after the record that it follows in its log.
 
 options:
-  -o, --output OUT       write to OUT, not lines to the terminal. Names are
-                         written beside a log, to OUT with .ti at its end
-  --to FORM              of OUT. erlang (default): a log, for dbg too
+  -o, --output OUT       write to OUT, not lines to the terminal. For a log,
+                         names are written beside it, to OUT with .ti at its
+                         end
+  --to FORM              the form of OUT. erlang (default): a log, for dbg too
                          blocks: the same, compressed, for inviso only
                          text: a line for each record
                          inviso: the lines of Erlang's Inviso
-  --clock CLOCK          wall: time stamps as they are; aligned: shifted by what
-                         agents have measured (default where they have);
-                         causal: nor is a message with a token received
+  --clock CLOCK          wall: timestamps as they are; aligned: shifted by the
+                         measurements of agents (default if there are any);
+                         causal: also, no message with a token is received
                          before it was sent
   -n, --limit N          at most N lines
   --color WHEN           auto (default), always or never
-  --json                 say what was merged as JSON: on standard output with
-                         -o, else on standard error
+  --json                 write the summary as JSON: to standard output with -o,
+                         otherwise to standard error
   -h, --help             show this text
 
-The exit status is 0, 1 where something could not be read or written, 2 where
-the command line is wrong.
+The exit status is 0; 1 if a part could not be read or written; 2 for a wrong
+command line.
 
 examples:
   inviso merge logs/
@@ -59,7 +60,7 @@ KNOWN = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso merge …`` and return the exit status.
+    """Carries out ``inviso merge …``. Returns the exit status.
 
     >>> from inviso.cli import main
     >>> main(["merge", "--help"])  # doctest: +ELLIPSIS
@@ -117,9 +118,9 @@ def _print(sources: Any, clock: str | None, limit: int | None, options: dict[str
 
 
 def _say(done: Merged, out: str | None, as_json: bool) -> int:
-    """What was merged: a table on a terminal, plain lines in a pipe."""
+    """Prints a summary of a merge: a table on a terminal, plain lines in a pipe. Returns the exit status."""
     stream = sys.stderr
-    if as_json:  # beside lines, which are on the standard output
+    if as_json:  # lines are on the standard output
         print(json.dumps(_as_json(done, out)), file=stream if out is None else output())
         return _status(done)
     width = max([len(node) for node in done.nodes], default=0)

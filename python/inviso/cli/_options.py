@@ -1,4 +1,4 @@
-"""What the commands share: splitting a command line into options and a program, and answering one that is wrong."""
+"""Splits a command line into options and a program, and reports wrong ones; for all commands."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ USAGE_STATUS = 2
 
 
 class Usage(Exception):
-    """A command line that can't be carried out; the text says why."""
+    """A command line that can't be carried out; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options as they were written; ``program`` is None where only help was asked for."""
+    """The options as they were written; ``program`` is None for ``--help``."""
 
     options: dict[str, str]
     lists: dict[str, list[str]]
@@ -33,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one command, by their full names; ``--help`` is every command's.
+    """The options of one command, by their full names. Every command has ``--help``.
 
     >>> known = Options(short={"-n": "--limit"}, with_value=("--limit",), without_value=("--json",))
     >>> given = known.split(["-n3", "--json", "job.py", "--fast"])
@@ -45,10 +45,10 @@ class Options:
     with_value: tuple[str, ...]
     without_value: tuple[str, ...] = ()
     several: tuple[str, ...] = field(default=())
-    """Those with a value that may be given more than once."""
+    """Options with a value that may be given more than once."""
 
     def split(self, words: Iterable[str]) -> Given:
-        """Split the options from the program. ``--name=value`` and ``-nvalue`` are one word."""
+        """Splits a command line into options and program. ``--name=value`` and ``-nvalue`` are one word."""
         options: dict[str, str] = {}
         lists: dict[str, list[str]] = {name: [] for name in self.several}
         rest = iter(words)
@@ -69,7 +69,7 @@ class Options:
         raise Usage("no program was given; name a script, or a module with -m")
 
     def split_files(self, words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-        """Split the options from the files that they may stand among."""
+        """Splits a command line into options and files, in any order."""
         options: dict[str, str] = {}
         files: list[str] = []
         rest = iter(words)
@@ -84,7 +84,7 @@ class Options:
         return options, files
 
     def _option(self, word: str, rest: Iterator[str]) -> tuple[str, str]:
-        """An option's full name and its value, which may be the next word; "" of one that takes none."""
+        """An option's full name and its value, which may be the next word; "" for an option without a value."""
         name, value = self._split(word)
         if value is None and name not in self._alone:
             value = next(rest, None)
@@ -93,7 +93,7 @@ class Options:
         return name, value or ""
 
     def _split(self, word: str) -> tuple[str, str | None]:
-        """An option's full name, and the value that is written in the same word."""
+        """An option's full name, and its value if that is in the same word."""
         if word.startswith("--"):
             name, equals, text = word.partition("=")
             value = text if equals else None
@@ -111,14 +111,14 @@ class Options:
 
 
 def number(text: str | None, option: str, what: str) -> int | None:
-    """A number from 1, or None where the option was not given."""
+    """Reads a number from 1; None if the option was not given."""
     if text is not None and not (text.isdecimal() and int(text) > 0):
         raise Usage(f"{option}: {text!r} is not a number of {what}; give a number from 1")
     return None if text is None else int(text)
 
 
 def absolute(path: str | None, option: str, *, dash: bool) -> str | None:
-    """The file's full path: the program may go to another directory."""
+    """The full path of a file, because the program may change its working directory."""
     if path is None or (dash and path == "-"):
         return path
     if not path:
@@ -127,17 +127,17 @@ def absolute(path: str | None, option: str, *, dash: bool) -> str | None:
 
 
 def say(text: str) -> int:
-    """Print a text that was asked for; the status."""
+    """Prints a text to standard output. Returns the exit status."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads any more; nor must the interpreter find out when it ends
+    except BrokenPipeError:  # the reader has gone; the interpreter must not fail at its end, either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 
 def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace | int:
-    """What a parser makes of words; the status where it has shown its help, or said what is wrong."""
+    """Parses a command line. Returns the exit status if the parser has printed its help or an error."""
     try:
         return parser.parse_args(list(words))
     except SystemExit as end:
@@ -145,7 +145,7 @@ def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Na
 
 
 def refuse(command: str, why: Any) -> int:
-    """Say what is wrong with a command line; the status."""
+    """Prints the error of a command line. Returns the exit status."""
     print(f"inviso{command}: {why}\nSee 'inviso{command} --help'.", file=sys.stderr)
     return USAGE_STATUS
 

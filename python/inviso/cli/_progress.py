@@ -1,7 +1,7 @@
-"""A sign of life on the terminal while a long program runs.
+"""A progress display on the terminal while a long program runs.
 
-It stands at the right end of the terminal's last line, drawn with the cursor put back where it was, so that what the
-program prints and what is typed to it stay as they are. The thread that draws it is away while the process forks.
+It is at the right end of the terminal's last line. The cursor returns to its place, so output of the program and input
+of the user are not disturbed. The thread that draws it is stopped while the process forks.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 from time import perf_counter
 
-from inviso._beside import Beside
+from inviso._background import Timer
 
 __all__ = ["Progress"]
 
 FIRST_AFTER = 2.0
-"""Seconds: shorter runs show nothing."""
+"""Seconds until it is shown first."""
 
 EVERY = 1.0
 
 
 class Progress:
-    """The line of one run; does nothing unless the descriptor is a terminal that understands cursor movement."""
+    """The display of one run. Does nothing unless the descriptor is a terminal that can move its cursor."""
 
     __slots__ = ("_began", "_command", "_descriptor", "_dim", "_drawn", "_on", "_thread", "_title")
 
@@ -32,10 +32,10 @@ class Progress:
         self._dim = not os.environ.get("NO_COLOR")
         self._began = 0.0
         self._drawn = 0
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
 
     def start(self) -> None:
-        """Begin to count the seconds."""
+        """Begins to count the seconds."""
         if not self._on:
             return
         self._began = perf_counter()
@@ -44,7 +44,7 @@ class Progress:
         self._go()
 
     def stop(self) -> None:
-        """Erase the line; it does not come back."""
+        """Erases the display for ever."""
         self._thread.end()
         self._on = False
         if self._drawn:
@@ -67,7 +67,7 @@ class Progress:
         return EVERY
 
     def _draw(self, text: str) -> None:
-        """Write the text at the right end of the last line, over the one before it."""
+        """Writes the text at the right end of the last line, over the previous text."""
         try:
             columns, lines = os.get_terminal_size(self._descriptor)
         except OSError:

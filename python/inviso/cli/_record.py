@@ -1,4 +1,6 @@
-"""``inviso trace --recorder``: a flight recorder of a program. Its log is written when the program ends, and at SIGUSR2."""
+"""``inviso trace --recorder``: a flight recorder for a program, which writes its log at the program's end and at
+SIGUSR2.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _OTHERS = ("--output", "--limit", "--rate")
 
 
 def path_of(options: dict[str, str]) -> str:
-    """The log's full path; ``Usage`` where an option has no meaning for a recorder."""
+    """The log's full path. Raises ``Usage`` for an option that a recorder doesn't have."""
     for other in _OTHERS:
         if other in options:
             raise Usage(f"{other}: a recorder keeps the newest calls and writes to its own FILE; drop {other}")
@@ -31,25 +33,25 @@ def path_of(options: dict[str, str]) -> str:
 
 @dataclass
 class Recording:
-    """What the command does with the program."""
+    """The command's work around the program."""
 
     path: str
     patterns: list[Pattern]
     spec: list[Any]
     ring_bytes: int
     note: Callable[[str], object]
-    """Says something on standard error."""
+    """Prints a line on standard error."""
     _tracing: tracing.Tracing | None = None
 
     def prepare(self) -> None:
-        """The file can be written, as far as is known before."""
+        """Checks that the file can be written, as far as possible in advance."""
         folder = os.path.dirname(self.path)
         if os.path.isdir(self.path) or not os.access(folder, os.W_OK | os.X_OK):
             raise CannotBegin(f"{OPTION}: {self.path} can't be written; give a file in a folder that you may write to")
         atexit.register(self._finish, os.getpid())
 
     def begin(self) -> None:
-        """Record from here on."""
+        """Begins recording."""
         options = {
             "ring_bytes": self.ring_bytes, "overflow": "overwrite", "dump_to": self.path + ".{n}", "dump_every": 0,
             "dump_signal": signal.SIGUSR2,
@@ -63,7 +65,7 @@ class Recording:
             raise CannotBegin(str(error)) from error
 
     def cancel(self) -> None:
-        """There is no program after all."""
+        """Ends recording: there is no program after all."""
         traced, self._tracing = self._tracing, None
         if traced is not None:
             traced.end()

@@ -1,10 +1,10 @@
-"""What the command measures, and writing it when the program has ended.
+"""The measurement of ``inviso tprof``, and its report after the program's end.
 
-The profile is written by the ``atexit`` function that was registered first and so runs last: after the traceback, after
-the threads that the interpreter waits for, after the program's own functions. A forked child writes none.
+The profile is written by the ``atexit`` function that is registered first and so runs last: after the traceback, after
+the threads for which the interpreter waits, after the program's own functions. A forked child writes no profile.
 
-Standard error is copied at the beginning, so that a program that closes or replaces it loses no report; a forked child
-gives the copy back. The table goes out before JSON on standard output, whose reader may be gone.
+Standard error is duplicated at the beginning, so that the report isn't lost if the program closes or replaces it; a
+forked child closes the duplicate. The table is written before JSON on standard output, whose reader may have gone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ._progress import Progress
 __all__ = ["Measurement", "Request"]
 
 TREE_LINES = 40
-"""Lines of the call tree unless ``--limit`` says otherwise; JSON has all."""
+"""Lines of the call tree without ``--limit``; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for. ``json`` is a path, ``"-"`` for standard output, or None; ``output`` a path or None."""
+    """The options. ``json`` is a path, ``"-"`` for standard output, or None; ``output`` is a path or None."""
 
     type: CallType
     tree: bool
@@ -53,7 +53,7 @@ class Request:
 
 
 class Measurement:
-    """One run's profiler, from before the program's first line to after its last."""
+    """The profiler of one run, from before the program's first line until after its last."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -66,12 +66,12 @@ class Measurement:
         self._dumps: Callable[..., str] = repr
 
     def prepare(self) -> None:
-        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+        """Finds problems before a long run, and raises ``CannotBegin`` for them."""
         for path in (self._request.output, self._request.json):
             if path is not None and path != "-":
                 _check_writable(path)
         if self._request.json is not None:
-            import json  # at the end it may be the program's
+            import json  # at the end a module of the program may have this name
 
             self._dumps = json.dumps
         try:
@@ -91,7 +91,7 @@ class Measurement:
             self._children.at_exit(lambda: self._finish(flushes=False))
 
     def begin(self) -> None:
-        """Measure from here on."""
+        """Begins measuring."""
         assert self._profiler is not None
         self._begun = True
         if self._progress is not None:
@@ -105,7 +105,7 @@ class Measurement:
             raise CannotBegin(str(error)) from error
 
     def cancel(self) -> None:
-        """There is no program after all: no report."""
+        """Ends measuring without a report: there is no program after all."""
         profiler, self._profiler = self._profiler, None
         if self._progress is not None:
             self._progress.stop()
@@ -176,11 +176,11 @@ class Measurement:
 
     def _say(self, text: str) -> None:
         if self._stderr is not None:
-            with suppress(OSError):  # nobody is there to be told
+            with suppress(OSError):  # there is no other place to report it
                 self._stderr.write(text)
 
     def _forget(self) -> None:
-        """In a forked child: it has no session, and a copied descriptor would keep a pipe open."""
+        """Resets the state in a forked child, which has no session; a copy of the descriptor would keep a pipe open."""
         self._profiler = self._children = None
         descriptor, self._stderr = self._stderr, None
         if descriptor is not None:
@@ -188,13 +188,13 @@ class Measurement:
 
 
 class Stderr(Own):
-    """A copy of standard error."""
+    """A duplicate of standard error."""
 
     __slots__ = ()
 
     @classmethod
     def copy(cls) -> Stderr | None:
-        """None where the process has no standard error."""
+        """Duplicates standard error; None without one."""
         number = stderr()
         try:
             return None if number is None else cls(duplicate(number))
@@ -202,12 +202,12 @@ class Stderr(Own):
             return None
 
     def write(self, text: str) -> None:
-        """Write to it, or to standard error as it is now if the copy was closed."""
+        """Writes to the duplicate; to the present standard error if the duplicate was closed."""
         _write_fd(self.number if self.is_there() else 2, text)
 
 
 def _check_writable(path: str) -> None:
-    """``CannotBegin`` now rather than after a long run. Nothing is opened: a pipe would end."""
+    """Raises ``CannotBegin`` if a file can't be written. The file isn't opened, because that would end a pipe."""
     if os.path.exists(path) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise CannotBegin(f"{path}: is a directory")
@@ -220,7 +220,9 @@ def _check_writable(path: str) -> None:
 
 
 def _flush_what_the_program_wrote() -> None:
-    """So that the report stands after it. A stream that fails here fails again when the interpreter ends, as ever."""
+    """Flushes the program's streams, so that the report comes after its output. A stream that fails here fails again at
+    the interpreter's end, as without measuring.
+    """
     streams: tuple[IO[str] | None, ...] = (sys.__stdout__, sys.__stderr__)
     for stream in streams:
         try:
@@ -236,7 +238,7 @@ def _write_file(path: str, text: str) -> None:
 
 
 def _write_fd(descriptor: int, text: str) -> None:
-    """The whole text, also where the program made the descriptor non-blocking."""
+    """Writes the whole text, even if the program has made the descriptor non-blocking."""
     left = memoryview(text.encode("utf-8", "backslashreplace"))
     while left:
         try:

@@ -1,4 +1,4 @@
-"""``inviso run``: run a program that can be traced from outside, by ``inviso start`` and others."""
+"""``inviso run``: runs a program that can be traced from outside, by ``inviso start`` and other commands."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ usage: inviso run [options] SCRIPT [ARG ...]
 
 Run a program that can be traced from outside: by 'inviso start' and the other
 commands, or from Python by inviso.Cluster. Until then nothing is traced, and
-it costs nothing.
+there is no overhead.
 
 options:
   --node NAME            its name, up to 64 letters, digits, '_', '.' and '-';
-                         {pid} and {program} stand for these
-                         (default: INVISO_NODE, else {program}-{pid})
-  --log-dir FOLDER       where logs are written (default: inviso-logs in the
-                         working directory)
+                         {pid} and {program} are replaced
+                         (default: INVISO_NODE, or {program}-{pid})
+  --log-dir FOLDER       the folder of logs (default: inviso-logs in the working
+                         directory)
   --no-children          processes that the program starts can't be traced;
-                         without it each listens by its own name, NAME-PID
-  --allow MODULE         a module whose functions may be named as handlers from
-                         outside, and all below it; may be given several times
+                         without it each one listens with its own name, NAME-PID
+  --allow MODULE         a module, with all below it, whose functions may be
+                         named as handlers from outside; may be given several
+                         times
   -m MODULE              run a module, as python -m does
   -h, --help             show this text
 
@@ -53,7 +54,7 @@ RUN = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out the command; the exit status."""
+    """Carries out the command. Returns the exit status."""
     return carry_out("run", RUN, HELP, words, _prepared)
 
 
@@ -87,11 +88,11 @@ def _prepared(given: Given, program: Program) -> _Prepared:
 class _Prepared:
     name: str
     program: str
-    """What names call the program."""
+    """The program's name in names of nodes."""
     plan: Plan
 
     def prepare(self) -> None:
-        """Listens: the program finds everything in place. So do the processes that it starts."""
+        """Starts the listener before the program, also in processes that the program starts."""
         from inviso import runtime
         from inviso.autostart._process import lead
 
@@ -102,10 +103,10 @@ class _Prepared:
         lead(self.plan, self.program)
 
     def begin(self) -> None:
-        """Nothing: whoever wants to trace comes from outside."""
+        """Does nothing: tracing is started from outside."""
 
     def cancel(self) -> None:
-        """There is no program."""
+        """Ends the listener: there is no program."""
         from inviso import runtime
 
         runtime.stop_listening()

@@ -1,12 +1,12 @@
-"""Running a program inside this process as the interpreter would: a script, a directory or zip file, or a module.
+"""Runs a program in this process as the interpreter would: a script, a directory or zip file, or a module.
 
-The program gets its own ``__main__``, ``sys.argv`` and ``sys.path[0]``. It is left by the doors that the interpreter
-itself uses: what it raises goes on through the caller, so that ``SystemExit`` gives its status, ``KeyboardInterrupt``
-ends by the signal, threads are waited for and ``atexit`` functions run as ever. Only the traceback is cut, so that it
-begins with the program's first frame, by an excepthook that calls the program's own.
+The program gets its own ``__main__``, ``sys.argv`` and ``sys.path[0]``. It ends as in the interpreter: its exceptions
+reach the caller, so ``SystemExit`` gives the status, ``KeyboardInterrupt`` ends the process by the signal, the
+interpreter waits for threads, and ``atexit`` functions run. Only the traceback is cut: an excepthook, which calls the
+program's own, lets it begin with the program's first frame.
 
-It runs at the bottom of the stack: no frame of this package is below its first one (on a free-threaded build they
-are seen). What stays visible to the program is ``sys.orig_argv``.
+The program runs at the bottom of the stack: no frame of this package is below its first one (on a free-threaded build
+they are visible). ``sys.orig_argv`` still shows the command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PYC_HEADER = 16
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: ``name`` is a path, or a module's name if ``is_module``; ``args`` belong to it.
+    """A program: ``name`` is a path, or a module's name if ``is_module``; ``args`` are its arguments.
 
     >>> Program("job.py", ("--fast",)).args
     ('--fast',)
@@ -43,7 +43,7 @@ class Program:
     is_module: bool = False
 
     def title(self) -> str:
-        """What it is called in a report.
+        """Its name in a report.
 
         >>> Program("work/job.py").title()
         'job.py'
@@ -51,12 +51,12 @@ class Program:
         return f"-m {self.name}" if self.is_module else os.path.basename(self.name) or self.name
 
     def place(self) -> str:
-        """The folder that it imports from first."""
+        """The first folder on its import path."""
         path = os.path.join(_working_directory(), "" if self.is_module else self.name)
         return path if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))
 
     def files(self) -> list[str]:
-        """Where its code may be, found without importing anything."""
+        """The files that may have its code, found without importing anything."""
         if not self.is_module:
             path = os.path.join(_working_directory(), self.name)
             return [path, os.path.join(path, "__main__.py")]
@@ -74,10 +74,13 @@ class Program:
 def run(
     program: Program, *, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
 ) -> int:
-    """Run the program to its end; returns the exit status of one that returned, and lets through what it raises.
+    """Runs the program to its end. Returns the exit status if the program returns; its exceptions reach the caller.
 
-    ``prepare`` is called before anything changes, of a script when it has been read; ``begin`` just before the program's code is compiled, ``cancel`` if there turns out to be no code to run:
-    the message is printed as the interpreter prints it, and the status is the interpreter's.
+    Args:
+        program: the program.
+        prepare: called before anything changes; for a script after it was read.
+        begin: called just before the program's code is compiled.
+        cancel: called if there is no code to run. The message and the status are the interpreter's then.
     """
     if program.is_module:
         prepare()
@@ -118,7 +121,7 @@ def _run_file(
 def _run_found(
     module: str | None, argv: list[str], first: str, begin: Callable[[], None], cancel: Callable[[], None]
 ) -> int:
-    """Through ``runpy``, as the interpreter does it; ``module`` None is the ``__main__`` of what comes first."""
+    """Runs a module by ``runpy``, as the interpreter does; with ``module`` None the ``__main__`` of ``first``."""
     import runpy
 
     main = _new_main(None, None)
@@ -129,8 +132,8 @@ def _run_found(
     try:
         return _leave_by_the_same_door(run_as_main, "__main__" if module is None else module, module is not None)
     except (SystemExit, SyntaxError) as error:
-        told = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
-        if told and main.__dict__.get("__spec__") is None:
+        is_printed = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
+        if is_printed and main.__dict__.get("__spec__") is None:
             cancel()
         raise
 
@@ -147,7 +150,7 @@ def _leave_by_the_same_door(call: Callable[..., object] | CodeType, *arguments: 
 
 
 def _hook_without_our_frames(error: BaseException) -> Callable[..., None]:
-    """An excepthook for ``error``, which has just left the program: restores the program's hook and calls that."""
+    """An excepthook for ``error``, with which the program has ended. It restores the program's hook and calls that."""
     theirs = getattr(sys, "excepthook", None)
     own = error.__traceback__
     while own is not None and own.tb_frame.f_code.co_filename == _HERE:
@@ -179,7 +182,7 @@ def _hook_without_our_frames(error: BaseException) -> Callable[..., None]:
 
 
 def _new_main(path: str | None, loader: SourceFileLoader | SourcelessFileLoader | None) -> ModuleType:
-    """A fresh ``__main__`` with the names that the interpreter gives it. The old one is kept: its code still runs."""
+    """A new ``__main__`` with the interpreter's names. The old one is kept, because its code still runs."""
     main = ModuleType("__main__")
     names: dict[str, Any] = {"__builtins__": sys.modules["builtins"], "__loader__": loader}
     if path is not None:
@@ -199,7 +202,7 @@ _HERE = run.__code__.co_filename
 
 
 def _first_on_path(folder: str, *, always: bool = False) -> None:
-    """Put the folder in the place of this command's own; with -P or -I there is none."""
+    """Replaces this command's folder at the beginning of ``sys.path``; with -P or -I there is no such folder."""
     if not sys.flags.safe_path and sys.path:
         sys.path[0] = folder
     elif always or not sys.flags.safe_path:
@@ -210,16 +213,16 @@ def _first_on_path(folder: str, *, always: bool = False) -> None:
 
 
 def _give_way(folder: str) -> None:
-    """Have the program find its own modules where this package has imported others of their names.
+    """Lets the program find its own modules, if this package has imported library modules with the same names.
 
-    What is imported from here on may be the program's. So what runs beside or after the program imports nothing, and native
-    code asks ``_native`` for modules of the library by name.
+    From now on an import may find a module of the program. So code that runs beside or after the program imports
+    nothing, and native code gets library modules from ``_native`` by name.
     """
     ours = [name for name in _brought() if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
     theirs = set()
     for top in {name.partition(".")[0] for name in ours}:
         is_file = getattr(getattr(sys.modules.get(top), "__spec__", None), "has_location", False)
-        if is_file:  # no file comes before what is built in or frozen
+        if is_file:  # built-in and frozen modules come before any file
             found = PathFinder.find_spec(top, [folder])
             if found is not None and found.loader is not None:
                 theirs.add(top)
@@ -229,8 +232,8 @@ def _give_way(folder: str) -> None:
 
 
 def _brought() -> list[str]:
-    """The modules that came with this command. Those before ``site`` came before it, for any program: some ``sitecustomize`` imports
-    ``re``.
+    """The modules that this command has imported. Modules before ``site`` were there before it, as for any program:
+    some ``sitecustomize`` imports ``re``.
     """
     names = list(sys.modules)
     is_known = not sys.flags.no_site and "site" in names
@@ -238,7 +241,7 @@ def _brought() -> list[str]:
 
 
 _OF_INTERPRETER = frozenset({"encodings"})
-"""Read from files before any program begins."""
+"""Modules that are imported from files before any program begins."""
 
 
 def _working_directory() -> str:
@@ -249,7 +252,7 @@ def _working_directory() -> str:
 
 
 def _is_container(path: str) -> bool:
-    """Whether the import system can look into it: a directory or a zip file, not a plain script."""
+    """Whether the import system can import from it: a directory or a zip file, not a plain script."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -269,7 +272,7 @@ def _load_compiled(content: bytes, path: str) -> CodeType:
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether the source can be decoded; why it can't, the interpreter words better where it reads the file itself."""
+    """Whether the source can be decoded. If it can't, the interpreter's own error is better, when it reads the file."""
     if b"\0" in content:
         return False
     try:
@@ -280,11 +283,11 @@ def _is_text(content: bytes) -> bool:
 
 
 def _ask_interpreter(path: str) -> int:
-    """What can't be decoded can't be run: the interpreter itself says why."""
+    """Runs the interpreter for a file that can't be decoded, so that it prints its own error."""
     return os.spawnv(os.P_WAIT, sys.executable, [sys.executable, path])
 
 
 def _fail(error: BaseException) -> int:
-    """The program could not begin: the interpreter's message, which has no frame."""
+    """Prints the interpreter's error, without frames, for a program that could not begin."""
     sys.__excepthook__(type(error), error.with_traceback(None), None)
     return 1

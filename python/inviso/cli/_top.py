@@ -15,7 +15,7 @@ from inviso.top._live import Live, Refresh
 from inviso.top._sample import SORTS
 from inviso.top._table import record, tables
 
-from ._cluster import carried_out, number, seconds, until_told
+from ._cluster import carried_out, number, seconds, until_interrupted
 from ._command import wants_color
 from ._options import parsed
 
@@ -25,13 +25,13 @@ MISSING = f"{missing('textual')}, or use --once or --json"
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command takes.
+    """The parser of the command's arguments.
 
     >>> parser().parse_args(["shop-*", "-p", "shop.**", "--every", "2s"]).every
     2.0
     """
     about = (
-        "Show what nodes do at the moment: messages, queues, the hottest functions, losses, the lag of event loops. "
+        "Show the present activity of nodes: messages, queues, the hottest functions, losses, the lag of event loops. "
     )
     about += "It counts, and writes no log."
     made = argparse.ArgumentParser(
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "--type",
         choices=KINDS,
         default=KINDS[0],
-        help="what is counted: calls and time by process (default), or calls alone, which is cheaper",
+        help="the counters: calls and time by process (default), or only calls, which is cheaper",
     )
     made.add_argument(
         "--messages", action="store_true", help="count the messages of threads and tasks, too, which costs more"
@@ -56,17 +56,17 @@ def parser() -> argparse.ArgumentParser:
         help="order of processes and functions (default: messages, time or queue, the first that is counted)",
     )
     made.add_argument("--every", type=seconds, default=1.0, metavar="TIME", help="time between two refreshes (1s)")
-    made.add_argument("--once", action="store_true", help="print tables once, by two looks")
+    made.add_argument("--once", action="store_true", help="print tables once, from two readings")
     made.add_argument(
         "--for",
         dest="seconds",
         type=seconds,
         default=1.0,
         metavar="TIME",
-        help="time between the two looks of --once (1s)",
+        help="time between the two readings of --once (1s)",
     )
     made.add_argument(
-        "--rows", type=number, default=20, metavar="N", help="rows that a table of --once has at most (20)"
+        "--rows", type=number, default=20, metavar="N", help="the largest number of rows in a table of --once (20)"
     )
     made.add_argument("--json", action="store_true", help="write JSON, a line for each refresh; with --once one line")
     made.add_argument(
@@ -79,9 +79,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries out the command; the exit status.
+    """Carries out the command. Returns the exit status.
 
-    With ``--once`` it is 1 if a node failed, or there is none; 2 for a wrong command line.
+    With ``--once`` it is 1 if a node failed, or there is no node; 2 for a wrong command line.
 
     >>> main(["no-such-node", "--once", "--for", "1ms"])
     1
@@ -109,12 +109,12 @@ def _top(given: argparse.Namespace) -> int:
         if is_screen:
             Screen(live, every=given.every, sort=sort).run()
             return 0
-        with until_told() as over:
+        with until_interrupted() as over:
             return _once(given, live, over, sort) if given.once else _lines(given, live, over)
 
 
 def _once(given: Any, live: Live, over: threading.Event, sort: str) -> int:
-    live.refresh()  # has nodes count
+    live.refresh()  # makes the nodes count
     live.refresh()
     over.wait(given.seconds)
     refresh = live.refresh()
@@ -149,7 +149,7 @@ def _print(refresh: Refresh, sort: str, most: int) -> None:
     is_first = True
     for head, rows in tables(refresh, sort, most):
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        # what all rows leave empty is not counted; the last column of a row that failed may be any width
+        # a column that is empty in all rows is not counted; the last column of a failed row may have any width
         shown = [at for at in range(len(head)) if any(row[at] for row in rows)]
         if not is_first:
             print()

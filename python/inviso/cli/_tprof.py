@@ -1,4 +1,4 @@
-"""``inviso tprof``: run a program and show what each of its functions did."""
+"""``inviso tprof``: runs a program and shows calls, time and memory of its functions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ usage: inviso tprof [options] SCRIPT [ARG ...]
        inviso tprof [options] -m MODULE [ARG ...]
        inviso tprof diff BEFORE.json AFTER.json
 
-Run a program and show what each of its functions did. Every call is counted.
+Run a program and show calls, time or memory of each of its functions. Every
+call is counted.
 
 options:
-  -t, --type TYPE        what to measure: call_count (default), call_time
+  -t, --type TYPE        the measurement: call_count (default), call_time
                          (own time) or call_memory (own allocations, in
                          bytes)
   -p, --pattern PATTERN  only these functions: MODULE, MODULE:FUNCTION or
                          MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
                          all modules of a package; may be given several times
                          (default: every function)
-  --tree                 measure who called whom, too: inclusive time (or
-                         memory), time that coroutines waited, and below the
-                         table the tree; not with call_count
+  --tree                 measure the call tree, too: inclusive time (or
+                         memory), the time that coroutines waited, and the tree
+                         below the table; not with call_count
   --no-children          measure this process only, not those that it starts
   --per-process          one table for each thread and task
   --sort ORDER           measurement (default), measurement_per_call, calls,
                          cumulative (with --tree), function or module; the
-                         largest stand at the end
+                         largest are at the end
   --limit N              only the N rows with the largest measurements
   --json FILE            write the profile as JSON too; - is standard output
   -o, --output FILE      write the table to FILE, not to standard error
@@ -43,7 +44,7 @@ options:
   -h, --help             show this text
 
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
-the command's. Ctrl-C ends the program, and what was measured is shown. The
+the command's. Ctrl-C ends the program, and the profile so far is shown. The
 type, the patterns, the limit and whether children are measured are settings,
 too: 'inviso config' shows them.
 
@@ -63,7 +64,7 @@ TPROF = Options(
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso tprof …`` and return the exit status."""
+    """Carries out ``inviso tprof …``. Returns the exit status."""
     return carry_out("tprof", TPROF, HELP, words, _measurement)
 
 

@@ -1,7 +1,7 @@
-"""``inviso trace``: run a program and show the calls of some of its functions.
+"""``inviso trace``: runs a program and shows the calls of some of its functions.
 
-Lines go to standard error while the program runs, and the program never waits for them: a thread of which it sees
-nothing in ``threading``, and which is away while the process forks, takes the messages and writes what can be written.
+Lines go to standard error while the program runs, and the program never waits for them: a thread takes the messages and
+writes as much as possible. ``threading`` doesn't show this thread, and it is stopped while the process forks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inviso import _fork, trace, tracing
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._children import Leader, Outcome, lead
 from inviso._config import effective
 from inviso._descriptor import stderr
@@ -44,39 +44,40 @@ HELP = """\
 usage: inviso trace -p PATTERN [options] SCRIPT [ARG ...]
        inviso trace -p PATTERN [options] -m MODULE [ARG ...]
 
-Run a program and show each call of the functions that a pattern names.
+Run a program and show each call of the functions that match a pattern.
 
 options:
   -p, --pattern PATTERN  these functions: MODULE, MODULE:FUNCTION or
                          MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
                          all modules of a package; may be given several times
-  --return               show what they return
-  --exceptions           show what they return, and what they raise
-  --caller               show who called them, and from which line
+  --return               show their results
+  --exceptions           show their results and exceptions
+  --caller               show their callers, with the line of the call
   --time                 show the time of day
   --ms EXPR              only these calls: a lambda of the arguments, such as
                          'lambda text: len(text) > 100'; a match
                          specification; or x, c, cx for --exceptions,
-                         --caller, or both. Nothing of it is run
+                         --caller, or both. The lambda never runs
   --limit N              stop tracing after N messages
   --rate N/s             stop tracing when there are more than N messages in a
                          second; N/10s, N/100ms are other times
   --recorder FILE        show nothing: keep each thread's newest calls, and
                          write them to FILE, a log, when the program has ended,
                          also by an exception; to FILE.1, FILE.2 at SIGUSR2.
-                         Of this process only
+                         Records this process only
   --no-children          trace this process only, not those that it starts
   -o, --output FILE      write to FILE, not to standard error; *.log is a log
-                         for 'inviso log', or for Erlang's dbg, and no pipe
+                         for 'inviso log' or Erlang's dbg, and can't be a pipe
   -m MODULE              run a module, as python -m does
   -h, --help             show this text
 
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
-the command's. The program never waits for who reads the lines: tracing stops
-when nobody reads them, or when too many are lost. A pattern that matches no
-function is named at the end. The pattern _ needs --limit or --rate. Patterns,
-the limit (messages), whether children are traced, and what a recorder keeps
-(ring_bytes, returns) are settings, too: 'inviso config' shows them.
+the command's. The program never waits for the reader of the lines: tracing
+stops when the reader has gone, or when too many lines are lost. A pattern that
+matches no function is named at the end. The pattern _ needs --limit or --rate.
+Patterns, the limit (messages), whether children are traced, and the contents
+of a recorder (ring_bytes, returns) are settings, too: 'inviso config' shows
+them.
 
 examples:
   inviso trace -p json:loads --return job.py --fast
@@ -97,12 +98,12 @@ EVERY = 0.005
 """Seconds between two looks for messages."""
 
 PATIENCE = 2.0
-"""Seconds that the end waits for the reader of the last lines."""
+"""Seconds to wait at the end for the reader of the last lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for."""
+    """The options."""
 
     patterns: list[Pattern]
     spec: list[Any]
@@ -117,7 +118,7 @@ class Request:
 
 
 def main(words: list[str]) -> int:
-    """Carry out ``inviso trace``; the exit status."""
+    """Carries out ``inviso trace``. Returns the exit status."""
 
     def watch(given: Given, program: Program) -> Watch:
         if OPTION in given.options:
@@ -134,7 +135,7 @@ def main(words: list[str]) -> int:
 
 
 def _with_settings(given: Given) -> tuple[dict[str, str], list[str], bool]:
-    """The options and patterns, with those that are not given as the settings have them; and whether children are traced."""
+    """The options and patterns, with defaults from the settings; and whether children are traced."""
     settings = effective()
     limit, follow = settings["messages"].value, settings["follow"]
     options = given.options if limit is None else {"--limit": str(limit), **given.options}
@@ -158,7 +159,7 @@ def _parsed(patterns: list[str]) -> list[Pattern]:
 
 
 def request_of(options: dict[str, str], patterns: list[str]) -> Request:
-    """What the options ask for; ``Usage`` or ``BadArg`` where they are wrong."""
+    """Checks the options. Raises ``Usage`` or ``BadArg`` if they are wrong."""
     parsed = _parsed(patterns)
     if options.get("--output") == "-":
         raise Usage("--output: lines go to standard error without it; write ./- for a file of that name")
@@ -187,7 +188,7 @@ def _rate(text: str | None) -> Rate | None:
 
 
 def _spec(options: dict[str, str]) -> list[Any]:
-    """The match specification of all options; empty for every call."""
+    """The match specification from all options; empty to trace every call."""
     text = options.get("--ms")
     actions: list[Any] = []
     if "--exceptions" in options:
@@ -226,12 +227,12 @@ def _written(text: str) -> list[Any]:
 
 
 class TracedRun:
-    """One run's tracing, from before the program's first line to after its last."""
+    """The tracing of one run, from before the program's first line until after its last."""
 
     def __init__(self, request: Request, config: dict[str, Any] | None) -> None:
         self._request = request
         self._config = config
-        """For children; None where they are not traced."""
+        """The configuration for children; None if they are not traced."""
         self._children: Leader | None = None
         self._process = os.getpid()
         self._tracing: tracing.Tracing | None = None
@@ -240,10 +241,10 @@ class TracedRun:
         self._reader: Reader | None = None
         self._paint: Paint = plain
         self._is_over = False
-        """Tracing ended before the program: what children did then was not asked for."""
+        """Whether tracing ended before the program. Then missing children are not reported."""
 
     def prepare(self) -> None:
-        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+        """Finds problems before a long run, and raises ``CannotBegin`` for them."""
         path = self._request.output
         try:
             if self._request.is_log:
@@ -268,10 +269,10 @@ class TracedRun:
             self._children.at_exit(self._finish)
 
     def begin(self) -> None:
-        """Trace from here on."""
+        """Begins tracing."""
         request = self._request
         if self._port is None and self._output is None:
-            return  # nobody can read it
+            return  # there is no output
         has_time = request.time or (self._children is not None and self._port is None)
         make = timed if request.time else line
         try:
@@ -286,7 +287,7 @@ class TracedRun:
                 lost=LOST,
                 drained=self._port is None,
                 output=self._output,
-                notice=self._tell,
+                notice=self._report_end,
             )
         except RuntimeError as error:
             raise CannotBegin(str(error)) from error
@@ -296,12 +297,12 @@ class TracedRun:
             self._reader.start()
 
     def _line_of(self, make: Callable[[Any, Paint], str | None]) -> Callable[[Any], str | None]:
-        """Lines of children are made already."""
+        """The tracer function, which makes the line of a message. Lines of children are made already."""
         paint = self._paint
         return lambda message: message.text if type(message) is ChildLine else make(message, paint)
 
     def cancel(self) -> None:
-        """There is no program after all."""
+        """Ends tracing: there is no program after all."""
         self._end([])
         if self._children is not None:
             self._children.cancel()
@@ -311,7 +312,7 @@ class TracedRun:
             self._end(self._request.patterns)
 
     def _end(self, patterns: list[Pattern]) -> None:
-        """``patterns`` are to have matched something."""
+        """Ends tracing, and reports those of ``patterns`` that matched no function."""
         reader, self._reader = self._reader, None
         outcome = self._children.outcome() if self._children is not None and patterns else None
         if reader is not None:
@@ -329,7 +330,7 @@ class TracedRun:
         elif self._port is not None:
             self._port.close()
         self._output = self._port = None
-        # whose calls were not read, or were told of by choice, may have been there and gone
+        # without all calls (a log, or a match specification) it isn't known whether a function was there and is gone
         still = "" if reader is not None and not self._request.spec else " that is there at the end"
         for pattern in idle:
             near = hint(pattern)
@@ -349,10 +350,10 @@ class TracedRun:
             self._note(f"*** {NAME}: {sentence}")
 
     def _note(self, text: str) -> None:
-        """Says something of the end on standard error."""
+        """Prints a note of the end on standard error."""
         _note(self._paint("note", text))
 
-    def _tell(self, text: str, is_failure: bool) -> None:
+    def _report_end(self, text: str, is_failure: bool) -> None:
         if self._output is not None and not is_failure:
             self._output.write(self._paint("note", text), last=True)
         elif self._request.output is not None:
@@ -367,32 +368,32 @@ class TracedRun:
             reader.start()
 
     def _forget(self) -> None:
-        """In a forked child, which has no session; its output forgets by itself."""
+        """Resets the state in a forked child, which has no session. The output resets itself."""
         self._reader = self._tracing = self._output = self._port = self._children = None
 
 
 class Reader:
-    """Takes the messages of a session and has them handled, in a thread."""
+    """Takes the messages of a session and handles them, in a thread."""
 
     def __init__(self, traced: tracing.Tracing, others: Others | None, has_time: bool) -> None:
         self._others = others
         self._has_time = has_time
         self._tracing = traced
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
         self.called: set[tuple[str, str, int]] = set()
-        """Functions whose calls were told of."""
+        """Functions whose calls gave messages."""
 
     def start(self) -> None:
-        """Begin, or go on after a pause."""
+        """Starts the thread, or starts it again after a pause."""
         if self._tracing.ended is None:
             self._thread.start(EVERY)
 
     def pause(self) -> None:
-        """End the thread; what is not read yet waits for the next one."""
+        """Ends the thread; messages wait for the next one."""
         self._thread.stop()
 
     def finish(self) -> None:
-        """Hand over what is left."""
+        """Ends the thread and handles the remaining messages."""
         self._thread.end()
         self._read(last=True)
 
@@ -414,7 +415,7 @@ class Reader:
 
 
 def outcome_has(outcome: Outcome, at: int, pattern: Pattern) -> bool:
-    """Whether some child has, or had called, functions that a pattern takes, the one of this number."""
+    """Whether a child has, or has called, functions that match a pattern, which has the number ``at``."""
     for _, _, results in outcome.measured:
         for result in results:
             if at in result["matched"] or any(matches(pattern, *function) for function in result.get("called", ())):
@@ -423,7 +424,7 @@ def outcome_has(outcome: Outcome, at: int, pattern: Pattern) -> bool:
 
 
 def _idle(session: trace.Session, patterns: list[Pattern], called: set[tuple[str, str, int]]) -> list[Pattern]:
-    """Those that took nothing: of the functions that are there now, and of those that were called."""
+    """The patterns that match no function that is loaded now or was called."""
     found = [session.function(pattern, False, ["local"]) for pattern in patterns]
     return [
         pattern
@@ -433,7 +434,7 @@ def _idle(session: trace.Session, patterns: list[Pattern], called: set[tuple[str
 
 
 def _stderr() -> Descriptor | None:
-    """None where the process has no standard error, or nobody reads it."""
+    """The standard error output; None without one, or without a reader."""
     number = stderr()
     try:
         return None if number is None else Descriptor(number)
@@ -454,7 +455,7 @@ def open_log(path: str | None) -> Any:
 
 
 def timed(message: Any, paint: Paint) -> str | None:
-    """The line with the time of day before it, in place of the time stamp."""
+    """A line that begins with the time of day, in place of the timestamp."""
     match message:
         case ("trace_ts", *rest, (int(mega), int(seconds), int(micro))):
             clock = time.strftime("%H:%M:%S", time.localtime(mega * 1_000_000 + seconds))
@@ -469,6 +470,6 @@ _COLORS = {
 
 
 def color(kind: str, text: str) -> str:
-    """The text with a terminal's codes for what it is."""
+    """The text with the terminal's codes for its kind."""
     code = _COLORS.get(kind)
     return text if code is None else f"\x1b[{code}m{text}\x1b[0m"

@@ -1,4 +1,4 @@
-"""The calls of a child, for ``inviso trace``: what ``_trace_others`` reads."""
+"""Traces a child for ``inviso trace``: writes the lines that ``_trace_others`` reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from inviso import tracing
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._children import MAIN, MAIN_OF_CHILD, Folder, of_child, title
 from inviso.dbg._lines import Paint, line, plain
 
@@ -18,7 +18,7 @@ __all__ = ["Lines"]
 
 
 class _Who:
-    """A process of a child, as lines name it."""
+    """A process of a child, with its text in lines."""
 
     __slots__ = ("_text",)
 
@@ -30,7 +30,7 @@ class _Who:
 
 
 class Lines:
-    """What a child traces."""
+    """The tracing in a child."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
@@ -40,18 +40,18 @@ class Lines:
         self._folder = Folder(config["folder"])
         self._file = ""
         self._tracing: tracing.Tracing | None = None
-        self._thread = Beside(self._step)
+        self._thread = Timer(self._step)
         self._patterns = [of_child([pattern]) for pattern in self._request.patterns]
         self._called: set[tuple[str, str, int]] = set()
         self._last = 0
 
     def begin(self) -> None:
-        """Trace from here on."""
+        """Begins tracing."""
         request = self._request
         if self._folder.has(STOP):
             raise RuntimeError("tracing was over")
         port: Any = None
-        limits: dict[str, Any] = {}  # of lines the leader counts
+        limits: dict[str, Any] = {}  # the leader counts lines
         if request.is_log:
             assert request.output is not None
             port = open_log(log_of(request.output, posix.getpid()))
@@ -68,16 +68,16 @@ class Lines:
         self.resume()
 
     def pause(self) -> None:
-        """A fork comes."""
+        """Stops the thread before a fork."""
         self._thread.stop()
 
     def resume(self) -> None:
-        """It's over."""
+        """Starts the thread again after a fork."""
         if self._tracing is not None and not self._request.is_log:
             self._thread.start(EVERY)
 
     def read(self, *, last: bool) -> dict[str, Any]:
-        """Write the lines that are not written yet. Answers which patterns there were functions for."""
+        """With ``last``, writes the remaining lines. Returns the numbers of patterns that match functions."""
         traced = self._tracing
         if traced is None:
             return {"matched": []}
@@ -134,7 +134,7 @@ def _main(module: str) -> str:
 
 
 def _as_main(part: Any) -> Any:
-    """A function of the program's main module by the name that this has in the leader."""
+    """A function of the program's main module, with the module's name in the leader."""
     if isinstance(part, tuple) and part and part[0] == MAIN_OF_CHILD:
         return (MAIN, *part[1:])
     return part

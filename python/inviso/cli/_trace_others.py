@@ -1,8 +1,8 @@
-"""What the children of a program that ``inviso trace`` runs have written, among the leader's own lines.
+"""Merges the lines of child processes into the leader's own lines, for ``inviso trace``.
 
-A child adds each line, with its time in microseconds, to a file of its own in the run's folder. The leader reads what is
-new there, and holds everything back for ``HELD`` seconds while there are children, so that lines stand in the order of
-their times. A child's log is a file beside the leader's.
+A child appends each line, with its time in microseconds, to its own file in the run's folder. The leader reads new
+lines there. While there are children, it delays all lines by ``HELD`` seconds, so that they are in the order of their
+times. A child's log is a file beside the leader's.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["LINES", "STOP", "ChildLine", "Others", "log_of", "micros"]
 HELD = 0.03
 LINES = ".lines"
 STOP = "stop"
-"""A file of this name says that tracing is over."""
+"""The name of a file that marks the end of tracing."""
 
 
 class ChildLine:
-    """A line that is made already."""
+    """A line from a child."""
 
     __slots__ = ("text",)
 
@@ -31,7 +31,7 @@ class ChildLine:
 
 
 def micros(stamp: Any) -> int:
-    """A time stamp as one number."""
+    """A timestamp as a number of microseconds."""
     mega, seconds, micro = stamp
     return int((mega * 1_000_000 + seconds) * 1_000_000 + micro)
 
@@ -46,7 +46,7 @@ def log_of(path: str, pid: int | str) -> str:
 
 
 class Others:
-    """What children have written, for the leader."""
+    """The lines of children, for the leader."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class Others:
         self._number = 0
 
     def among(self, messages: list[Any], *, has_time: bool, last: bool) -> list[Any]:
-        """Own messages, and lines of children, in the order of their times, as far as that is known by now."""
+        """The leader's messages and the lines of children in the order of their times, as far as it is known by now."""
         at = self._waiting[-1][0] if self._waiting else 0
         for message in messages:
             if len(message) > 2:
@@ -81,7 +81,7 @@ class Others:
         return [item[2] for item in ready]
 
     def stop(self) -> None:
-        """Nothing more is wanted of children."""
+        """Ends tracing in the children."""
         with suppress(OSError):
             self._folder.append(STOP, b"")
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from inviso import _fork
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._link._bell import Bell, say
 from inviso._link._folder import Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
@@ -111,7 +111,7 @@ class Hub:
         self._epoll.register(self._bell.descriptor, select.EPOLLIN)
         self._pid = os.getpid()
         self._ident = 0
-        self._thread = Beside(self._step, self._bell.ring)
+        self._thread = Timer(self._step, self._bell.ring)
         self._no_forks = _fork.rest(self._rest, self._go_on, lambda: self._pid == os.getpid(), self._forget)
         self._thread.start(0.0)
 

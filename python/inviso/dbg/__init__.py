@@ -1,6 +1,6 @@
 """Tracing from the keyboard, by the short names of OTP's ``dbg``.
 
-Three steps: a tracer, whom to trace, which functions.
+Three steps: start a tracer, choose the processes, choose the functions.
 
 >>> from inviso import dbg
 >>> import json
@@ -13,11 +13,11 @@ Three steps: a tracer, whom to trace, which functions.
 (<0...>) call json:loads('[1]',None,None,None,None,None,None,{})
 (<0...>) returned from json:loads/8 -> [1]
 
-Results are OTP's: ``("ok", [("matched", node, number), ...])`` or ``("error", reason)``; ``ok`` alone is None. What OTP
-answers with a crash is :class:`inviso.BadArg`.
+Results are OTP's: ``("ok", [("matched", node, number), ...])`` or ``("error", reason)``; ``ok`` alone is None. Where
+OTP crashes, :class:`inviso.BadArg` is raised.
 
-dbg has a session of its own, so it touches nobody else's tracing, and :func:`stop` leaves nothing. It ends by itself
-when its limit is reached, when nobody reads it any more, and when more messages were lost than ``lost`` allows. The
+dbg has its own session: it doesn't affect other tracing, and :func:`stop` removes all of it. It ends by itself when its
+limit is reached, when the reader of its output has gone, and when more messages were lost than ``lost`` allows. The
 traced program never waits for it.
 """
 
@@ -87,32 +87,32 @@ __all__ = [
 
 
 def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, lost: int | None = None) -> Any:
-    """Starts a tracer: where the messages go (dbg.md, ``tracer/0``, ``tracer/2``, ``tracer/3``).
+    """Starts a tracer, which gets the messages (dbg.md, ``tracer/0``, ``tracer/2``, ``tracer/3``).
 
     Args:
-        arguments: nothing: lines on standard output, as it is now. Or a kind and its data:
+        arguments: nothing for lines on the present standard output. Or a kind and its data:
 
             ``"process", (handler, state)``
-                ``handler(message, state)`` is called with each message, and returns the next state; in a process of its
-                own. One that raises ends the tracing.
+                A process calls ``handler(message, state)`` with each message; the result is the next state. An
+                exception ends the tracing.
             ``"file", name``
-                lines, in a file that only its owner may read.
+                Lines in a file that only its owner can read.
             ``"port", generator``
-                a trace port, or what opens one (:func:`trace_port`).
+                A trace port, or a function that opens one (:func:`trace_port`).
             ``"module", (tracer_module, state)``
-                a tracer module, or a function that returns such a pair.
+                A tracer module, or a function that returns such a pair.
 
-            Before the kind a node may be named: this one.
+            The name of this node may stand before the kind.
         limit: ends the tracing after so many messages.
-        rate: ends it when there are more messages than that: in a second, or as ``(messages, milliseconds)``.
-        lost: ends it when more than so many messages were lost; :data:`LOST`, and of a port any number, if not given.
+        rate: ends it at more messages than this in a second; ``(messages, milliseconds)`` for another span.
+        lost: ends it when more messages than this were lost. The default is :data:`LOST`, and no end for a trace port.
 
     Returns:
-        ``("ok", where the messages go)``: the tracer's Pid, the port, or the pair (a node's name, if one was named);
+        ``("ok", tracer)``: the tracer's Pid, the port, or the pair; with a node the node's name.
         ``("error", "already_started")``; or ``("error", reason)`` for a file that can't be opened.
 
     Raises:
-        BadArg: a wrong argument; or a limit for a module, which counts nothing.
+        BadArg: a wrong argument; or a limit for a tracer module, whose messages nothing counts.
 
     >>> seen = []
     >>> _ = tracer("process", (lambda message, number: seen.append(message[2:]) or number + 1, 0), limit=1)
@@ -159,10 +159,11 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
 
 
 def get_tracer(node: str | None = None) -> Answer:
-    """Where the messages go (dbg.md, ``get_tracer/0``, ``get_tracer/1``).
+    """Returns the tracer, which gets the messages (dbg.md, ``get_tracer/0``, ``get_tracer/1``).
 
     Returns:
-        ``("ok", Pid, trace port or (module, state))``, or ``("error", ("no_tracer_on_node", node))``.
+        ``("ok", tracer)``, where the tracer is a Pid, trace port or ``(module, state)``; or
+        ``("error", ("no_tracer_on_node", node))``.
 
     >>> get_tracer()
     ('error', ('no_tracer_on_node', 'nonode@nohost'))
@@ -172,9 +173,10 @@ def get_tracer(node: str | None = None) -> Answer:
 
 
 def stop() -> None:
-    """Ends tracing: everything that was sent before is handled, then the session, its patterns, flags and tracer are
-    gone, trace clients and ports are closed, and saved match specifications are forgotten (dbg.md, ``stop/0``). A
-    handler that hasn't handled it within 5 seconds is not waited for any longer.
+    """Ends tracing (dbg.md, ``stop/0``).
+
+    All earlier messages are handled; it waits at most 5 seconds for a handler. Then the session, its patterns, flags
+    and tracer are removed, trace clients and ports are closed, and saved match specifications are forgotten.
 
     >>> stop()
     """
@@ -191,16 +193,15 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
         flags: one or a list of ``s`` (send), ``r`` (receive), ``m`` (both), ``c`` (call), ``p`` (procs), ``sos``,
             ``sol`` (set on spawn, on link), ``sofs``, ``sofl`` (on the first only), ``all`` (but silent and running),
             ``clear``, and the flags of :func:`inviso.trace.process`.
-        limit, rate: as for :func:`tracer`, of the one that runs.
+        limit, rate: as for :func:`tracer`; limits of the running tracer.
 
     Returns:
-        ``("ok", [("matched", node, number)])``, with ``("no_proc", Pid, Port or name)`` as a fourth element if there is
-        none such;
-        ``("error", "no_tracers")``, ``("error", ("no_tracer_on_node", node))``, ``("error", ("bad_flags", flags))``,
-        ``("error", ("badpid", item))``.
+        ``("ok", [("matched", node, number)])``, with ``("no_proc", Pid, Port or name)`` as a fourth element if the item
+        doesn't exist; ``("error", "no_tracers")``, ``("error", ("no_tracer_on_node", node))``,
+        ``("error", ("bad_flags", flags))``, ``("error", ("badpid", item))``.
 
     Raises:
-        BadArg: the flag ``call`` for all processes while a pattern takes every function, and there is no limit.
+        BadArg: the flag ``call`` for all processes while a pattern matches every function, without a limit.
 
     >>> _ = tracer()
     >>> p(inviso.self(), ["c", "sos"])
@@ -224,10 +225,11 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
 
 
 def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags: Any = "all") -> Any:
-    """Calls a function in a thread of its own, with these flags and a tracer of its own, which prints (dbg.md, ``c/3``,
-    ``c/4``). Patterns of other sessions don't count. Of a call that fails its process ends: the flag ``procs`` shows
-    how, ``exiting`` with ``running`` that it is scheduled out, and :func:`threading.excepthook` is told, as OTP's
-    logger.
+    """Calls a function in a new thread, with these flags and a tracer that prints (dbg.md, ``c/3``, ``c/4``).
+
+    Patterns of other sessions have no effect. If the call raises, the thread ends by the exception: the flag ``procs``
+    shows the reason, ``exiting`` with ``running`` shows that it is scheduled out, and :func:`threading.excepthook` is
+    called, as OTP informs its logger.
 
     Args:
         module: its name, or the module.
@@ -236,10 +238,10 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
         flags: as for :func:`p`.
 
     Returns:
-        What it returned; ``("error", exception)`` if it raised; ``("error", ("bad_flags", flags))``.
+        The function's result; ``("error", exception)`` if it raised; ``("error", ("bad_flags", flags))``.
 
     Raises:
-        BadArg: there is no such function, or ``args`` is no list.
+        BadArg: there is no such function, or ``args`` is not a list.
 
     >>> c("json", "loads", ["[1, 2]"], "c")
     [1, 2]
@@ -261,7 +263,7 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
     thread.start()
     try:
         thread.join()
-        while made[0].is_alive():  # it has ended for the program, and tells of its end
+        while made[0].is_alive():  # the thread has been joined; its process still emits its end
             time.sleep(0.001)
     finally:
         server.stop()
@@ -278,13 +280,13 @@ def _call(server: Server, called: Callable[..., Any], args: Sequence[Any], flags
         made.append(called(*args))
     except BaseException as error:
         made.append(("error", error))
-        raise  # and the flags stay, so that the process's end is shown
+        raise  # the flags stay, so the end of the process is shown
     if session is not None and session.is_alive():
         session.process(me, False, ["all"])
 
 
 def i() -> None:
-    """Prints whom dbg traces, and how (dbg.md, ``i/0``).
+    """Prints the traced processes and ports with their flags (dbg.md, ``i/0``).
 
     >>> _, _ = tracer(), p(inviso.self(), ["c", "m"])
     >>> i()
@@ -308,7 +310,7 @@ def i() -> None:
 
 
 def n(node: str) -> Answer:
-    """Adds a node. There is no other node to be had here yet (dbg.md, ``n/1``).
+    """Adds a node. Other nodes can't be added yet (dbg.md, ``n/1``).
 
     >>> n(inviso.node()), n("other@host")
     (('error', 'cant_add_local_node'), ('error', ('nodedown', 'other@host')))
@@ -317,7 +319,7 @@ def n(node: str) -> Answer:
 
 
 def cn(node: str) -> None:
-    """Removes a node from those that are traced; this one can't be (dbg.md, ``cn/1``).
+    """Removes a node from the traced ones; this node can't be removed (dbg.md, ``cn/1``).
 
     >>> cn("other@host")
     """
@@ -335,7 +337,7 @@ def ln() -> None:
 
 
 def h(item: str | None = None) -> None:
-    """Prints what there is help for, or the help for one of these (dbg.md, ``h/0``, ``h/1``).
+    """Prints the items that have help, or the help for one item (dbg.md, ``h/0``, ``h/1``).
 
     Raises:
         BadArg: there is no such item.
@@ -368,7 +370,7 @@ def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-for _name in __all__:  # errors and the documentation know them by this module
+for _name in __all__:  # errors and the documentation name this module
     if _name not in ("LINE", "LOST", "fun2ms"):
         globals()[_name].__module__ = __name__
 del _name

@@ -1,4 +1,4 @@
-"""Printing in a notebook: lines belong to the cell whose code was traced, not to the one that started the tracer."""
+"""Printing in a notebook: lines go to the cell whose code is traced, not to the cell that started the tracer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 __all__ = ["Cells"]
 
 _PATIENCE = 1.0
-"""Seconds that the end of a cell waits for its lines."""
+"""Seconds to wait for a cell's lines at its end."""
 
 
 class Cells:
-    """The cell that runs, by the context that it runs in; None of it outside IPython."""
+    """The context of the running cell."""
 
     def __init__(self, shell: Any, settle: Callable[[float], object]) -> None:
         self._shell = shell
@@ -25,7 +25,7 @@ class Cells:
 
     @staticmethod
     def here(settle: Callable[[float], object]) -> Cells | None:
-        """The cells of the shell that runs, if one does. ``settle`` waits until earlier messages have been handled."""
+        """The cells of the IPython shell; None without one. ``settle`` waits until earlier messages are handled."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
         return None if shell is None else Cells(shell, settle)
@@ -35,7 +35,7 @@ class Cells:
         return self._context.copy().run(function, *arguments)
 
     def close(self) -> None:
-        """Ends it."""
+        """Removes the hooks of the shell."""
         for event, function in (("pre_run_cell", self._begin), ("post_run_cell", self._end)):
             if function in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, function)

@@ -1,4 +1,4 @@
-"""Whom ``p`` is about, and its flags: dbg's words in the trace module's."""
+"""The items and flags of ``p``: translates dbg's words to the trace module's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS: Final[dict[str, tuple[str | None, str | None]]] = {
     "existing_processes": ("existing", None),
     "existing_ports": (None, "existing"),
 }
-"""A group of tracees: which processes, which ports."""
+"""For each group of tracees, its processes and its ports."""
 
 _SHORT: Final = {
     "s": ["send"],
@@ -43,15 +43,15 @@ _LETTERS: Final = {names[0]: letter for letter, names in _SHORT.items() if len(n
 
 
 class BadFlags(Exception):
-    """Flags that dbg doesn't know, from the first wrong one on."""
+    """Unknown flags. Its argument is the list from the first unknown one on."""
 
 
 class BadPid(Exception):
-    """What is no tracee at all."""
+    """An item that can't be a tracee."""
 
 
 def flags_of(given: Any) -> list[str] | None:
-    """The trace flags of dbg's; None for ``clear``.
+    """The trace flags for dbg's flags; None for ``clear``.
 
     >>> flags_of("m"), flags_of(["c", "sos"]), flags_of("clear")
     (['send', 'receive'], ['call', 'set_on_spawn'], None)
@@ -85,10 +85,11 @@ def short(flags: list[str]) -> str:
 
 
 def item_of(item: Any) -> Pid | Port | None:
-    """The tracee of an item that is no group, which may have ended, or never have been; None of a name that nobody has.
+    """The tracee of an item that is not a group; None for a name that isn't registered. A tracee may have ended, or may
+    never have existed.
 
-    A number ``n`` is ``<0.n.0>``, ``(x, y, z)`` and ``"<x.y.z>"`` are that process, any other str is a registered name;
-    a thread, task, socket, subprocess or transport stands for itself.
+    A number ``n`` means ``<0.n.0>``. ``(x, y, z)`` and ``"<x.y.z>"`` mean that process. Any other str is a registered
+    name. A thread, task, socket, subprocess or transport stands for itself.
     """
     match item:
         case Pid() | Port():
@@ -115,7 +116,7 @@ def item_of(item: Any) -> Pid | Port | None:
 
 
 def _by_text(text: str) -> Pid:
-    """The pid that is shown so, whether or not there is such a process."""
+    """The pid with this text, even if there is no such process."""
     parts = text[1:-1].split(".") if text.endswith(">") else []
     numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= 10]
     if len(parts) != 3 or len(numbers) != 3 or numbers[0] or max(numbers) >= 1 << 32:

@@ -1,6 +1,6 @@
 """Trace messages as lines of text, in the words of OTP's dbg.
 
-A line never holds more than ``LINE`` characters, and none that would move a terminal's cursor.
+A line has at most ``LINE`` characters, and no control characters, which would move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from inviso.terms import Atom
 __all__ = ["LINE", "Paint", "Part", "line", "parts", "plain"]
 
 LINE: Final = 1000
-"""Characters of one line; what is longer is cut and ends in ``…``."""
+"""The largest number of characters in a line; a longer one is cut and ends in ``…``."""
 
 Part: TypeAlias = tuple[str, str]
-"""What it is (``"who"``, ``"tag"``, ``"call"``, ``"return"``, ``"exception"``, ``"message"``, ``"time"``, ``"note"`` or
-``""``), and its text."""
+"""A piece of a line: its kind (``"who"``, ``"tag"``, ``"call"``, ``"return"``, ``"exception"``, ``"message"``,
+``"time"``, ``"note"`` or ``""``) and its text.
+"""
 
 Paint: TypeAlias = Callable[[str, str], str]
 
 
 def plain(kind: str, text: str) -> str:
-    """The text as it is."""
+    """Returns the text unchanged."""
     return text
 
 
 def line(message: Any, paint: Paint = plain) -> str | None:
-    """A message as a line without its end; None for what is no message.
+    """Formats a message as a line without a line feed; None for a value that is not a message.
 
     >>> from inviso import Pid
     >>> line(("trace", inviso.self(), "call", ("shop", "order", ["tea", 2])))
@@ -51,7 +52,7 @@ def line(message: Any, paint: Paint = plain) -> str | None:
 
 
 def parts(message: Any) -> list[Part] | None:
-    """The pieces of a message's line; None for what is no message."""
+    """The pieces of a message's line; None for a value that is not a message."""
     match message:
         case ("trace", who, str(tag), *rest):
             return _trace(who, tag, rest)
@@ -111,14 +112,14 @@ def _call(mfa: Any) -> list[Part]:
 
 
 def _shown(value: Any) -> str:
-    """An atom that stands alone has no quotes."""
+    """The text of a value. An atom on its own has no quotes."""
     return str(value) if type(value) is Atom else _nested(value)
 
 
 def _nested(value: Any) -> str:
     try:
         return repr(value)
-    except Exception:  # an int of more digits than are allowed, an object that was handed over and has a bad repr
+    except Exception:  # an int with too many digits, or an object whose repr raises
         return f"<{type(value).__name__}>"
 
 

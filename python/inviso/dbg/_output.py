@@ -1,8 +1,8 @@
-"""Where lines go: a stream, or a descriptor that is never waited for.
+"""Outputs for lines: a stream, or a descriptor for which no thread of the program waits.
 
-A terminal that stands still, or a reader that is slow, must not stand in a program's way: what can't be written at once
-waits in a bounded buffer, a thread of its own writes it when there is room, and what doesn't fit is counted. Half of a pipe
-is left to the program, which may write there too and would wait. Before a fork that thread is away.
+A stopped terminal or a slow reader must not delay the program. Lines that can't be written at once wait in a bounded
+buffer, and a thread writes them when there is room. Lines that don't fit are counted. Half of a pipe stays free for the
+program, which may write there, too, and would have to wait. The thread ends before a fork.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 try:
     import fcntl
     import termios
-except ImportError:  # no Unix: there a pipe is written as long as it takes anything, and lines end as they do
+except ImportError:  # without Unix, a pipe is written while it accepts bytes, and line ends are not changed
     fcntl = termios = None  # type: ignore[assignment]
 
 from inviso import _fork
@@ -38,17 +38,18 @@ BUFFER: Final = 1 << 18
 """Bytes that wait for a slow reader."""
 
 _PAGES: Final = 8192
-"""Bytes of a pipe that may stay empty behind a write."""
+"""Bytes of a pipe that may stay empty after a write."""
 
 _ATOMIC: Final = 4096
-"""Bytes that a pipe takes all or none of."""
+"""A pipe accepts so many bytes together, or none of them."""
 
 _LEFT: Final = errno.EPIPE, errno.ECONNRESET
-"""What the system says of a reader that has gone."""
+"""The system's errors for a reader that has gone."""
 
 
 def of_stream(stream: Any) -> Output:
-    """The output for a stream. A terminal, pipe or socket is written to without its locks, and without waiting."""
+    """The output for a stream. Writing to a terminal, pipe or socket takes none of the stream's locks and never waits.
+    """
     if type(stream) is io.TextIOWrapper:
         with contextlib.suppress(OSError, ValueError):
             number = stream.fileno()
@@ -58,7 +59,9 @@ def of_stream(stream: Any) -> Output:
 
 
 def of_file(path: Any) -> Descriptor:
-    """The output for a file by its name; only its owner may read it, as it has the arguments of calls. Somebody may empty it."""
+    """The output for a file name. Only its owner can read the file, because it has the arguments of calls. Another
+    program may empty it meanwhile.
+    """
     opened = private(path, os.O_NONBLOCK | os.O_APPEND)
     try:
         return Descriptor(opened, os.fsdecode(path))
@@ -67,14 +70,14 @@ def of_file(path: Any) -> Descriptor:
 
 
 class Stream:
-    """A text stream, such as a StringIO, or a notebook's; or a file, which never stands still."""
+    """A text stream, such as a StringIO or a notebook's; or a file, which never blocks for long."""
 
     __slots__ = ("_stream", "_through", "failed", "path")
 
     def __init__(self, stream: Any, through: Callable[..., Any] | None = None) -> None:
         self._stream = stream
         self._through = through
-        """What it is written by, in whose context it then is."""
+        """Calls the function that writes, in the context of a notebook's cell."""
         self.failed: str | None = None
         self.path: str | None = None
 
@@ -84,7 +87,7 @@ class Stream:
                 put(self._stream, line + "\n")
             else:
                 self._through(put, self._stream, line + "\n")
-        except (OSError, ValueError, AttributeError) as error:  # closed; or there is none, as where there is no console
+        except (OSError, ValueError, AttributeError) as error:  # the stream is closed, or None without a console
             self._note(error)
             raise Gone from error
         return 0
@@ -102,7 +105,7 @@ class Stream:
 
 
 class Descriptor:
-    """A terminal, pipe, socket or file, by a descriptor of its own."""
+    """A terminal, pipe, socket or file, with its own duplicate of the descriptor."""
 
     __slots__ = (
         "__weakref__",
@@ -125,22 +128,22 @@ class Descriptor:
     def __init__(self, number: int, path: str | None = None) -> None:
         self._own = Own(_unblocked(number))
         self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
-        """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
+        """Whether a write returns at once. A file's disk may make its writer wait."""
         self._is_terminal = os.isatty(self._own.number)
         self._capacity = _capacity(self._own.number)
-        """Bytes that a pipe has room for; 0 of what is none."""
+        """Bytes that fit into a pipe; 0 for other files."""
         self._waiting = 0
-        """Bytes in it when that was asked last, and those that were written since."""
+        """Bytes in the pipe at the last check, plus the bytes that were written since."""
         self._buffer = bytearray()
         self._is_within = False
-        """Whether only a part of the first line that waits is not written yet."""
+        """Whether a part of the first line in the buffer is written already."""
         self._lost = 0
-        """Lines that no line tells of yet."""
+        """Lost lines that no line reports yet."""
         self._lock = allocate_lock()
         self._thread: _thread.LockType | None = None
         """Held while the writing thread runs."""
         self._state = "open"
-        """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
+        """``"open"``, ``"gone"``, ``"closed"``; ``"paused"`` while the process forks."""
         self.failed: str | None = None
         self.path = path
         self._native_id = 0
@@ -180,7 +183,7 @@ class Descriptor:
                 self._lost = 0
             self._make_room(len(self._buffer))
         while True:
-            with self._lock:  # here, as no thread can be started any more where the interpreter ends
+            with self._lock:  # written by this thread: at the interpreter's end no thread can be started
                 self._flush(whole=True)
                 if not self._buffer or self._state != "open" or time.monotonic() >= end:
                     break
@@ -188,7 +191,7 @@ class Descriptor:
         with self._lock:
             left = self._buffer.count(b"\n") + self._lost
             if self._buffer and self._state == "open":
-                self._leave_word(left)
+                self._report_lost(left)
             self._buffer.clear()
             was, self._state = self._state, "closed"
         self.pause()
@@ -198,7 +201,7 @@ class Descriptor:
         return left
 
     def pause(self) -> None:
-        """The thread ends: the process is about to fork, or it is all over."""
+        """Ends the thread: the process is about to fork, or the output ends."""
         with self._lock:
             if self._state == "open":
                 self._state = "paused"
@@ -209,7 +212,7 @@ class Descriptor:
             _fork.wait_until_gone(self._native_id)
 
     def start(self) -> None:
-        """After a fork: goes on."""
+        """Continues after a fork."""
         with self._lock:
             if self._state == "paused":
                 self._state = "open"
@@ -217,7 +220,9 @@ class Descriptor:
                 self._start()
 
     def forget(self) -> None:
-        """In a forked child, which has no session: what waits is the parent's, and a copy would keep a pipe open."""
+        """Closes the output in a forked child, which has no session: the buffer belongs to the parent, and a copy of
+        the descriptor would keep a pipe open.
+        """
         self._lock = allocate_lock()
         self._thread = None
         self._buffer.clear()
@@ -230,7 +235,7 @@ class Descriptor:
         running.acquire()
         try:
             start_new_thread(self._run, (running,))
-        except RuntimeError:  # no thread can be had: the next line tries again
+        except RuntimeError:  # no thread can be started: the next line tries again
             self._thread = None
             running.release()
 
@@ -245,15 +250,15 @@ class Descriptor:
                     if not self._buffer or self._state != "open":
                         self._thread = None
                         return
-                sleep(0.01 if self._is_half_full() else 0.001)  # there may be room for a little, and not for more
+                sleep(0.01 if self._is_half_full() else 0.001)  # poll may report room for very few bytes only
                 room.poll(20)
         finally:
             running.release()
 
     def _flush(self, *, whole: bool = False) -> None:
-        """Writes what can be written now; ``whole``: also into the half of a pipe that is the program's."""
+        """Writes as much as possible now. With ``whole`` also into the half of a pipe that is for the program."""
         while self._buffer:
-            if not self._own.is_there():  # the program closed all that it found
+            if not self._own.is_there():  # the program closed all descriptors
                 self._state = "gone"
             if self._state in ("gone", "closed"):
                 self._lost += self._buffer.count(b"\n")
@@ -275,14 +280,14 @@ class Descriptor:
             del self._buffer[:count]
 
     def _next(self) -> bytes:
-        """What is written at once: whole lines, so that nobody else's comes within one."""
+        """The bytes of one write: whole lines, so that other writers don't write inside a line."""
         if not self._is_quick:
             return bytes(self._buffer[:BUFFER])
         end = self._buffer.rfind(b"\n", 0, _ATOMIC) + 1
         return bytes(self._buffer[: end or _ATOMIC])
 
     def _write(self, data: bytes) -> int:
-        """Writes as much of it as there is room for; how much that was."""
+        """Writes as many bytes as fit; returns their number."""
         if not self._is_quick:
             return os.write(self._own.number, data)
         if not (self._is_terminal and self._is_raw()):
@@ -291,14 +296,18 @@ class Descriptor:
         return len(sent.replace(b"\r\n", b"\n")) - sent.endswith(b"\r")
 
     def _is_raw(self) -> bool:
-        """Whether a terminal leaves the ends of lines as they are, as while the prompt of 3.13 reads. Asking gives the GIL away."""
+        """Whether a terminal doesn't translate line ends, as while the prompt of 3.13 reads. The check releases the
+        GIL.
+        """
         try:
             return "_pyrepl" in sys.modules and not termios.tcgetattr(self._own.number)[1] & termios.OPOST
         except (AttributeError, OSError, termios.error):
             return False
 
     def _is_half_full(self) -> bool:
-        """Whether the rest of a pipe is for what the program writes there itself. Asking gives the GIL away: once for many lines."""
+        """Whether the rest of a pipe is for the program's own writes. The check releases the GIL, so it is made once
+        for many lines.
+        """
         if 2 * self._waiting < self._capacity or not self._capacity:
             return False
         try:
@@ -308,8 +317,8 @@ class Descriptor:
         self._waiting = int.from_bytes(waiting, sys.byteorder)
         return 2 * self._waiting >= self._capacity
 
-    def _leave_word(self, left: int) -> None:
-        """Nobody took the last lines in time: in their place is said how many they are."""
+    def _report_lost(self, left: int) -> None:
+        """Replaces the last lines, which were not written in time, by a line with their number."""
         rest = self._buffer.index(b"\n") + 1 if self._is_within else 0
         del self._buffer[rest:]
         self._buffer += f"*** Dropped {left - (rest > 0)} messages.\n".encode()
@@ -317,15 +326,15 @@ class Descriptor:
         self._flush(whole=True)
 
     def _make_room(self, size: int) -> None:
-        """Has a full pipe take so many bytes more, which then wait in it for a reader that is slow."""
+        """Enlarges a full pipe by so many bytes, so that the last lines wait there for a slow reader."""
         if size and self._capacity:
-            with contextlib.suppress(OSError):  # not allowed
+            with contextlib.suppress(OSError):  # the system doesn't allow it
                 now = _capacity(self._own.number)
                 fcntl.fcntl(self._own.number, fcntl.F_SETPIPE_SZ, now + size + _PAGES)
 
 
 def _capacity(number: int) -> int:
-    """Bytes that a pipe has room for; 0 of what is none, and where the system doesn't say."""
+    """Bytes that fit into a pipe; 0 for other files, and if the system doesn't report it."""
     try:
         is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
         return fcntl.fcntl(number, fcntl.F_GETPIPE_SZ) if is_pipe else 0
@@ -334,7 +343,7 @@ def _capacity(number: int) -> int:
 
 
 def _unblocked(number: int) -> int:
-    """A descriptor of the same file that doesn't wait; the other one's holders are not concerned."""
+    """A non-blocking descriptor of the same file. The other descriptor stays as it is."""
     own = duplicate(number)
     kind = os.fstat(own).st_mode
     if stat.S_ISREG(kind) or stat.S_ISSOCK(kind):
@@ -354,7 +363,7 @@ _open: weakref.WeakValueDictionary[int, Descriptor] = weakref.WeakValueDictionar
 
 
 def _all() -> list[Descriptor]:
-    # a list at once: others open and close meanwhile
+    # copied first: other threads open and close outputs meanwhile
     return [output for reference in _open.valuerefs() if (output := reference()) is not None]
 
 

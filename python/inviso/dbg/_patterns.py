@@ -1,4 +1,4 @@
-"""Which functions are traced, and the match specifications that are saved."""
+"""Patterns of functions and messages, and saved match specifications."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ def tp(*target: Any, limit: int | None = None, rate: Rate | None = None) -> Answ
     """Traces global calls: of exported functions, from other modules (dbg.md, ``tp/2``, ``tp/3``, ``tp/4``).
 
     Args:
-        target: which functions, and a match specification. ``tp(module, spec)``, ``tp(module, function, spec)``,
+        target: functions and a match specification: ``tp(module, spec)``, ``tp(module, function, spec)``,
             ``tp(module, function, arity, spec)``, ``tp((module, function, arity), spec)``, or
-            ``tp("module:function:arity", spec)``, with ``"_"`` for any; the module is imported, or is a module object.
-            The specification is a list, ``[]`` for every call; a lambda (:func:`fun2ms`); the number that one was
-            saved by; or ``"x"`` (returns and exceptions), ``"c"`` (the caller), ``"cx"`` (both). Without one it is
+            ``tp("module:function:arity", spec)``, with ``"_"`` for any. The module is a name, which is imported, or a
+            module object. The specification is a list, ``[]`` for every call; a lambda (:func:`fun2ms`); the number of
+            a saved one; or ``"x"`` (returns and exceptions), ``"c"`` (the caller), ``"cx"`` (both). The default is
             ``[]``.
-        limit, rate: as for :func:`tracer`, of the one that runs.
+        limit, rate: as for :func:`tracer`; limits of the running tracer.
 
     Returns:
-        ``("ok", [("matched", node, number)])``, then ``("saved", number or name)`` if there is a specification;
-        ``("error", "unknown_pattern")``; or ``("error", problems)``, as :func:`inviso.match_spec_test` tells them.
-        Without a tracer nothing matches.
+        ``("ok", [("matched", node, number)])``, with ``("saved", number or name)`` in the list if there is a
+        specification; ``("error", "unknown_pattern")``; or ``("error", problems)``, as from
+        :func:`inviso.match_spec_test`. Without a tracer nothing matches.
 
     Raises:
-        BadArg: every function, while the calls of all processes are traced, and there is no limit; or a target that is
-            none.
+        BadArg: every function, while the calls of all processes are traced, without a limit; or a wrong target.
 
     >>> _ = tracer()
     >>> tp("json", "loads", [("_", [], [("return_trace",)])])
@@ -64,7 +63,7 @@ def tp(*target: Any, limit: int | None = None, rate: Rate | None = None) -> Answ
 
 
 def tpl(*target: Any, limit: int | None = None, rate: Rate | None = None) -> Answer:
-    """As :func:`tp`, for all calls of all functions, local ones too (dbg.md, ``tpl/2``).
+    """As :func:`tp`, for all calls of all functions, also local ones (dbg.md, ``tpl/2``).
 
     >>> _ = tracer()
     >>> tpl("json.decoder", "JSONDecoder.decode", "cx")
@@ -92,15 +91,15 @@ def _tp(name: str, target: tuple[Any, ...], flag: str, limit: int | None, rate: 
 
 
 def tpe(event: Literal["send", "receive"], match_spec: Any) -> Answer:
-    """Which messages are traced, of processes with the flag ``send`` or ``receive`` (dbg.md, ``tpe/2``).
+    """Selects the messages that are traced for processes with the flag ``send`` or ``receive`` (dbg.md, ``tpe/2``).
 
     Args:
-        event: ``"send"``: the specification looks at ``[receiver, message]``; ``"receive"``: at
+        event: ``"send"``, where the specification gets ``[receiver, message]``; or ``"receive"``, where it gets
             ``[node, sender, message]``.
         match_spec: as for :func:`tp`.
 
     Raises:
-        BadArg: ``event`` is none.
+        BadArg: ``event`` is unknown.
 
     >>> _ = tracer()
     >>> tpe("send", [(["_", ("order", "_")], [], [])]), ctpe("send")
@@ -116,10 +115,10 @@ def tpe(event: Literal["send", "receive"], match_spec: Any) -> Answer:
 
 
 def ctp(*target: Any) -> Answer:
-    """Takes patterns away, global and local ones (dbg.md, ``ctp/0`` to ``ctp/3``).
+    """Removes patterns, global and local ones (dbg.md, ``ctp/0`` to ``ctp/3``).
 
     Args:
-        target: as for :func:`tp`, without a specification; nothing means every function.
+        target: as for :func:`tp`, without a specification; without arguments every function.
 
     >>> _ = tracer()
     >>> _ = tp("json", "loads", "x")
@@ -131,7 +130,7 @@ def ctp(*target: Any) -> Answer:
 
 
 def ctpl(*target: Any) -> Answer:
-    """As :func:`ctp`, what :func:`tpl` has set only (dbg.md, ``ctpl/1``).
+    """As :func:`ctp`, only for patterns of :func:`tpl` (dbg.md, ``ctpl/1``).
 
     >>> ctpl("json", "loads")
     ('ok', [])
@@ -140,7 +139,7 @@ def ctpl(*target: Any) -> Answer:
 
 
 def ctpg(*target: Any) -> Answer:
-    """As :func:`ctp`, what :func:`tp` has set only (dbg.md, ``ctpg/1``).
+    """As :func:`ctp`, only for patterns of :func:`tp` (dbg.md, ``ctpg/1``).
 
     >>> ctpg("json", "loads")
     ('ok', [])
@@ -152,7 +151,7 @@ def ctpe(event: Literal["send", "receive"]) -> Answer:
     """Traces all messages again (dbg.md, ``ctpe/1``).
 
     Raises:
-        BadArg: ``event`` is none.
+        BadArg: ``event`` is unknown.
 
     >>> ctpe("receive")
     ('ok', [])
@@ -189,12 +188,13 @@ def ltp() -> None:
 def _spec_text(spec: list[Any]) -> str:
     try:
         return written(spec)
-    except (NotLiteral, RecursionError):  # it has a pid, or the like
+    except (NotLiteral, RecursionError):  # it contains a pid or another value that isn't a literal
         return shown(spec)
 
 
 def dtp(number: int | None = None) -> None:
-    """Forgets the saved match specification of that number, or all; built-in ones stay (dbg.md, ``dtp/0``, ``dtp/1``).
+    """Deletes the saved match specification with this number, or all; built-in ones stay (dbg.md, ``dtp/0``,
+    ``dtp/1``).
 
     >>> dtp()
     """
@@ -206,15 +206,15 @@ def dtp(number: int | None = None) -> None:
 
 
 def wtp(name: str) -> Any:
-    """Writes the match specifications to a file that only its owner may read, one a line, as Python values (dbg.md,
+    """Writes the match specifications to a file that only its owner can read, one a line, as Python values (dbg.md,
     ``wtp/1``).
 
     Returns:
-        None, or ``("error", "enoent")`` and the like; ``("error", ("write_error", reason))`` if one of them has a pid or
-        a port, which no file can hold: then nothing is written.
+        None; an error of the system such as ``("error", "enoent")``; or ``("error", ("write_error", reason))`` if one
+        of them contains a pid or a port, which a file can't hold: then nothing is written.
 
     Raises:
-        BadArg: ``name`` is no file's name; an int is none.
+        BadArg: ``name`` is not a file's name (an int is not allowed).
 
     >>> wtp("/nowhere/patterns")
     ('error', 'enoent')
@@ -223,14 +223,15 @@ def wtp(name: str) -> Any:
 
 
 def rtp(name: str) -> Any:
-    """Reads match specifications from a file and saves those that are new; all of them or none (dbg.md, ``rtp/1``).
-    Nothing in the file is run.
+    """Reads match specifications from a file and saves those that are new (dbg.md, ``rtp/1``).
+
+    If one is wrong, none is saved. No code in the file runs.
 
     Returns:
         None, ``("error", ("read_error", reason))`` or ``("error", ("file_format_error", "bad_match_spec"))``.
 
     Raises:
-        BadArg: ``name`` is no file's name; an int is none.
+        BadArg: ``name`` is not a file's name (an int is not allowed).
 
     >>> rtp("/nowhere/patterns")
     ('error', ('read_error', 'enoent'))
@@ -239,7 +240,7 @@ def rtp(name: str) -> Any:
 
 
 def path_of(where: str, argument: str, given: Any) -> str:
-    """A file's name, checked; of an empty one the system says what OTP says."""
+    """Checks a file's name. An empty one is allowed: the system's error is then the same as OTP's."""
     return "" if isinstance(given, str) and not given else trace_ports.path_of(where, argument, given)
 
 
@@ -263,7 +264,7 @@ def _no_target(where: str, given: Any) -> Any:
 
 
 def _spec(where: str, server: Server, given: Any) -> tuple[list[Any], Answer | None]:
-    """The specification that was meant, or the error to return."""
+    """The specification of an argument, or the error to return."""
     if given is True:
         return [], None
     if isinstance(given, (int, str)) and not isinstance(given, bool):
@@ -285,7 +286,7 @@ def _spec(where: str, server: Server, given: Any) -> tuple[list[Any], Answer | N
 
 @contextmanager
 def _as_of(where: str) -> Iterator[None]:
-    """What is wrong with a specification is told of the function that it was given to."""
+    """Errors of a specification name the function that got it."""
     try:
         yield
     except BadArg as error:
@@ -307,8 +308,8 @@ def _set(
 
 
 def _load(module: str) -> None:
-    """As OTP loads a module that it is to trace."""
+    """Imports a module that is to be traced, as OTP does."""
     try:
         importlib.import_module(module)
     except (Exception, SystemExit):
-        return  # then nothing matches
+        return  # nothing matches

@@ -1,4 +1,4 @@
-"""Trace ports, and clients that read what they wrote."""
+"""Trace ports, and the clients that read from them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["dhandler", "flush_trace_port", "stop_trace_client", "trace_client", 
 
 
 def trace_port(type: Literal["file", "ip"], parameters: Any, **options: Any) -> Callable[[], Any]:
-    """What opens a trace port, for ``tracer("port", ...)`` (dbg.md, ``trace_port/2``); see
+    """Returns a function that opens a trace port, for ``tracer("port", ...)`` (dbg.md, ``trace_port/2``); see
     :func:`inviso.trace_ports.trace_port`.
     """
     return trace_ports.trace_port(type, parameters, **options)
 
 
 def flush_trace_port(node: str | None = None) -> Any:
-    """Has the trace port written all that was sent before (dbg.md, ``flush_trace_port/0``).
+    """Makes the trace port write all earlier messages (dbg.md, ``flush_trace_port/0``).
 
     Returns:
-        None, ``("error", "no_trace_driver")`` if the tracer is no port, or
+        None, ``("error", "no_trace_driver")`` if the tracer is not a trace port, or
         ``("error", "not_supported_by_trace_driver")``.
 
     >>> flush_trace_port()
@@ -38,16 +38,16 @@ def flush_trace_port(node: str | None = None) -> Any:
 
 
 def trace_port_control(operation: str, node: str | None = None) -> Any:
-    """Asks something of the trace port (dbg.md, ``trace_port_control/1``).
+    """Controls the trace port (dbg.md, ``trace_port_control/1``).
 
     Args:
         operation: ``"flush"``; or ``"get_listen_port"``, for the number of an IP port.
 
     Returns:
-        None, ``("ok", number)``, or ``("error", reason)`` as :func:`flush_trace_port`.
+        None, ``("ok", number)``, or ``("error", reason)`` as from :func:`flush_trace_port`.
 
     Raises:
-        BadArg: ``operation`` is none.
+        BadArg: ``operation`` is unknown.
 
     >>> trace_port_control("get_listen_port")
     ('error', 'no_trace_driver')
@@ -59,9 +59,8 @@ def trace_port_control(operation: str, node: str | None = None) -> Any:
     port = server.tracer() if node in (None, inviso.node()) else None
     if port is None or isinstance(port, (Pid, tuple)):
         return ("error", "no_trace_driver")
-    if (operation == "flush") != (
-        port.address is None
-    ):  # as in OTP, a file has no number, and a socket nothing to flush
+    # as in OTP, a file has no number, and a socket has nothing to flush
+    if (operation == "flush") != (port.address is None):
         return ("error", "not_supported_by_trace_driver")
     if operation == "get_listen_port":
         return ("ok", port.address[1])
@@ -70,14 +69,14 @@ def trace_port_control(operation: str, node: str | None = None) -> Any:
 
 
 def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, handler: Any = None) -> Any:
-    """Reads what a trace port wrote, a file, a file that is still written, or an IP port, in a process of its own
-    (dbg.md, ``trace_client/2``, ``trace_client/3``); see :func:`inviso.log.trace_client`.
+    """Starts a process that reads the messages of a trace port: from a file, from a file that is still written, or from
+    an IP port (dbg.md, ``trace_client/2``, ``trace_client/3``); see :func:`inviso.log.trace_client`.
 
     Args:
         handler: ``(function of message and state, state)``; without it lines are printed.
 
     Returns:
-        The client, for :func:`stop_trace_client`.
+        The client's Pid, for :func:`stop_trace_client`.
     """
     from inviso import log
 
@@ -98,11 +97,11 @@ def stop_trace_client(client: Any) -> None:
 
 
 def dhandler(message: Any, out: Any) -> Any:
-    """The handler that prints: a line for each message (dbg.md, ``tracer/2``); to be called by other handlers.
+    """The handler that prints a line for each message (dbg.md, ``tracer/2``). Other handlers may call it.
 
     Args:
-        message: a trace message; what is none is left out.
-        out: a text stream, or anything with ``write``.
+        message: a trace message; other values are not printed.
+        out: a text stream, or any object with ``write``.
 
     Returns:
         ``out``.

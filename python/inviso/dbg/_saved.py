@@ -1,4 +1,4 @@
-"""Match specifications by number, and the built-in ones by name."""
+"""Saved match specifications by number, and the built-in ones by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUILT_IN: Final[dict[str, Any]] = {
 
 
 class Saved:
-    """The specifications of one dbg; numbers are given from the largest on.
+    """The specifications of one dbg. A new one gets the number after the largest.
 
     >>> saved = Saved()
     >>> saved.save([("_", [], [("return_trace",)])]), saved.save([("_", [], [("return_trace",)])])
@@ -40,12 +40,12 @@ class Saved:
         self._numbered: dict[int, list[Any]] = {}
 
     def find(self, key: int | str) -> list[Any] | None:
-        """The specification of that number or name."""
+        """The specification with this number or name; None without one."""
         found = self._numbered.get(key) if isinstance(key, int) else BUILT_IN.get(key)
         return self.find(found) if isinstance(found, str) else found
 
     def save(self, spec: list[Any]) -> int | str | None:
-        """The number or name of a specification, a new number if it has none; None for the empty one."""
+        """Saves a specification, if it is not saved or built in. Returns its number or name; None for the empty one."""
         if not spec:
             return None
         for key, value in self:
@@ -56,20 +56,22 @@ class Saved:
         return number
 
     def delete(self, number: int) -> None:
-        """Forgets one; built-in ones stay."""
+        """Deletes one; built-in ones stay."""
         self._numbered.pop(number, None)
 
     def clear(self) -> None:
-        """Forgets all but the built-in ones."""
+        """Deletes all but the built-in ones."""
         self._numbered.clear()
 
     def __iter__(self) -> Iterator[tuple[int | str, Any]]:
-        """All, numbers first; a built-in name may stand for another."""
+        """Iterates over all, numbers first. The value of a built-in name may be another name."""
         yield from sorted(self._numbered.items())
         yield from BUILT_IN.items()
 
     def write(self, path: str) -> tuple[str, Any] | None:
-        """Writes all to a file that only its owner may read, a specification a line; all that can be read, or nothing."""
+        """Writes all to a file that only its owner can read, one specification a line. If one can't be read back,
+        nothing is written.
+        """
         text = ""
         for key, value in self:
             if isinstance(value, list):
@@ -87,7 +89,7 @@ class Saved:
         return None
 
     def read(self, path: str) -> tuple[str, Any] | None:
-        """Adds what is in a file; all of it or nothing."""
+        """Adds the specifications of a file: all of them, or none if one is wrong."""
         try:
             with open(path, encoding="utf-8", opener=_without_waiting) as file:
                 specs = read_all(file.read())
@@ -108,7 +110,8 @@ class Saved:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; a pipe or a device, which may have no end, is what Erlang calls it, a directory."""
+    """Opens a file without waiting. A pipe or device, which may have no end, is refused as a directory, as in Erlang.
+    """
     number = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
@@ -117,7 +120,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def reason(error: OSError) -> str:
-    """The short name of an error of the system, as Erlang has it: ``enoent``.
+    """Erlang's name for an error of the system, such as ``enoent``.
 
     >>> reason(FileNotFoundError(2, "No such file"))
     'enoent'
@@ -126,7 +129,7 @@ def reason(error: OSError) -> str:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal, and of the same types: 1 is not True, and an Atom is no str."""
+    """Whether two values are equal and of the same types: 1 differs from True, and an Atom from a str."""
     if type(a) is not type(b):
         return isinstance(a, list) and isinstance(b, list) and _all_same(a, b)
     if isinstance(a, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What one dbg has: its session and tracer, its saved specifications, its trace clients."""
+"""One dbg: its session and tracer, its saved specifications, its trace clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERYTHING = "_", "_", "_"
 
 
 class Server:
-    """One dbg. Its session exists from :meth:`start` on, until :meth:`stop`, or until its tracer ends it."""
+    """One dbg. Its session exists from :meth:`start` until :meth:`stop`, or until its tracer ends it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,16 +39,16 @@ class Server:
         self._calls: set[str] = set()
         """The groups of processes whose calls are traced: ``"existing"``, ``"new"``."""
         self._wild: set[str] = set()
-        """Which patterns take every function: ``"global"``, ``"local"``."""
+        """The kinds of patterns that match every function: ``"global"``, ``"local"``."""
 
     @property
     def session(self) -> trace.Session | None:
-        """The trace session, as long as it traces."""
+        """The trace session; None after its end."""
         traced = self._tracing
         return None if traced is None or traced.ended is not None else traced.session
 
     def tracer(self) -> Any:
-        """Where the messages go, or None: a Pid, a trace port, ``(module, state)``. An output that failed is left."""
+        """The tracer: a Pid, a trace port, ``(module, state)``, or None. Ends tracing whose output failed."""
         with self._lock:
             traced = self._tracing
             ended = None if traced is None else traced.ended
@@ -57,7 +57,7 @@ class Server:
         return None if traced is None or ended is not None else traced.tracer
 
     def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
-        """Starts a tracer, checked before."""
+        """Starts a tracer; its arguments are checked already."""
         with self._lock:
             if self.tracer() is not None:
                 return ("error", "already_started")
@@ -77,7 +77,7 @@ class Server:
             return self._begin(port, None, limit, rate, lost)
 
     def start_default(self, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
-        """Starts the tracer that prints to standard output, as it is now."""
+        """Starts the tracer that prints to the present standard output."""
         with self._lock:
             if self.tracer() is not None:
                 return ("error", "already_started")
@@ -92,7 +92,7 @@ class Server:
     def _begin(
         self, tracer: Any, output: tracing.Output | None, limit: int | None, rate: Rate | None, lost: int | None
     ) -> tuple[str, Any]:
-        # of a port the end is found out late
+        # the end of a trace port is found out later, on the standard output of that time
         notice = _notice(output or (None if isinstance(tracer, TracePort) else Stream(sys.stdout)))
         self._tracing = traced = tracing.begin(
             self.name, tracer, limit=limit, rate=rate, lost=lost, output=output, notice=notice
@@ -108,7 +108,7 @@ class Server:
             raise BadArg("tracer/2", "data", error.why) from None
 
     def may_limit(self, where: str, limit: int | None, rate: Rate | None) -> None:
-        """Refuses limits where there is no tracer that has some."""
+        """Refuses limits without a tracer, and for a tracer that can't have limits."""
         if limit is None and rate is None:
             return
         tracer = self.tracer()
@@ -119,16 +119,16 @@ class Server:
             raise BadArg(where, "limit" if rate is None else "rate", why)
 
     def _limit(self, limit: int | None, rate: Rate | None) -> None:
-        """Changes the limits of the tracer that runs: when nothing can be refused any more, and before more is traced."""
+        """Changes the limits of the running tracer. Called after all checks, and before more is traced."""
         if self._tracing is not None and not (limit is None and rate is None):
             self._tracing.limit(limit, rate=rate)
 
-    # who and which functions
+    # processes and functions
 
     def process(
         self, where: str, item: Any, flags: list[str] | None, limit: int | None = None, rate: Rate | None = None
     ) -> tuple[str, Any]:
-        """As ``p``, with the trace module's flags; None clears all. The limits are ones that it may have, as below."""
+        """As ``p``, with the trace module's flags; None clears all. :meth:`may_limit` has checked the limits."""
         with self._lock:
             group = isinstance(item, str) and item in GROUPS
             who = None if group else item_of(item)
@@ -181,7 +181,7 @@ class Server:
         limit: int | None = None,
         rate: Rate | None = None,
     ) -> list[Any]:
-        """As ``tp`` with a specification that has been looked at; what matched, nothing without a tracer."""
+        """As ``tp`` with a checked specification. Returns the matches; an empty list without a tracer."""
         with self._lock:
             session = self.session
             if session is None:
@@ -223,7 +223,7 @@ class Server:
             raise BadArg(where, argument, why)
 
     def _is_limited(self) -> bool:
-        """Whether it ends by itself, or has another bound; a tracer module's is its own."""
+        """Whether the tracer ends by itself or has another bound. A tracer module has to bound itself."""
         traced = self._tracing
         if traced is None or isinstance(traced.tracer, tuple):
             return True
@@ -232,18 +232,18 @@ class Server:
     # the end
 
     def client(self, client: Any) -> Any:
-        """A trace client that ends when this one does."""
+        """Adds a trace client, which ends with this dbg."""
         with self._lock:
             self.clients = [*(other for other in self.clients if other.is_alive()), client]
         return client
 
     def settle(self, timeout: float) -> bool:
-        """Waits until the tracer has handled what was sent before."""
+        """Waits until the tracer has handled all earlier messages."""
         traced = self._tracing
         return traced is None or traced.ended is not None or traced.settle(timeout)
 
     def stop(self, reason: str = "asked") -> None:
-        """Ends tracing; what was sent before is handled first."""
+        """Ends tracing after all earlier messages are handled."""
         with self._lock:
             clients, self.clients = self.clients, []
             left = self._take()
@@ -256,7 +256,7 @@ class Server:
                 log.stop_trace_client(client)
 
     def _leave(self) -> None:
-        """What an ended session has left, or one without a tracer."""
+        """Removes the rest of an ended session, or of one without a tracer."""
         _end(*self._take(), "asked")
 
     def _take(self) -> tuple[tracing.Tracing | None, Cells | None]:
@@ -285,12 +285,12 @@ def _handler(function: Callable[[Any, Any], Any], state: Any) -> Callable[[Any],
 
 
 def _notice(output: tracing.Output | None) -> Callable[[str, bool], object]:
-    """Says why tracing ended: in this output, or on standard output as it is then. It doesn't hold the server, which
-    ends with its last holder.
+    """A function that reports the end of tracing, in this output or on the standard output of that time. It has no
+    reference to the server, which ends with its last reference.
     """
 
     def notice(text: str, is_failure: bool) -> None:
-        if is_failure:  # the output itself may be what fails
+        if is_failure:  # the output itself may have failed
             put(sys.stderr, text + "\n")
         else:
             (output or Stream(sys.stdout)).write(text, last=True)
@@ -299,7 +299,7 @@ def _notice(output: tracing.Output | None) -> Callable[[str, bool], object]:
 
 
 def _weakly(method: Callable[[float], object]) -> Callable[[float], object]:
-    """The method, without keeping its object."""
+    """Calls a method without keeping its object alive."""
     found = weakref.WeakMethod(method)
 
     def call(timeout: float) -> object:

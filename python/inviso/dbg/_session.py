@@ -1,4 +1,4 @@
-"""Sessions of dbg: the default one, and others beside it."""
+"""Sessions of dbg: the default one and others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _default = Server("dbg")
 
 
 class Session:
-    """A dbg of its own, which :func:`session_create` makes.
+    """An independent dbg, which :func:`session_create` makes.
 
     >>> session_create("mine")
     <dbg session 'mine'>
@@ -39,7 +39,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The name that its maker gave it."""
+        """The name from :func:`session_create`."""
         return self._server.name
 
     def __repr__(self) -> str:
@@ -59,10 +59,10 @@ def server_of(where: str) -> Server:
 
 
 def session_create(name: str) -> Session:
-    """Makes a dbg of its own, beside the default one and isolated from it (dbg.md, ``session_create/1``).
+    """Makes a dbg that is independent of the default one (dbg.md, ``session_create/1``).
 
     Raises:
-        BadArg: ``name`` is no str.
+        BadArg: ``name`` is not a str.
 
     >>> mine = session_create("mine")
     >>> session(mine, lambda: tracer("process", (print, None)))[0]
@@ -77,10 +77,10 @@ def session_create(name: str) -> Session:
 
 
 def session_destroy(session: Session) -> None:
-    """Ends a session and all that it has set (dbg.md, ``session_destroy/1``).
+    """Ends a session and removes all that it has set (dbg.md, ``session_destroy/1``).
 
     Raises:
-        BadArg: ``session`` is none of dbg's.
+        BadArg: ``session`` is not a session of dbg.
     """
     server = _of("session_destroy/1", session)._server
     server.stop()
@@ -95,16 +95,16 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     """Runs dbg's functions in a session (dbg.md, ``session/2``).
 
     Args:
-        session: what :func:`session_create` made; or a name: of a session for this one call.
-        function: is called without arguments, in the caller's process; the functions of dbg that it calls belong to the
+        session: a session from :func:`session_create`; or a name, for a session that exists for this call only.
+        function: called without arguments, in the caller's process; the functions of dbg that it calls belong to the
             session. Without it the result is a context manager, for a ``with`` block, which may await and yield.
 
     Returns:
-        What ``function`` returned.
+        The result of ``function``.
 
     Raises:
-        BadArg: ``session`` is none, or has been destroyed; ``function`` can't be called, or is a coroutine function or
-            a generator function, whose code would run when the session has been left.
+        BadArg: ``session`` is not a session of dbg, or has been destroyed; ``function`` can't be called, or is a
+            coroutine function or generator function, whose code would run after leaving the session.
 
     >>> with session("short") as mine:
     ...     _ = tracer("process", (print, None))
@@ -149,11 +149,11 @@ def _of(where: str, session: Any) -> Session:
 
 
 traced: weakref.WeakSet[Server] = weakref.WeakSet()
-"""That have had a tracer, while somebody has them."""
+"""Living servers that have had a tracer."""
 
 
 @atexit.register
 def _stop_all() -> None:
-    """A program that ends without :func:`stop` has its last lines printed, and written."""
+    """Prints or writes the last lines of a program that ends without :func:`stop`."""
     for server in list(traced):
         server.stop("program")

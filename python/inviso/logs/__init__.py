@@ -1,5 +1,5 @@
-"""What :mod:`inviso.log` is made of.
+"""The parts of :mod:`inviso.log`.
 
-``_read`` reads logs, ``_client`` follows a trace port, ``_files`` finds the files of a log, ``_stats`` counts messages, ``_text``
-shows them.
+``_read`` reads logs, ``_client`` follows a trace port, ``_files`` finds the files of a log, ``_stats`` counts messages,
+``_text`` formats them.
 """

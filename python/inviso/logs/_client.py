@@ -1,4 +1,4 @@
-"""A trace client: a process that hands the messages of a log, or of an IP trace port, to a function (dbg.md)."""
+"""A trace client: a process that calls a function with the messages of a log, or of an IP trace port (dbg.md)."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from ._read import PAUSE, Drop, Reader, _damage, _opened, named
 
 KINDS = ("file", "follow_file", "ip")
 CONNECT = 10.0
-"""Seconds that a host is given to answer."""
+"""Seconds to wait for a connection."""
 
 BATCH = 256
 
 
 def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
-    """Starts a client that reads what a trace port has written, or sends (dbg.md, ``trace_client/2``,
-    ``trace_client/3``).
+    """Starts a client that reads the messages of a trace port (dbg.md, ``trace_client/2``, ``trace_client/3``).
 
-    It runs in a process of its own. Each message goes to the handler; drop records as ``("drop", n)``, damage as
-    :class:`Damage`, where OTP's client would end. The process ends at the end of a file, and when the port closes the
-    connection or the trace is stopped; what was cut off then is told as damage. A client never connects a second
-    time; a port that has lost its client waits for the next one, so that another ``trace_client`` goes on there.
+    The client is a process. It calls the handler with each message, with drop records as ``("drop", n)``, and with
+    damage as :class:`Damage`, where OTP's client would end. It ends at the end of a file, and when the port closes the
+    connection or the trace is stopped; a record that is cut off then is reported as damage. A client connects only
+    once. A port that has lost its client waits for the next one, so another ``trace_client`` continues there.
 
     Args:
-        kind: ``"file"`` reads a log to its end; ``"follow_file"`` goes on as it is written; ``"ip"`` connects to a
-            trace port.
-        parameters: as ``source`` for :func:`read`; for ``"ip"`` a port's number, or ``(host, number)``.
-        handler: a callable gets each message. ``(function, state)`` is OTP's: ``function(message, state)`` answers the
-            next state, and is called with ``"end_of_trace"`` at last. None: no process, an iterator is returned.
+        kind: ``"file"`` reads a log to its end; ``"follow_file"`` also reads what is written later; ``"ip"`` connects
+            to a trace port.
+        parameters: as ``source`` for :func:`read`; for ``"ip"`` the number of a port, or ``(host, number)``.
+        handler: a callable is called with each message. ``(function, state)`` is OTP's form:
+            ``function(message, state)`` returns the next state, and is called with ``"end_of_trace"`` at the end. With
+            None no process starts, and the result is an iterator.
 
     Returns:
         The client's Pid, for :func:`stop_trace_client`; or a :class:`Reader`.
 
     Raises:
-        BadArg: an argument is of the wrong kind.
-        OSError: a file can't be opened; ``ConnectionRefusedError``: nobody listens on that port; ``socket.gaierror``:
-            the host is not known.
+        BadArg: an argument has a wrong type or value.
+        OSError: a file can't be opened.
+        ConnectionRefusedError: no program listens on that port.
+        socket.gaierror: the host is unknown.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "trace")
@@ -73,10 +74,10 @@ def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
 def stop_trace_client(pid: Pid) -> None:
     """Ends a client, and waits until it has ended (dbg.md, ``stop_trace_client/1``).
 
-    A handler that is at work is left to finish its message.
+    A running handler finishes its message.
 
     Raises:
-        BadArg: ``pid`` is no process of this node.
+        BadArg: ``pid`` is not a process of this node.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "trace")
@@ -90,7 +91,7 @@ def stop_trace_client(pid: Pid) -> None:
     reference = monitor(pid)
     exit(pid, "shutdown")
     receive(("DOWN", reference, "_", "_", "_"))
-    while pid.is_alive():  # it has told of its end, and its thread is about to
+    while pid.is_alive():  # the process has ended, its thread ends soon
         time.sleep(0.001)
 
 
@@ -130,12 +131,12 @@ def _serve(reader: Reader, function: Callable[..., Any], state: Any, is_otps: bo
     try:
         while (batch := native.batch(BATCH)) is not None:
             for message in batch:
-                _native.mailbox_peek()  # where an exit signal is heard
+                _native.mailbox_peek()  # raises at an exit signal
                 state = function(message, state) if is_otps else function(message)
             if not batch:
-                # a message that nobody wants is waited for: the wait ends early at an exit signal
+                # no message matches; the wait ends early at an exit signal
                 _native.mailbox_receive(_never, PAUSE if reader._follow else 0.0)
     finally:
-        native.close()  # a trace port serves the next client when this one has gone
+        native.close()  # the trace port can serve the next client
     if is_otps:
         function("end_of_trace", state)

@@ -1,4 +1,4 @@
-"""What stands beside a log."""
+"""The file of names beside a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ __all__ = ["beside"]
 
 
 def beside(files: list[Named]) -> list[str]:
-    """The trace information file beside a log: ``shop.ti`` of ``shop.log``, and of a wrap set of that name.
+    """The trace information file beside a log, if there is one: ``shop.ti`` for ``shop.log``, or for a wrap set
+    ``shop``.
 
     >>> beside([("/nowhere/shop.log", None)])
     []

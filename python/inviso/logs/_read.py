@@ -1,4 +1,4 @@
-"""Reading logs: messages, drop records, damage; and writing them as other logs."""
+"""Reads logs: messages, drop records, damage; and writes them as other logs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
 BATCH = 1024
-"""Messages that are made at a time."""
+"""Messages that are read at a time."""
 
 PAUSE = 0.02
-"""Seconds until a log that is followed is looked at again."""
+"""Seconds between two looks at a log that is followed."""
 
 FORMS = ("erlang", "blocks")
 
@@ -31,7 +31,7 @@ _DROP = Atom("drop")
 
 
 class Drop(tuple[str, int]):
-    """A drop record: so many messages were lost at its place. It is the tuple ``("drop", n)``.
+    """A drop record: ``n`` messages were lost at its place. It is the tuple ``("drop", n)``.
 
     >>> Drop(3) == ("drop", 3), Drop(3).n
     (True, 3)
@@ -47,23 +47,36 @@ class Drop(tuple[str, int]):
 
     @property
     def n(self) -> int:
-        """How many."""
+        """The number of lost messages."""
         return self[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a log that could not be read. What stands before it was read.
+    """A part of a log that could not be read. The records before it were read.
 
     Attributes:
-        at: where, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
-        kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``,
-            ``"term"`` (a record that holds no term; the next one is read), ``"hole"`` (zeros where a record should be;
-            what follows them is read), ``"block"`` (compressed and damaged; the next one is read), ``"overtaken"``
-            (the writer of a wrap set has deleted files that were not read yet), ``"anew"`` (a file that is followed
-            was emptied; it is read from its beginning).
-        what: the same, in words.
-        path: the file; None of a stream.
+        at: the place, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
+        kind: one of:
+
+            ``"cut"``
+                The last record is cut off.
+            ``"op"``
+                No record begins with this byte; the rest of the file is not read.
+            ``"long"``
+                A record is too long.
+            ``"term"``
+                A record has no valid term; the next record is read.
+            ``"hole"``
+                Zeros stand in place of records; the records after them are read.
+            ``"block"``
+                A compressed block is damaged; the next block is read.
+            ``"overtaken"``
+                The writer of a wrap set has deleted files that were not read yet.
+            ``"anew"``
+                A file that is followed was emptied; it is read from its beginning.
+        what: the same as text.
+        path: the file; None for a stream.
 
     >>> print(Damage(12, "cut", "the last record is cut off after 3 bytes", "t.log"))
     t.log, at byte 12: the last record is cut off after 3 bytes
@@ -79,7 +92,7 @@ class Damage:
 
 
 class Damaged(Exception):
-    """What reading raises at damage if it was asked to; ``damage`` says what it is.
+    """Raised at damage, if a log is read with ``damage="raise"``. The attribute ``damage`` is the :class:`Damage`.
 
     >>> Damaged(Damage(0, "op", "no record begins with 7")).damage.kind
     'op'
@@ -98,10 +111,10 @@ def _damage(at: int, kind: str, what: str, path: Any) -> Damage:
 
 
 class Reader:
-    """Iterates over the messages of a log: tuples as a tracer gets them, :class:`Drop` and :class:`Damage` at their
-    places.
+    """Iterates over the messages of a log: tuples as a tracer gets them, with :class:`Drop` and :class:`Damage` at
+    their places.
 
-    Leaving it as a context manager, or :meth:`close`, ends it; of a log that is followed nothing else does.
+    :meth:`close`, or the end of its ``with`` block, ends the iteration. For a log that is followed nothing else does.
     """
 
     _made: ClassVar[tuple[Any, Any]] = (Drop, _damage)
@@ -127,7 +140,7 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """Ends the iteration behind the messages that were read already; from any thread."""
+        """Ends the iteration after the messages that were read already. Any thread may call it."""
         self._closed.set()
         self._native.close()
 
@@ -138,7 +151,7 @@ class Reader:
 
     @property
     def other_clock(self) -> int:
-        """Of a merge: how many time stamps so far were of another clock than the first one, and counted as none."""
+        """For a merge: the number of timestamps so far that were ignored because their clock is not the first one's."""
         return self._native.other_clock
 
     def _batches(self) -> Iterator[list[Any]]:
@@ -159,18 +172,21 @@ def _raising(messages: Iterator[Any]) -> Iterator[Any]:
 
 
 def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise"] = "tell") -> Reader:
-    """Reads a log, in Erlang's form or in blocks, whoever wrote it (dbg.md, ``trace_client/2``).
+    """Reads a log, in Erlang's form or in blocks, of any writer (dbg.md, ``trace_client/2``).
 
     Args:
-        source: a path; ``(name, "wrap", suffix)``, with anything behind it, for a wrap set; or a list of these, read
-            one after the other.
-        follow: True goes on where the log ends now, as it is being written, and at its beginning if it is begun anew;
-            of several logs in turn.
-        damage: what to do where something can't be read: ``"tell"`` gives a :class:`Damage` there and goes on behind
-            it, as far as that is possible; ``"raise"`` raises :class:`Damaged`.
+        source: a path; ``(name, "wrap", suffix)`` for a wrap set, maybe with further elements, which are ignored; or a
+            list of these, which are read one after the other.
+        follow: True waits at the end of the log for further messages. A log that is emptied is read from its beginning.
+            Of several logs, each is followed in turn.
+        damage: ``"tell"`` yields a :class:`Damage` in place of a part that can't be read, and reads on after it, as far
+            as that is possible; ``"raise"`` raises :class:`Damaged`.
+
+    Returns:
+        An iterator over the messages.
 
     Raises:
-        BadArg: an argument is of the wrong kind.
+        BadArg: an argument has a wrong type or value.
         OSError: a file can't be opened or read.
 
     >>> import os, tempfile
@@ -188,11 +204,11 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
 
 
 def merge(source: Source, *, damage: Literal["tell", "raise"] = "tell") -> Reader:
-    """Reads several logs as one, in the order of their time stamps.
+    """Reads several logs as one, in the order of their timestamps.
 
-    The order within a log stays. What has no time stamp (also drop records and damage) comes right behind what it
-    followed in its log. Time stamps of another clock than the first one that is seen count as none
-    (:attr:`Reader.other_clock`). Monotonic times can be compared between logs of one machine only.
+    The order within a log stays. Messages without a timestamp, drop records and damage come directly after the message
+    that they follow in their log. The first timestamp chooses the clock; those of other clocks are ignored
+    (:attr:`Reader.other_clock`). Monotonic times can be compared only between logs of one machine.
 
     Args:
         source, damage: as for :func:`read`.
@@ -214,14 +230,14 @@ def merge(source: Source, *, damage: Literal["tell", "raise"] = "tell") -> Reade
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What :func:`convert` wrote.
+    """The result of :func:`convert`.
 
     Attributes:
-        records: messages and drop records.
-        dropped: messages that the drop records tell of.
-        damage: what could not be read, the first thousand of it.
-        damaged: how much of that there was.
-        other_clock: time stamps that a merge couldn't compare.
+        records: the number of messages and drop records that were written.
+        dropped: the number of lost messages that the drop records count.
+        damage: the first thousand parts that could not be read.
+        damaged: the number of all such parts.
+        other_clock: the number of timestamps that a merge couldn't compare.
     """
 
     records: int
@@ -232,16 +248,16 @@ class Written:
 
 
 def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = False) -> Written:
-    """Writes a log as another one, which only its owner may read.
+    """Writes a log as another one. Only its owner can read the new file.
 
     Args:
-        source: as for :func:`read`; several logs one after the other.
-        out: the file; what it held is lost.
-        to: ``"erlang"``, as trace ports write it; or ``"blocks"``, compressed, for :func:`read` only.
-        merged: True merges several logs as :func:`merge` does.
+        source: as for :func:`read`; several logs are written one after the other.
+        out: the file; an existing one is replaced.
+        to: ``"erlang"``, the form of trace ports; or ``"blocks"``, compressed, which only this package reads.
+        merged: True merges several logs, as :func:`merge` does.
 
     Raises:
-        BadArg: an argument is of the wrong kind, or ``out`` is one of the logs.
+        BadArg: an argument has a wrong type or value, or ``out`` is one of the logs.
         OSError: a file can't be opened, read or written.
 
     >>> import os, tempfile
@@ -268,7 +284,7 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
 
 
 def named(where: str, argument: str, source: Source, follow: bool = False) -> list[Named]:
-    """The logs of an argument: path and, of a wrap set, suffix; each is there, unless it is a set that is followed."""
+    """The logs of an argument: path, and suffix for a wrap set. Each one exists, except wrap sets that are followed."""
     logs = [_one(where, argument, one) for one in _several(source)]
     if not logs:
         raise BadArg(where, argument, "it names no log; pass a path, a wrap set, or a list of these")
@@ -306,7 +322,7 @@ def _one(where: str, argument: str, one: Any) -> Named:
 
 
 def files(logs: Iterable[Named]) -> list[str]:
-    """The files of logs that there are."""
+    """The existing files of logs."""
     found = []
     for path, suffix in logs:
         if suffix is None:
@@ -321,7 +337,7 @@ def files(logs: Iterable[Named]) -> list[str]:
 
 
 def apart(where: str, out: str, logs: Iterable[Named]) -> None:
-    """What is written must not take the place of a log that is read: nothing else would be left of it."""
+    """Refuses to write over a log that is read: its messages would be lost."""
     if os.path.exists(out) and any(os.path.samefile(out, path) for path in files(logs)):
         raise BadArg(where, "out", f"{shown(out)} is the log itself; pass another file")
 

@@ -1,4 +1,4 @@
-"""What is in a log: counts by tag, function and process, the time that it spans, what was lost."""
+"""Counts the messages of a log by tag, function and process, its losses, and its span of time."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from inviso.terms import Port
 
 from ._read import Damage, Drop, Source, _damage, named
 
-TOLD = 1000
-"""Damage that is kept; the rest is counted."""
+KEPT_DAMAGE = 1000
+"""The number of :class:`Damage` that are kept; the rest is only counted."""
 
 
 @dataclass(slots=True, repr=False)
 class Stats:
-    """What :func:`stats` counts.
+    """The result of :func:`stats`.
 
     Attributes:
-        messages: trace and seq_trace messages, and whatever else was logged.
-        tags: how many of each tag (``"seq_trace"`` for all of those, ``"other"`` for what is no message).
-        functions: ``call`` messages by (module, function, arity).
-        processes: messages by tracee, a Pid or Port.
-        drops, dropped: drop records, and the messages that they tell of.
-        damage, damaged: what could not be read (the first thousand of it), and how much of that there was.
-        bytes: of all records, as Erlang writes them.
-        clock: ``"wall"`` or ``"monotonic"``, by the first time stamp; None without any.
-        first, last: the least and the largest time stamp of that clock, in nanoseconds.
+        messages: the number of trace and seq_trace messages, and of other terms in the log.
+        tags: messages by tag; ``"seq_trace"`` for all seq_trace messages, ``"other"`` for other terms.
+        functions: ``call`` messages by (module, function, number of parameters).
+        processes: messages by traced process, a Pid or Port.
+        drops, dropped: the number of drop records, and of the lost messages that they count.
+        damage, damaged: the first thousand :class:`Damage`, and the number of all.
+        bytes: the size of all records, as Erlang writes them.
+        clock: ``"wall"`` or ``"monotonic"``, by the first timestamp; None without timestamps.
+        first, last: the smallest and the largest timestamp of that clock, in nanoseconds.
     """
 
     messages: int = 0
@@ -61,14 +61,14 @@ class Stats:
 
     @property
     def seconds(self) -> float | None:
-        """Between the first and the last time stamp."""
+        """Seconds between the first and the last timestamp."""
         return None if self.first is None or self.last is None else (self.last - self.first) / 1e9
 
     def add(self, message: Any) -> None:
         """Counts one message, drop record or damage."""
         if type(message) is Damage:
             self.damaged += 1
-            if len(self.damage) < TOLD:
+            if len(self.damage) < KEPT_DAMAGE:
                 self.damage.append(message)
             return
         if type(message) is Drop:
@@ -76,7 +76,7 @@ class Stats:
             self.dropped += message.n
             return
         self.messages += 1
-        # no patterns: they cost most of the time here
+        # without `match`, which would take most of the time here
         if type(message) is tuple and len(message) > 2:
             head, tracee, tag, *rest = message
             if head in ("trace", "trace_ts") and isinstance(tag, str) and isinstance(tracee, (Pid, Port)):
@@ -115,7 +115,7 @@ class Stats:
 
 
 def time_of(stamp: Any) -> tuple[str, int] | None:
-    """The clock of a time stamp, and its nanoseconds; None if it is none.
+    """The clock of a timestamp, and its nanoseconds; None if the value is not a timestamp.
 
     >>> time_of((1, 2, 3)), time_of(7), time_of((7, 1)), time_of("now")
     (('wall', 1000002000003000), ('monotonic', 7), ('monotonic', 7), None)
@@ -133,7 +133,7 @@ def time_of(stamp: Any) -> tuple[str, int] | None:
 
 
 def stats(source: Source) -> Stats:
-    """Counts what is in a log.
+    """Counts the messages of a log.
 
     Args:
         source: as for :func:`inviso.log.read`.

@@ -1,4 +1,4 @@
-"""Messages as lines for people."""
+"""Messages as lines of text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ COLOURS = {
 
 
 def format(message: Any, *, colour: bool = False) -> str:
-    """One line for a message, a drop record or damage, in the manner of OTP's ``dbg``. It has no line feed in it.
+    """Formats a message, a drop record or damage as one line, like OTP's ``dbg``. The line has no line feed.
 
     Args:
-        colour: True adds a terminal's escape sequences. What the message itself holds is escaped in any case.
+        colour: True adds escape sequences of a terminal. Control characters in the message itself are always escaped.
 
     >>> from inviso import log
     >>> log.format(("trace", inviso.self(), "call", ("json", "loads", ["[1]"])))  # doctest: +ELLIPSIS
@@ -45,23 +45,23 @@ def format(message: Any, *, colour: bool = False) -> str:
 def _event(tag: str, rest: list[Any], paint: Any) -> str:
     match tag, rest:
         case "call", [mfa, *extra]:
-            return f"{paint('call', tag)} {function(mfa)}{_behind(extra)}"
+            return f"{paint('call', tag)} {function(mfa)}{_extra(extra)}"
         case "return_from", [mfa, value, *extra]:
-            return f"{paint('returned from', tag)} {function(mfa)} -> {show(value)}{_behind(extra)}"
+            return f"{paint('returned from', tag)} {function(mfa)} -> {show(value)}{_extra(extra)}"
         case "exception_from", [mfa, (str(kind), value), *extra]:
-            return f"{paint('exception from', tag)} {function(mfa)}: {name(kind)} {show(value)}{_behind(extra)}"
+            return f"{paint('exception from', tag)} {function(mfa)}: {name(kind)} {show(value)}{_extra(extra)}"
         case "return_to", [mfa, *extra]:
-            return f"{paint('returned to', tag)} {function(mfa)}{_behind(extra)}"
+            return f"{paint('returned to', tag)} {function(mfa)}{_extra(extra)}"
         case "send", [value, to, *extra]:
-            return f"{show(to)} {paint('!', tag)} {show(value)}{_behind(extra)}"
+            return f"{show(to)} {paint('!', tag)} {show(value)}{_extra(extra)}"
         case "send_to_non_existing_process", [value, to, *extra]:
-            return f"{show(to)} {paint('!', 'send')} {show(value)} (no such process){_behind(extra)}"
+            return f"{show(to)} {paint('!', 'send')} {show(value)} (no such process){_extra(extra)}"
         case "receive", [value, *extra]:
-            return f"{paint('<<', tag)} {show(value)}{_behind(extra)}"
+            return f"{paint('<<', tag)} {show(value)}{_extra(extra)}"
         case "spawn" | "spawned", [who, mfa, *extra]:
-            return f"{paint(tag, tag)} {show(who)} as {function(mfa)}{_behind(extra)}"
+            return f"{paint(tag, tag)} {show(who)} as {function(mfa)}{_extra(extra)}"
         case "in" | "out" | "in_exiting" | "out_exiting", [mfa, *extra]:
-            return f"{paint(tag, tag)} {function(mfa)}{_behind(extra)}"
+            return f"{paint(tag, tag)} {function(mfa)}{_extra(extra)}"
     return f"{paint(name(tag), tag)} {_items(rest)}".rstrip()
 
 
@@ -69,12 +69,12 @@ def _items(values: list[Any]) -> str:
     return ", ".join(map(show, values))
 
 
-def _behind(extra: list[Any]) -> str:
+def _extra(extra: list[Any]) -> str:
     return f" ({_items(extra)})" if extra else ""
 
 
 def function(mfa: Any) -> str:
-    """A function as messages name it, with its arguments or its arity.
+    """A function name of a message, with its arguments or its number of parameters.
 
     >>> function(("m", "f", 2)), function(("m", "f", [1, "a"])), function(None)
     ('m:f/2', "m:f(1, 'a')", 'None')
@@ -88,7 +88,7 @@ def function(mfa: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Its ``repr``; integers too long for that in hexadecimal.
+    """The ``repr`` of a value; integers that are too long for it in hexadecimal.
 
     >>> show([1, "a"]), show([1 << 20000])[:9]
     ("[1, 'a']", '[0x100000')
@@ -109,7 +109,7 @@ def show(value: Any) -> str:
 
 
 def name(text: str) -> str:
-    """A name as it is, unless it could do something to a terminal.
+    """A name; its ``repr`` if it has characters that could change a terminal's state.
 
     >>> name("Class.method"), name("a\\x1b[2J")
     ('Class.method', "'a\\\\x1b[2J'")
@@ -118,14 +118,14 @@ def name(text: str) -> str:
 
 
 def moment(stamp: Any) -> str:
-    """A time stamp: the local time, or nanoseconds.
+    """A timestamp as text: the local time, or nanoseconds.
 
     >>> moment(1700), moment((1700, 2)), moment(None), moment(False), moment([1700, 2])
     ('1700 ns', '1700 ns (2)', 'None', 'False', '[1700, 2]')
     """
     parts = stamp if isinstance(stamp, tuple) else (stamp,)
     if isinstance(stamp, list) or any(isinstance(part, bool) for part in parts):
-        return show(stamp)  # a list is none, nor is an atom
+        return show(stamp)  # lists and atoms are not timestamps
     match stamp:
         case (int(megas), int(seconds), int(micros)):
             try:

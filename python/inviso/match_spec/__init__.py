@@ -1,8 +1,8 @@
-"""Match specifications: which calls are wanted, and what their messages carry (OTP's match specs).
+"""Match specifications: decide which calls give a message, and what the message carries (OTP's match specs).
 
-A specification is a list of clauses ``(head, guards, body)``. The first clause whose head looks like the arguments and
-whose guards are all True decides. It is checked and compiled when it is set, and runs over live objects without running
-any of the program's code. Write one by hand, or have :func:`ms` make it from a lambda:
+A specification is a list of clauses ``(head, guards, body)``. The first clause whose head matches the arguments and
+whose guards are all True decides. A specification is checked and compiled when it is set. It looks at live objects and
+runs no code of the program. Write one by hand, or let :func:`ms` make it from a lambda:
 
 >>> spec = ms(lambda self, amount: amount > 100 and return_trace())
 >>> spec
@@ -19,6 +19,6 @@ from ._spec import MatchSpec, Prefix, format
 
 __all__ = ["MatchSpec", "Prefix", "Problem", "format", "match_spec_test", "ms"]
 
-for _name in __all__:  # errors, pickles and the documentation know them by this module
+for _name in __all__:  # errors, pickles and the documentation name this module
     globals()[_name].__module__ = __name__
 del _name

@@ -1,4 +1,4 @@
-"""Match specifications are checked and compiled, and run without tracing."""
+"""Checks and compiles match specifications, and runs them without tracing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Problem", "compiled", "derives", "match_spec_test", "word"]
 
 
 class Problem(NamedTuple):
-    """What is wrong with a match specification.
+    """An error or warning about a match specification.
 
     >>> match_spec_test([], [("_", [("<", "$1", 2)], [])])
     ('error', [Problem(severity='error', kind='unbound_variable', text='clause 1, guard 1: ...')])
     """
 
     severity: str
-    """``"error"``, or ``"warning"``: it is taken, but hardly meant so."""
+    """``"error"``; or ``"warning"`` for a specification that is accepted but probably a mistake."""
     kind: str
-    """A word for it."""
+    """The kind of problem, as a word."""
     text: str
-    """Where it is, what is wrong, and what would be right."""
+    """The place, the problem and the remedy."""
 
 
 def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", "table"] = "trace") -> Tested:
@@ -35,17 +35,18 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
 
     Args:
         subject: a list of arguments (``"trace"``), or any value (``"table"``).
-        match_spec: what is tested.
+        match_spec: the specification.
         mode: ``"trace"``: as at a call. ``"table"``: the last expression of the body is the result.
 
     Returns:
-        ``("ok", result, flags, warnings)``: the result is True, or False where nothing matches or the message is kept
-        back, or the message's extra element; flags are out of exception_trace and return_trace. Or
-        ``("error", problems)``, each a :class:`Problem`. Actions are checked, but switch nothing.
+        ``("ok", result, flags, warnings)``, or ``("error", problems)``. The result is True; False if nothing matches or
+        the message is suppressed; or the message's extra element. Flags are some of exception_trace and return_trace.
+        Warnings and problems are lists of :class:`Problem`. Actions are checked, but have no effect.
 
     Raises:
-        BadArg: ``subject`` is no list in mode ``"trace"``; an unknown mode; something in the spec is no term.
-        SystemLimit: the spec is nested too deep.
+        BadArg: ``subject`` is not a list in mode ``"trace"``; the mode is unknown; a part of the specification is not a
+            term.
+        SystemLimit: the specification is nested too deep.
 
     >>> match_spec_test([5, 7], [(["$1", "$2"], [("<", "$1", "$2")], [("message", ("+", "$1", "$2"))])])
     ('ok', 12, [], [])
@@ -56,7 +57,7 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
         raise BadArg(where, "mode", f"{shown(mode)} is no mode; pass 'trace' or 'table'")
     if not table and derives(subject, ImproperList):
         with suppress(AttributeError):
-            subject = object.__getattribute__(subject, "elements")  # what comes after the arguments is no argument
+            subject = object.__getattribute__(subject, "elements")  # the tail is not an argument
     if not (table or derives(subject, list)):
         raise BadArg(where, "subject", f"{shown(subject)} is no list of arguments; pass one such as [1, 'a']")
     try:
@@ -72,7 +73,7 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
 
 
 def compiled(where: str, match_spec: Any, context: str) -> _native.MatchProgram:
-    """A match specification for a call of ``where``, which takes it as its argument ``match_spec``."""
+    """Compiles a match specification; errors name the function ``where`` and its argument ``match_spec``."""
     try:
         program, problems = _native.match_compile(match_spec, context)
     except TypeError as error:
@@ -87,12 +88,12 @@ def compiled(where: str, match_spec: Any, context: str) -> _native.MatchProgram:
 
 
 def derives(value: object, kind: type) -> bool:
-    """Whether it is of that class, whatever it says of itself."""
+    """Whether a value is of a class, without running the value's code."""
     return issubclass(type(value), kind)
 
 
 def word(value: object) -> str | None:
-    """The characters of a str, without asking it; None for anything else."""
+    """The characters of a str, without running a subclass's code; None for any other value."""
     return str.__str__(value) if issubclass(type(value), str) else None
 
 

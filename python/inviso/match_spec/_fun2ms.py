@@ -1,8 +1,8 @@
-"""A function's source as a match specification: see :func:`inviso.match_spec.ms`.
+"""Translates a function's source into a match specification: see :func:`inviso.match_spec.ms`.
 
-What is boolean in a match specification is True or False and nothing else, so only what gives one of them may stand
-where Python asks for a truth value. ``len(x)`` and ``x[0]`` mean another function for each type of ``x``: the condition
-that they are in becomes one alternative for each type. Where Python would raise, the specification doesn't match.
+A condition of a match specification must be exactly True or False. So where Python takes a truth value, only
+expressions with such a result are allowed. ``len(x)`` and ``x[0]`` are another function for each type of ``x``: their
+condition becomes one alternative for each type. Where Python would raise, the specification doesn't match.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _ACTIONS = frozenset({
     "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
 })  # fmt: skip
 
-# What a len or an index is for each type; the last function raises for all others.
+# The function for a len, and the types that have an index. The function for the last type raises for all other types.
 _SIZES = {"is_list": "length", "is_tuple": "tuple_size", "is_map": "map_size", "is_binary": "byte_size"}
 _INDEXED = ("is_tuple", "is_list", "is_map")
 _MOST_ALTERNATIVES = 100
@@ -87,14 +87,14 @@ _CLASSES: dict[Any, Callable[[Any], Any]] = {
 
 
 def clause(function: Any) -> tuple[Any, list[Any], list[Any]]:
-    """The clause ``(head, guards, body)`` of a lambda, or of a function that only returns an expression."""
+    """Translates a lambda, or a function that only returns an expression, into a clause ``(head, guards, body)``."""
     if not isinstance(function, types.FunctionType):
         raise BadArg("ms/1", "functions", f"{function!r} is no function; pass a lambda")
     return _Compiler(function).clause()
 
 
 def of_source(source: str) -> types.FunctionType:
-    """The function that a lambda's source would make. Nothing of it is run, and no name around it is known."""
+    """Makes the function of a lambda's source, without running the source. The function sees no names from outside."""
     file = f"<ms {next(_sources)}>"
     lines = [line + "\n" for line in source.strip().splitlines()]
     text = "".join(lines)
@@ -115,7 +115,7 @@ def of_source(source: str) -> types.FunctionType:
 
 
 def forget(function: types.FunctionType) -> None:
-    """Lets go of the text that :func:`of_source` keeps."""
+    """Drops the text that :func:`of_source` keeps."""
     linecache.cache.pop(function.__code__.co_filename, None)
 
 
@@ -151,7 +151,7 @@ class _Compiler:
         )
 
     def _sources(self) -> Iterator[list[str]]:
-        """What its source may be: as it was when it was read first, and as it is now."""
+        """The possible sources of the file: as first read, and as it is now."""
         cached = linecache.getlines(self._file, self._function.__globals__)
         if cached:
             yield cached
@@ -159,7 +159,7 @@ class _Compiler:
             if (fresh := linecache.getlines(self._file, self._function.__globals__)) != cached:
                 yield fresh
         else:
-            import inspect  # knows where newer prompts keep their lines
+            import inspect  # finds the lines of newer prompts
 
             try:
                 yield inspect.findsource(self._function)[0]
@@ -167,7 +167,7 @@ class _Compiler:
                 return
 
     def _found(self, source: str) -> tuple[Any, str]:
-        """The function in its source, or why it isn't there."""
+        """Finds the function's node in the source; or the reason why it isn't there."""
         code = self._function.__code__
         flags = code.co_flags & _FUTURE
         try:
@@ -179,7 +179,7 @@ class _Compiler:
                 )
         except (SyntaxError, ValueError, RecursionError):
             return None, "its source can't be read; define it in a file of plain Python"
-        # What is compiled must be what runs: another text may stand there by now.
+        # The text may have changed: it must compile to the function's code.
         if code not in codes(whole):
             return None, "its source has changed since it was loaded; reload it"
         kinds = ast.Lambda if code.co_name == "<lambda>" else (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -198,7 +198,7 @@ class _Compiler:
         return first == code.co_firstlineno and tuple(names) == code.co_varnames[: len(names)]
 
     def _innermost(self, nodes: list[Any]) -> list[Any]:
-        """Those whose body holds all positions of the code, and no other's of these."""
+        """The nodes whose body contains all positions of the code, without those that contain another such node."""
         own = [(p[0], p[2], p[1], p[3]) for p in self._function.__code__.co_positions() if None not in p and p[3]]
         spans: list[tuple[Any, Any, Any]] = []
         for node in nodes:
@@ -255,7 +255,7 @@ class _Compiler:
     # conditions and actions
 
     def _parts(self, body: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
-        """The conditions, and the actions after them."""
+        """Splits a body into conditions and the actions after them."""
         if isinstance(body, ast.Tuple):
             parts = body.elts
             for part in parts:
@@ -286,10 +286,10 @@ class _Compiler:
             isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in _ACTIONS for n in ast.walk(node)
         )
 
-    # what is true or false
+    # truth values
 
     def _truth(self, node: ast.expr, *, outermost: bool = False) -> Any:
-        """A condition. ``outermost``: one of the guards, for which False and an error are the same."""
+        """Translates a condition. ``outermost``: it is a guard, where False and an error have the same effect."""
         if self._acts(node):
             self._refuse(node, "an action in a condition", "write conditions first, 'and' the actions last")
         match node:
@@ -310,16 +310,16 @@ class _Compiler:
             case ast.Call(func=ast.Name(id=name)) if name in _TESTS and name not in self._parameters:
                 return self._by_type(node, lambda: self._value(node), outermost)
             case ast.Call(func=ast.Name(id=name)) if name != "len":
-                self._call(node)  # refuses what is no function of the language
+                self._call(node)  # refuses functions that match specifications don't have
             case ast.Name() | ast.Attribute() if self._is_outside(node):
                 if isinstance(value := self._outside(node), bool):
                     return value
         self._refuse(node, f"{ast.unparse(node)!r} as a condition", "compare it: only True and False are conditions")
 
     def _by_type(self, node: ast.expr, make: Callable[[], Any], outermost: bool) -> Any:
-        """A condition, with an alternative for each type that a ``len`` or an index in it may be of."""
-        places: dict[str, list[Any]] = {}  # those of one object have one type
-        for inner in reversed([*computed(node)]):  # inner ones first, so that what an outer one is about is decided
+        """A condition with an alternative for each type that the operands of its ``len`` and indices may have."""
+        places: dict[str, list[Any]] = {}  # by operand: those of one operand have one type
+        for inner in reversed([*computed(node)]):  # inner ones first: they may be the operands of outer ones
             if self._depends(inner) and not hasattr(inner, "decided"):
                 places.setdefault(ast.dump(object_of(inner)), []).append(inner)
         count = 1
@@ -337,7 +337,7 @@ class _Compiler:
     def _choose(
         self, groups: list[list[Any]], tests: list[Any], make: Callable[[], Any], alternatives: list[Any]
     ) -> None:
-        """Side by side: False where no type fits."""
+        """Independent alternatives: False if no type fits."""
         if not groups:
             alternatives.append(("andalso", *tests, make()))
             return
@@ -348,7 +348,7 @@ class _Compiler:
         self._undecide(groups[0])
 
     def _chosen(self, groups: list[list[Any]], make: Callable[[], Any]) -> Any:
-        """One after the other: an error where no type fits."""
+        """Nested alternatives: an error if no type fits."""
         if not groups:
             return make()
         made: Any = None
@@ -360,7 +360,7 @@ class _Compiler:
         return made
 
     def _types(self, group: list[Any]) -> list[str]:
-        """The type tests of what a group is about; a map or binary, last, also raises for all others."""
+        """The type tests for the operand of a group. The function for the last type raises for all other types."""
         if all(isinstance(place, ast.Call) for place in group):
             return [*_SIZES]
         return [*_INDEXED]
@@ -404,7 +404,7 @@ class _Compiler:
         return (_COMPARISONS[type(op)], self._value(a), self._value(b))
 
     def _members(self, node: ast.Compare, several: ast.expr) -> list[Any]:
-        """What ``in`` looks through."""
+        """The values of the right side of ``in``."""
         if isinstance(several, ast.Tuple | ast.List | ast.Set) and several.elts:
             return [self._value(each) for each in several.elts]
         if isinstance(several, ast.Name | ast.Attribute) and self._is_outside(several):
@@ -489,7 +489,7 @@ class _Compiler:
         return value
 
     def _mangled(self, name: str) -> str:
-        """A private name in a class body is another one."""
+        """The mangled form of a private name in a class body; any other name as it is."""
         if name.startswith("__") and not name.endswith("__"):
             for other in self._function.__code__.co_names:
                 if other.startswith("_") and other.endswith(name) and other != name:
@@ -501,7 +501,7 @@ class _Compiler:
             self._refuse(node, f"{ast.unparse(node)!r}, which is about no numbers,", "compare with what it gives")
         if type(op) in _ARITHMETIC:
             return (_ARITHMETIC[type(op)], a, b)
-        remainder = ("rem", ("+", ("rem", a, b), b), b)  # with the sign of b, as Python has it
+        remainder = ("rem", ("+", ("rem", a, b), b), b)  # with the sign of b, as in Python
         if isinstance(op, ast.Mod):
             return remainder
         if isinstance(op, ast.FloorDiv):
@@ -529,7 +529,7 @@ class _Compiler:
             self._refuse(node, f"a call of {name!r}", why)
         return (name, *map(self._value, node.args))
 
-    # names of the function's surroundings
+    # names from outside the function
 
     def _is_outside(self, node: ast.expr) -> bool:
         while isinstance(node, ast.Attribute):
@@ -571,7 +571,7 @@ class _Compiler:
 
     def _refuse(self, node: Any, what: str, mend: str) -> NoReturn:
         line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        column = getattr(node, "col_offset", 0)  # of its UTF-8
+        column = getattr(node, "col_offset", 0)  # in bytes of UTF-8
         before = linecache.getline(self._file, line, self._function.__globals__).encode(errors="replace")[:column]
         where = f"{self._file}:{line}:{(len(before.decode(errors='replace')) if before else column) + 1}"
         raise BadArg("ms/1", "functions", f"{where}: {what} can't be expressed; {mend}")

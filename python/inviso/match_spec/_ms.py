@@ -1,4 +1,4 @@
-"""Match specifications from lambdas."""
+"""Makes match specifications from lambdas."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["ms"]
 def ms(*functions: Callable[..., Any] | str | Iterable[Callable[..., Any] | str]) -> MatchSpec:
     """Makes a match specification from the source of lambdas, one clause each (dbg.md, ``fun2ms``).
 
-    Nothing of the lambda ever runs. Its parameters stand for the arguments, by position or, after a ``*``, by name. Its
-    expression is conditions joined by ``and``, then actions; or a tuple of actions. In conditions: comparisons,
-    arithmetic, ``and``, ``or``, ``not``, ``in`` with a literal, ``is None``, ``isinstance``, ``len``, indices,
-    attributes, and the guard functions by their names. Names from around the lambda are taken as what they are now.
-    Comparisons are Erlang's: values of different types are in order, True is not 1, and a str equals the bytes of its
-    UTF-8.
+    The lambda never runs. Its parameters stand for the arguments: by position or, after a ``*``, by name. Its
+    expression is a list of conditions joined by ``and``, then actions; or a tuple of actions. Conditions may use
+    comparisons, arithmetic, ``and``, ``or``, ``not``, ``in`` with a literal, ``is None``, ``isinstance``, ``len``,
+    indices, attributes, and the guard functions by their names. Names from outside the lambda have their present
+    values. Comparisons are Erlang's: values of different types have an order, True is not 1, and a str equals the bytes
+    of its UTF-8.
 
     Args:
-        functions: lambdas, or functions that only return an expression, whose source is known; the source of a lambda
-            as a str, which is not run either, and knows no names from around; or lists of them.
+        functions: lambdas, or functions that only return an expression, with known source; the source of a lambda as a
+            str, which can't use names from outside; or lists of these.
 
     Raises:
-        BadArg: what can't be expressed, with its line and column; or the source is not known.
+        BadArg: a part can't be expressed (the error has its line and column), or the source is unknown.
 
     >>> ms(lambda *args: True, lambda a, b: a != b and message((a, b)))
     MatchSpec([('_', [], []), (['$1', '$2'], [('/=', '$1', '$2')], [('message', (('$1', '$2'),))])])
@@ -47,7 +47,7 @@ def ms(*functions: Callable[..., Any] | str | Iterable[Callable[..., Any] | str]
         every += given if isinstance(given, list | tuple) else [given]
     if not every:
         raise BadArg(where, "functions", "there is none; pass a lambda such as lambda a, b: a > b")
-    from . import _fun2ms  # what few programs use comes in at its first mention
+    from . import _fun2ms  # few programs need it
 
     made = MatchSpec()
     for given in every:
@@ -59,7 +59,7 @@ def ms(*functions: Callable[..., Any] | str | Iterable[Callable[..., Any] | str]
                 _fun2ms.forget(function)
         try:
             compiled(where, [clause], "call")
-        except BadArg as error:  # a number of arguments, or a function where it may not stand
+        except BadArg as error:  # a wrong number of arguments, or a function where it is not allowed
             place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
             raise BadArg(where, "functions", f"{place}: {error.why}") from None
         made.append(clause)

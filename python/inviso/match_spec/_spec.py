@@ -1,4 +1,4 @@
-"""Match specifications as values, and their text for people."""
+"""Match specifications as values and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["MatchSpec", "Prefix", "format", "is_variable"]
 
 
 class Prefix(ImproperList):
-    """The head of a clause that takes calls with these first arguments, and any others after them.
+    """A clause's head that matches calls with these first arguments, and any others after them.
 
     >>> match_spec_test([1, 2, 3], [(Prefix(1, "$1"), [], [("message", "$1")])], "trace")
     ('ok', 2, [], [])
@@ -28,7 +28,7 @@ class Prefix(ImproperList):
 
 
 class MatchSpec(list[Any]):
-    """A match specification as :func:`ms` makes it: a list, which prints as a rule.
+    """A match specification from :func:`ms`: a list that prints as readable text.
 
     >>> MatchSpec([("_", [], [])]) == [("_", [], [])]
     True
@@ -44,12 +44,12 @@ class MatchSpec(list[Any]):
 
 
 def is_variable(text: str) -> bool:
-    """Whether a str is no str in a match specification: ``_``, ``$_``, ``$$``, ``$0``, ``$1`` …."""
+    """Whether a str is a variable in a match specification: ``_``, ``$_``, ``$$``, ``$0``, ``$1`` …."""
     return re.fullmatch(r"_|\$(?:[_$]|0|[1-9][0-9]{0,8})", text) is not None
 
 
 def format(match_spec: Iterable[Any]) -> str:
-    """A match specification for people, a line for each clause.
+    """Formats a match specification as readable text, with a line for each clause.
 
     >>> format([(["$1", inviso.Atom("a")], [], []), ("_", [("is_integer", "$1")], [("message", {"n": "$1"})])])
     "[$1, Atom('a')]\\n_ when is_integer($1) -> message({'n': $1})"
@@ -78,7 +78,7 @@ _TIGHT = frozenset(_INFIX) - {"andalso", "orelse"}
 
 
 def _pattern(pattern: Any) -> str:
-    """As :func:`_expression`, where a tuple is one."""
+    """As :func:`_expression`, but a tuple stands for itself."""
     if isinstance(pattern, ImproperList):
         return f"[{', '.join(map(_pattern, pattern.elements))} | {_pattern(pattern.tail)}]"
     if isinstance(pattern, tuple):

@@ -18,7 +18,7 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def computed(node: ast.AST) -> Iterator[ast.AST]:
-    """What is computed whenever the node is: not what is in conditions of its own."""
+    """The nodes that are computed whenever ``node`` is: all below it except those in conditions of their own."""
     yield node
     for inner in ast.iter_child_nodes(node):
         if not isinstance(inner, ast.Compare | ast.BoolOp | ast.IfExp):
@@ -38,7 +38,7 @@ def conjuncts(node: ast.expr) -> list[ast.expr]:
 
 
 def object_of(place: Any) -> Any:
-    """What a ``len`` or an index is about."""
+    """The operand of a ``len`` or an index."""
     return place.args[0] if isinstance(place, ast.Call) else place.value
 
 

@@ -32,7 +32,7 @@ def any_of(conditions: list[Any], *, lazily: bool) -> Any:
         return conditions[0]
     if lazily:
         return ("orelse", *conditions)
-    return functools.reduce(lambda a, b: ("or", a, b), conditions)  # all of them are computed, as Python does
+    return functools.reduce(lambda a, b: ("or", a, b), conditions)  # computes all of them, as Python does
 
 
 def may_raise(value: Any) -> bool:
@@ -47,12 +47,12 @@ def may_raise(value: Any) -> bool:
 
 
 def after_first(count: int, several: Any) -> Any:
-    """A list without its first ones."""
+    """A list without its first ``count`` elements."""
     return functools.reduce(lambda rest, _: ("tl", rest), range(count), several)
 
 
 def decides_itself(one: type) -> bool:
-    """Whether ``isinstance`` asks the class, which may take what it is no base of."""
+    """Whether a class has its own ``isinstance`` check, which may accept objects that don't derive from it."""
     check = type(one).__instancecheck__
     if check is type.__instancecheck__:
         return False
@@ -74,17 +74,17 @@ def is_no_number(value: Any) -> bool:
 
 
 def constant(value: Any) -> Any:
-    """A literal; a str that would be taken for a variable as a constant."""
+    """A literal. A str that looks like a variable becomes a ``const``."""
     return ("const", value) if isinstance(value, str) and is_variable(value) else value
 
 
 def quoted(value: Any) -> Any:
-    """A value, so that nothing in it is taken for something else."""
+    """A value as a constant, so that no part of it counts as a variable or an expression."""
     return value if isinstance(value, int | float | bytes | None) else ("const", value)
 
 
 def copied(value: Any, depth: int = DEEPEST) -> Any:
-    """A plain value as it is now; TypeError for any other."""
+    """A copy of a plain value; TypeError for any other."""
     if value is None or isinstance(value, bool | Atom | Map | BitString | ImproperList | Pid | Port | Ref):
         return value
     for base, copy in _COPIES.items():
@@ -100,7 +100,7 @@ def copied(value: Any, depth: int = DEEPEST) -> Any:
     raise TypeError
 
 
-# a subclass counts as its base, without its own code
+# a subclass counts as its base; its own code doesn't run
 _COPIES: dict[type, Callable[[Any], Any]] = {
     int: int.__pos__,
     float: float.__pos__,

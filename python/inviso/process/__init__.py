@@ -1,7 +1,7 @@
 """Processes: threads and asyncio tasks with pids, mailboxes and names.
 
-A process is a thread or an asyncio task; code that an event loop runs outside any task belongs to the loop's thread.
-Every process has a mailbox, and only the process itself takes messages out of it.
+A process is a thread or an asyncio task. Code that an event loop runs outside any task belongs to the loop's thread.
+Each process has a mailbox; only the process itself takes messages out of it.
 
 >>> from inviso import process
 >>> me = process.self()
@@ -19,9 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from inviso import _fork as _fork  # what a fork needs
-from inviso import _native
-from inviso._beside import Beside
+from inviso import _background, _native
+from inviso import _fork as _fork  # registers what a fork needs
 from inviso._native import Pid
 from inviso.errors import BadArg, check_timeout, is_text, shown
 from inviso.terms import Port, Ref
@@ -111,19 +110,19 @@ def spawn(
     """Starts a process that runs ``function(*args, **kwargs)``: a thread, or a task of the running event loop if
     ``function`` is a coroutine function.
 
-    To pass arguments on that are called ``name``, ``link`` or ``monitor``, bind them with ``functools.partial``.
+    If the function has parameters ``name``, ``link`` or ``monitor``, bind them with ``functools.partial``.
 
     Args:
         name: the thread's or task's name.
-        link: True links the two, as :func:`link` does, before the child takes its first step.
-        monitor: True watches the child, as :func:`monitor` does.
+        link: True links the caller and the child, as :func:`link` does, before the child's first step.
+        monitor: True monitors the child, as :func:`monitor` does.
 
     Returns:
-        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python 3.12 and
-        later) may have ended by then.
+        The child's Pid; with ``monitor`` a pair of the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python
+        3.12 and later) may have ended by then.
 
     Raises:
-        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
+        BadArg: ``function`` can't be called, or is a coroutine function and no event loop runs.
 
     >>> me = self()
     >>> child = spawn(lambda: send(me, "done"))
@@ -191,7 +190,7 @@ class _Process(threading.Thread):
         _native.enter_process()
         try:
             super().run()
-        except SystemExit as error:  # threads end by it without a word
+        except SystemExit as error:  # ends a thread without a message
             _native.leaving(error)
         except BaseException as error:
             _native.leaving(error)
@@ -203,14 +202,15 @@ class _Process(threading.Thread):
 def send(destination: Destination, message: Any) -> Any:
     """Puts ``message`` into the mailbox of a process and returns it (erlang.md, ``!``).
 
-    To a process that has ended, nothing happens. The object itself is sent, not a copy.
+    The message is the object itself, not a copy. If the process has ended, nothing happens.
 
     Args:
-        destination: a Pid, thread or task, a registered name, or ``(name, node)``, with which a name that nobody has is
-            no error.
+        destination: a Pid, thread or task; a registered name; or ``(name, node)``, which accepts a name that isn't
+            registered.
 
     Raises:
-        BadArg: ``destination`` is a name that nobody has, or no process of this node; a queue has no mailbox: use its put.
+        BadArg: ``destination`` is a name that isn't registered, or not a process of this node. A queue has no mailbox:
+            use its ``put``.
 
     >>> send(self(), 1)
     1
@@ -240,18 +240,18 @@ def _is_name_at_node(value: Any) -> TypeGuard[tuple[str, str]]:
 
 
 class Timer:
-    """A message that is to be sent, see :func:`send_after`."""
+    """A message that is sent later, see :func:`send_after`."""
 
     __slots__ = ("_destination", "_message", "_thread")
 
     def __init__(self, time: float, destination: Pid, message: Any) -> None:
         self._destination = destination
         self._message = message
-        self._thread = Beside(self._send)
+        self._thread = _background.Timer(self._send)
         self._thread.start(time)
 
     def cancel(self) -> None:
-        """Has it not sent, if it was not yet."""
+        """Cancels the message, if it was not sent yet."""
         self._thread.cancel()
 
     def _send(self) -> None:
@@ -259,10 +259,13 @@ class Timer:
 
 
 def send_after(time: float, destination: Process, message: Any) -> Timer:
-    """Sends a message after ``time`` milliseconds, by a timer, which has ``cancel()`` (erlang.md, ``erlang:send_after/3``).
+    """Sends a message after ``time`` milliseconds (erlang.md, ``erlang:send_after/3``).
+
+    Returns:
+        A timer, which has ``cancel()``.
 
     Raises:
-        BadArg: ``time`` is not a number from 0, or ``destination`` no process of this node.
+        BadArg: ``time`` is not a number from 0, or ``destination`` is not a process of this node.
 
     >>> _ = send_after(1, self(), "tick")
     >>> receive(timeout=5)
@@ -275,12 +278,15 @@ def send_after(time: float, destination: Process, message: Any) -> Timer:
 
 
 def receive(pattern: Any = None, timeout: float | None = None) -> Any:
-    """Takes the first message that matches out of the caller's mailbox, waiting for it.
+    """Takes the first message that matches out of the caller's mailbox, and waits for one.
 
     Args:
-        pattern: None for any message; a callable that is asked about each; else a value in which ``"_"`` matches
-            anything, tuples and lists match element by element, and all else by ``==``.
-        timeout: seconds; None waits for ever, 0 looks once.
+        pattern: None for any message; a callable that returns whether a message matches; else a value, in which
+            ``"_"`` matches anything, tuples and lists match element by element, and all else matches by ``==``.
+        timeout: seconds; None waits for ever, 0 doesn't wait.
+
+    Returns:
+        The message.
 
     Raises:
         TimeoutError: no message came in time.
@@ -298,7 +304,7 @@ def receive(pattern: Any = None, timeout: float | None = None) -> Any:
 
 
 async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
-    """As :func:`receive`, for a task: other tasks go on while it waits.
+    """As :func:`receive`, for a task: other tasks run while it waits.
 
     Raises:
         TimeoutError: no message came in time.
@@ -328,8 +334,8 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
         if left is not None and left <= 0:
             _native.timed_out()
             raise TimeoutError(f"no matching message came in {timeout} s")
-        # a mailbox that trace sessions feed is filled when it is looked at: look now and then; not by `wait_for`, which has
-        # a task of its own on 3.11
+        # Looking at a mailbox brings trace messages into it, so look now and then. `wait_for` would start a task on
+        # 3.11.
         timer = loop.call_later(0.02 if left is None else min(left, 0.02), arrived.set)
         try:
             _native.mailbox_wait(waiter, seen)
@@ -345,10 +351,13 @@ def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
 
 
 def peek(pid: Process | None = None) -> list[Any]:
-    """The messages in a mailbox, oldest first, left there; the caller's own without ``pid``.
+    """Returns the messages in a mailbox, oldest first, and leaves them there.
+
+    Args:
+        pid: the process; None for the caller.
 
     Raises:
-        BadArg: ``pid`` is no process of this node.
+        BadArg: ``pid`` is not a process of this node.
 
     >>> _ = send(self(), "x")
     >>> peek(), receive()
@@ -358,13 +367,16 @@ def peek(pid: Process | None = None) -> list[Any]:
 
 
 def register(name: str, pid: Pid | Port | Any) -> bool:
-    """Gives a living process, or an open port, a name (erlang.md, ``register/2``).
+    """Registers a living process, or an open port, under a name (erlang.md, ``register/2``).
 
     Args:
         pid: a Pid or Port; or the thread, task, socket, subprocess or transport itself.
 
+    Returns:
+        True.
+
     Raises:
-        BadArg: the name is taken, or not a str; the process has ended or has a name.
+        BadArg: the name is taken, or is not a str; the process has ended or has a name.
 
     >>> register("adder", self()), whereis("adder") == self(), unregister("adder")
     (True, True, True)
@@ -375,7 +387,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
 
 
 def _register(name: str, pid: Pid | Port) -> bool:
-    """The same by a pid: what is meta traced for names."""
+    """Registers a Pid or Port. Meta tracing of names traces this function."""
     if not isinstance(pid, Port) or not pid.is_local():
         pid = running("register/2", "pid", pid)
     why = _native.register(name, pid)
@@ -389,10 +401,13 @@ def _register(name: str, pid: Pid | Port) -> bool:
 
 
 def unregister(name: str) -> bool:
-    """Takes a name back (erlang.md, ``unregister/1``).
+    """Removes a registered name (erlang.md, ``unregister/1``).
+
+    Returns:
+        True.
 
     Raises:
-        BadArg: nobody has the name.
+        BadArg: the name isn't registered.
 
     >>> _ = register("gone", self())
     >>> unregister("gone"), whereis("gone")
@@ -404,7 +419,7 @@ def unregister(name: str) -> bool:
 
 
 def whereis(name: str) -> Any:
-    """The process, or port, of a name, or None.
+    """Returns the Pid or Port that is registered under a name, or None.
 
     Raises:
         BadArg: ``name`` is not a str.
@@ -427,7 +442,7 @@ def registered() -> list[str]:
 
 
 def node() -> str:
-    """This node's name, ``nonode@nohost`` until it is set.
+    """This node's name; ``nonode@nohost`` until it is set.
 
     >>> node()
     'nonode@nohost'
@@ -436,10 +451,10 @@ def node() -> str:
 
 
 def set_node(name: str) -> None:
-    """Names this node.
+    """Sets this node's name.
 
     Raises:
-        BadArg: ``name`` has not the form ``name@host``.
+        BadArg: ``name`` doesn't have the form ``name@host``.
 
     >>> set_node("no at sign")
     Traceback (most recent call last):
@@ -453,7 +468,7 @@ def set_node(name: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    _spawned.clear()  # the rest is done by inviso._fork
+    _spawned.clear()  # inviso._fork does the rest
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -480,5 +495,5 @@ def _matches(pattern: Any, value: Any) -> bool:
 
 
 for _function in (object_of, pid, port, demonitor, exit, link, links, monitor, process_flag, trap_exit, unlink):
-    _function.__module__ = __name__  # as the documentation knows them
+    _function.__module__ = __name__  # the documentation names this module
 del _function

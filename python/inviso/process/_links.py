@@ -18,15 +18,19 @@ __all__ = ["demonitor", "exit", "link", "links", "monitor", "process_flag", "tra
 
 
 def link(pid: Pid | Any) -> bool:
-    """Links the caller to a process: when one of them ends, and not for the reason ``"normal"``, the other is told to end,
-    too (erlang.md, ``link/1``).
+    """Links the caller to a process: when one of them ends for another reason than ``"normal"``, the other one gets an
+    exit signal, which ends it, too (erlang.md, ``link/1``).
 
-    A process that traps exits (:func:`trap_exit`) gets the message ``("EXIT", pid, reason)`` instead. A task is told by being
-    cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
-    process that has ended is to be told of an end for ``"noproc"``.
+    A process that traps exits (:func:`trap_exit`) gets the message ``("EXIT", pid, reason)`` instead. The signal
+    cancels a task. A thread gets ``SystemExit`` at its current or next call into this package: Python can't do more. A
+    link to a process that has ended sends the caller an exit signal with the reason ``"noproc"``.
 
-    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a
-    subprocess's ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
+    A link to a port (or to its socket or subprocess) reports its end to the caller. The reason is ``"normal"`` for a
+    socket, and ``("exit_status", number)`` for a subprocess whose status was not 0. Opening a port doesn't link to it
+    in this sense.
+
+    Returns:
+        True.
 
     Raises:
         BadArg: ``pid`` is neither a process of this node nor a port.
@@ -42,6 +46,9 @@ def link(pid: Pid | Any) -> bool:
 def unlink(pid: Pid | Any) -> bool:
     """Removes the link between the caller and a process or port, if there is one (erlang.md, ``unlink/1``).
 
+    Returns:
+        True.
+
     Raises:
         BadArg: ``pid`` is neither a process of this node nor a port.
 
@@ -53,10 +60,13 @@ def unlink(pid: Pid | Any) -> bool:
 
 
 def links(pid: Process | None = None) -> list[Any]:
-    """The processes and ports that a process is linked to; the caller's without ``pid``.
+    """Lists the processes and ports that a process is linked to.
+
+    Args:
+        pid: the process; None for the caller.
 
     Raises:
-        BadArg: ``pid`` is no process of this node.
+        BadArg: ``pid`` is not a process of this node.
 
     >>> links()
     []
@@ -65,8 +75,11 @@ def links(pid: Process | None = None) -> list[Any]:
 
 
 def trap_exit(on: bool) -> bool:
-    """Whether exit signals come to the caller as messages ``("EXIT", pid, reason)`` from now on; answers whether they did
-    (erlang.md, ``process_flag(trap_exit, Boolean)``).
+    """Sets whether the caller gets exit signals as messages ``("EXIT", pid, reason)`` (erlang.md,
+    ``process_flag(trap_exit, Boolean)``).
+
+    Returns:
+        The previous setting.
 
     Raises:
         BadArg: ``on`` is not a bool.
@@ -80,16 +93,19 @@ def trap_exit(on: bool) -> bool:
 
 
 def process_flag(flag: str, value: bool | int) -> bool | int:
-    """Sets a flag of the caller, and answers what it was (erlang.md, ``process_flag/2``).
+    """Sets a flag of the caller (erlang.md, ``process_flag/2``).
 
     Args:
-        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident
-            memory on a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory
-            belongs to all processes, so this limit is the node's. It ends nobody.
-        value: True or False; or an int from 0, where 0 is no limit.
+        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``, a limit in words of 8 bytes. If resident
+            memory reaches it, a collection of garbage sends ``gc_max_heap_size`` to tracers of ``garbage_collection``.
+            All processes share the memory, so the limit is the node's. It ends no process.
+        value: True or False for ``"trap_exit"``; an int from 0 for ``"max_heap_size"``, where 0 is no limit.
+
+    Returns:
+        The previous value.
 
     Raises:
-        BadArg: a wrong argument. Nothing has changed.
+        BadArg: a wrong argument; nothing has changed.
 
     >>> process_flag("max_heap_size", 1 << 30), process_flag("max_heap_size", 0)
     (0, 1073741824)
@@ -106,11 +122,14 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
 
 
 def monitor(pid: Process) -> Ref:
-    """Has the caller told of a process's end, by the message ``("DOWN", reference, "process", pid, reason)`` (erlang.md,
-    ``monitor/2``). For a process that has ended it comes at once, with the reason ``"noproc"``.
+    """Monitors a process: at its end the caller gets ``("DOWN", reference, "process", pid, reason)`` (erlang.md,
+    ``monitor/2``). If the process has ended already, the message comes at once, with the reason ``"noproc"``.
+
+    Returns:
+        The reference.
 
     Raises:
-        BadArg: ``pid`` is no process of this node.
+        BadArg: ``pid`` is not a process of this node.
 
     >>> child = spawn(lambda: None)
     >>> reference = monitor(child)
@@ -123,7 +142,7 @@ def monitor(pid: Process) -> Ref:
 
 
 def demonitor(reference: Ref) -> bool:
-    """Takes a monitor back; False if it was not there any more (erlang.md, ``demonitor/1``).
+    """Removes a monitor; False if it was gone already (erlang.md, ``demonitor/1``).
 
     Raises:
         BadArg: ``reference`` is not a Ref.
@@ -141,13 +160,15 @@ _MISSING = Atom("missing")
 
 
 def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
-    """``exit(reason)`` ends the caller; ``exit(pid, reason)`` sends a process an exit signal (erlang.md, ``exit/1``, ``exit/2``).
+    """``exit(reason)`` ends the caller; ``exit(pid, reason)`` sends a process an exit signal (erlang.md, ``exit/1``,
+    ``exit/2``).
 
-    A thread ends by ``SystemExit``, a task by being cancelled; both may be caught. What a signal does says :func:`link`; the
-    reason ``"kill"`` can't be trapped and becomes ``"killed"``, the reason ``"normal"`` ends nobody but the caller itself.
+    A thread ends by ``SystemExit``, a task by its cancellation; code can catch both. :func:`link` describes the effect
+    of a signal. The reason ``"kill"`` can't be trapped and becomes ``"killed"``. The reason ``"normal"`` ends only the
+    caller itself.
 
     Raises:
-        BadArg: ``pid`` is no process of this node.
+        BadArg: ``pid`` is not a process of this node.
 
     >>> child = spawn(lambda: receive(), monitor=True)[0]
     >>> exit(child, "enough")
@@ -168,7 +189,7 @@ def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
 
 
 def _word(reason: Any) -> Any:
-    """A reason as a term: a plain str is an atom, as reasons mostly are."""
+    """A reason as a term. A plain str becomes an atom, because most reasons are atoms."""
     return Atom(reason) if type(reason) is str else reason
 
 

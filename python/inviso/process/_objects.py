@@ -1,4 +1,4 @@
-"""Which process or port an object stands for, and the checks of arguments that name one."""
+"""Finds the process or port of an object, and checks arguments that name one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["is_gone", "local", "object_of", "pid", "port", "running", "tracee_of
 
 
 def pid(object: Process | Any) -> Pid:
-    """The pid of a thread or task, or of what messages are addressed to while it isn't known who will take them.
+    """Returns the pid of a thread, task or channel.
 
     Args:
-        object: a thread or task; a queue of ``queue``, ``asyncio`` or ``multiprocessing``, a connection, an executor, a
-            pool, a future, whose Pid is of the kind ``"queue"``; or a Pid, which is returned.
+        object: a thread or task; a channel, whose Pid is of the kind ``"queue"``: a queue of ``queue``, ``asyncio`` or
+            ``multiprocessing``, a connection, an executor, a pool, a future; or a Pid, which is returned.
 
     Raises:
-        BadArg: ``object`` is none of these, or a thread or task that has not begun, or has ended.
+        BadArg: ``object`` is none of these; or a thread or task that has not begun, or has ended.
 
     >>> pid(threading.current_thread()) == self()
     True
@@ -46,12 +46,12 @@ def pid(object: Process | Any) -> Pid:
 
 
 def port(object: Any) -> Port:
-    """The port of a socket, a subprocess or a transport.
+    """Returns the port of a socket, a subprocess or a transport.
 
     Args:
-        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``;
-            or a Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port
-            with its pipes.
+        object: a ``socket.socket`` or ``subprocess.Popen``; a transport, ``StreamWriter`` or ``Process`` of asyncio; or
+            a Port, which is returned. A transport over a socket has the socket's port. A subprocess and its pipes are
+            one port.
 
     Raises:
         BadArg: ``object`` is none of these, or is closed.
@@ -71,7 +71,10 @@ def port(object: Any) -> Port:
 
 
 def object_of(pid: Pid | Port) -> Any:
-    """The thread or task object of a process, or the object of a port; None if it is gone.
+    """Returns the thread or task object of a process, or the object of a port; None if it is gone.
+
+    Raises:
+        BadArg: ``pid`` is not a process of this node.
 
     >>> object_of(self()) is threading.current_thread()
     True
@@ -82,7 +85,7 @@ def object_of(pid: Pid | Port) -> Any:
 
 
 def _outside(object: Any) -> Any:
-    """What an object of asyncio's stands for: the socket, the Popen, or the transport of a pipe."""
+    """The socket, the Popen, or the pipe's transport that an object of asyncio wraps; any other object as it is."""
     kind = type(object).__module__
     if not kind.startswith("asyncio."):
         return object
@@ -97,13 +100,13 @@ def _outside(object: Any) -> Any:
     for name in ("_sock", "_proc"):
         if getattr(object, name, None) is not None:
             return getattr(object, name)
-    # the pipes of a subprocess are the subprocess's
+    # the pipes of a subprocess belong to it
     subprocess = getattr(getattr(object, "_protocol", None), "proc", None)
     return object if subprocess is None else _outside(subprocess)
 
 
 def tracee_of(object: Any) -> Any:
-    """The Pid or Port of whatever stands for a process or port; anything else as it is."""
+    """The Pid or Port of a thread, task, channel, socket, subprocess or transport; any other object as it is."""
     if isinstance(object, (Pid, Port, str, tuple)):
         return object
     found = _native.pid_of(object)
@@ -121,7 +124,7 @@ _PORTS = (
 
 
 def is_gone(object: Any) -> bool:
-    """Whether it stood for a process or port, or will, and there is none now."""
+    """Whether an object that has no Pid or Port is a thread, task, socket, subprocess or transport."""
     return _is_one(object, _PROCESSES + _PORTS)
 
 
@@ -131,7 +134,7 @@ def _is_one(object: Any, kinds: tuple[tuple[str, str], ...]) -> bool:
 
 
 def why_no_process(object: Any) -> str:
-    """What is wrong with it where a process is wanted."""
+    """The error text for an object that is not a process."""
     if isinstance(object, Port) or _is_one(object, _PORTS):
         return "is a port, not a process"
     return "has not begun, or has ended" if _is_one(object, _PROCESSES) else "is not a process"

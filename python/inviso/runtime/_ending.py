@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from inviso import _children, _fork, _native
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._system import allocate_lock
 
 __all__ = ["Guard"]
@@ -29,7 +29,7 @@ class Guard:
         self._deciding = allocate_lock()
         """By who ends it and who has the signal: one of them is the first."""
         self._is_over = False
-        self._thread = Beside(self._step, _native.ending_wake)
+        self._thread = Timer(self._step, _native.ending_wake)
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_here, self._forget)
         _children.before_taking.append(self.close)
 

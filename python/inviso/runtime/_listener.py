@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from inviso import _fork
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._descriptor import moved
 from inviso._link._bell import Bell, say
 from inviso._link._folder import SUFFIX, Folder
@@ -130,7 +130,7 @@ class Listener:
         if self._socket is not None:
             self._socket.setblocking(False)
             self._poll.register(self._socket.fileno(), select.POLLIN)
-        self._thread = Beside(self._step, self._bell.ring)
+        self._thread = Timer(self._step, self._bell.ring)
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_ours, self._forget, waits=True)
         atexit.register(self.close)
         self._thread.start(0.0)

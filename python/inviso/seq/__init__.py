@@ -1,5 +1,5 @@
-"""What :mod:`inviso.seq_trace` is made of.
+"""The parts of :mod:`inviso.seq_trace`.
 
-``_tokens`` has the token of a process, ``_label`` sets one for a block, ``_nodes`` carries it to other processes. ``_merge``
-reads events and joins them, ``_text``, ``_table`` and ``_chart`` show them.
+``_tokens`` has the token of a process, ``_label`` sets one for a block, ``_nodes`` carries it to other nodes.
+``_merge`` collects and merges events; ``_text``, ``_table`` and ``_chart`` show them.
 """

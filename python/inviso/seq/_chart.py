@@ -17,11 +17,11 @@ __all__ = ["Chart", "chart"]
 
 _NARROWEST = 12  # columns between two lifelines
 _WIDEST = 26
-_TEXT = 30  # columns that are left for what is said of an event, at least
+_TEXT = 30  # columns for the text of an event, at least
 _LINES = 40  # lifelines of a drawing
 _STEP, _PITCH, _TOP, _LEFT = 28, 150, 56, 90
 _CHARACTERS = 60
-# a style in a drawing holds for the whole page that the drawing is on: each rule names the drawing
+# A style in a drawing applies to the whole page, so each rule names the drawing.
 _STYLE = "".join(
     f".inviso-seq {rule}"
     for rule in (
@@ -34,15 +34,17 @@ _STYLE = "".join(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    kind: str  # "print", "sent", "message", "lost" (nobody is known to have taken it), "found" (nobody to have sent it)
+    kind: str  # "print", "sent", "message", "lost" (its receiver is unknown), "found" (its sender is unknown)
     line: int
-    other: int  # the lifeline that a message goes to
+    other: int  # the lifeline to which a message goes
     began: int  # the row in which a message was sent
     text: str
 
 
 class Chart:
-    """A message sequence chart: a lifeline for each process, time going down, in causal order. :func:`chart` makes it."""
+    """A message sequence chart: a lifeline for each process, events in causal order from top to bottom. :func:`chart`
+    makes it.
+    """
 
     def __init__(self, lines: list[tuple[str, str]], rows: list[_Row], more: int, width: int) -> None:
         self._lines = lines
@@ -54,7 +56,7 @@ class Chart:
         return f"<Chart of {len(self._rows)} rows, {len(self._lines)} processes>"
 
     def text(self) -> str:
-        """For a terminal: lines that are no longer than the chart's width.
+        """The chart for a terminal: lines of at most the chart's width.
 
         >>> from inviso import seq_trace
         >>> print(seq_trace.chart([]).text())
@@ -92,7 +94,7 @@ class Chart:
         return "\n".join(written)
 
     def svg(self) -> str:
-        """As SVG: a document of its own that needs nothing else.
+        """The chart as an SVG document that needs no other files.
 
         >>> from inviso import seq_trace
         >>> seq_trace.chart([]).svg()
@@ -138,7 +140,7 @@ class Chart:
         return "".join(parts) + "</svg>"
 
     def html(self) -> str:
-        """The drawing, for a page: it scrolls where it is too wide.
+        """The drawing for a page; it scrolls if it is too wide.
 
         >>> from inviso import seq_trace
         >>> seq_trace.chart([]).html()
@@ -156,16 +158,17 @@ class Chart:
 def chart(
     events: Iterable[Any], *, names: Mapping[Pid, str] | None = None, width: int = 100, limit: int = 1000
 ) -> Chart:
-    """Draws events: messages as arrows from who sent them to who took them, what was printed as notes.
+    """Draws events: messages as arrows from sender to receiver, printed values as notes.
 
     Args:
-        events: entries of a merge, which stay in their order; or outputs, which are merged; or what a system tracer got.
-        names: of processes; others go by their pids.
+        events: entries of a merge, which stay in their order; or outputs, which are merged; or the messages that a
+            system tracer got.
+        names: names of processes; others are shown as pids.
         width: columns of a terminal.
-        limit: events that are drawn; of more it is said how many.
+        limit: the number of events to draw; the chart says how many are left out.
 
     Raises:
-        BadArg: an event is none, ``names`` is no mapping of pids to str, or one of the numbers is too small.
+        BadArg: one of ``events`` is not an event, ``names`` is not a mapping of pids to str, or a number is too small.
 
     >>> from inviso import seq_trace
     >>> a, b = inviso.self(), inviso.spawn(lambda: None)
@@ -204,7 +207,7 @@ def _entries(where: str, events: Any) -> list[Entry]:
 
 
 class _Drawing:
-    """Finds the lifelines of events, and what each of them draws."""
+    """Finds the lifelines of events, and the row of each event."""
 
     def __init__(self, names: Mapping[Pid, str], entries: list[Entry]) -> None:
         self._names = names
@@ -265,7 +268,7 @@ class _Drawing:
 
 
 def _fitting(lines: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """So many lifelines; the last one is that of all others."""
+    """At most so many lifelines; the last one stands for all others."""
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], ("", f"{len(lines) - most + 1} others")]
@@ -278,7 +281,7 @@ def _centred(name: str, columns: int) -> str:
 
 
 def _arrow(x1: int, y1: int, x2: int, y2: int, kind: str = "") -> str:
-    """A line with a head, which points where the line goes."""
+    """A line with an arrowhead at its end."""
     length = max(((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5, 1.0)
     u, v = (x2 - x1) / length, (y2 - y1) / length
     head = " ".join(

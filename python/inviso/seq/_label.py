@@ -22,17 +22,19 @@ _TIMES = ("timestamp", "monotonic_timestamp", "strict_monotonic_timestamp")
 
 
 class label:
-    """Gives the caller a new token with this label inside a ``with`` block, and the token that it had before after it.
+    """Gives the caller a new token with this label inside a ``with`` block, and restores its previous token after it.
 
-    Messages that are sent inside carry the token on, so their events go on after the block.
+    Messages that are sent inside carry the token, so it causes events after the block, too.
 
     Args:
         value: the label, as for :func:`set_token`.
-        events: which events are emitted: ``"all"``, or some of ``"send"``, ``"receive"`` and ``"print"``.
-        timestamp: ``"timestamp"``, ``"monotonic_timestamp"``, ``"strict_monotonic_timestamp"``, or None for none.
+        events: the events to emit: ``"all"``, or some of ``"send"``, ``"receive"`` and ``"print"``.
+        timestamp: ``"timestamp"``, ``"monotonic_timestamp"``, ``"strict_monotonic_timestamp"``, or None for no
+            timestamp.
 
     Raises:
-        BadArg: an unknown event or timestamp; at the beginning of the block, a label that is too long. The token stays as it is.
+        BadArg: an unknown event or timestamp; at the beginning of the block, a label that is too long. The token stays
+            as it is.
 
     >>> import inviso
     >>> from inviso import seq_trace
@@ -82,5 +84,5 @@ class label:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if this_process() == self._owner:  # a generator's block may end in another task
+        if this_process() == self._owner:  # a block in a generator may end in another task
             set_token(self._before)

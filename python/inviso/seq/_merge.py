@@ -1,15 +1,15 @@
-"""The events of several nodes as one sequence: by serials where they decide, by clocks where they don't.
+"""Merges the events of several nodes into one sequence: by serials as far as they decide, and by clocks otherwise.
 
-A node's events are collected with the node's name and an anchor, the reading of its monotonic and its wall clock at one moment. Serials are
-what is certain. They say that
+A node's events come with the node's name and an anchor: its monotonic clock and its wall clock at one moment. Serials
+are certain. They order events by three rules:
 
-* an event of a process comes after the one before it of that process,
-* the receipt of a message comes after its sending: both have the same label, serial and sender,
-* an event, something before which was not told (a message without the flags ``send`` and ``receive``), comes after those of its label
-  whose ``current`` is smaller than its own. That holds for every cause, as each process's counter only grows, and each message takes its
-  sender's along.
+* An event of a process comes after the previous event of that process.
+* The receipt of a message comes after its sending. Both have the same label, serial and sender.
+* An event before which an event is missing (a message without the flags ``send`` and ``receive``) comes after all
+  events of its label with a smaller ``current``. That covers every cause: the counter of a process only grows, and a
+  message carries its sender's counter.
 
-What these leave open is ordered by time.
+Events that these rules leave open are ordered by time.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
 _DEPTH = 200
 _BYTES = 1 << 30
 _FORM = "inviso_seq_output"
-_FAR = 1 << 61  # a counter from here on begins anew with a serial below
+_FAR = 1 << 61  # a counter from here on restarts at a smaller serial
 
 
 class Anchor(NamedTuple):
     """The two clocks of a node at one moment.
 
     Attributes:
-        monotonic: ns of the clock of monotonic time stamps, which is ``time.monotonic_ns()``.
+        monotonic: ns of the clock of monotonic timestamps, which is ``time.monotonic_ns()``.
         wall: ns since 1970.
 
     >>> anchor = Anchor.now()
@@ -59,7 +59,7 @@ class Anchor(NamedTuple):
 
     @classmethod
     def now(cls) -> Anchor:
-        """Both clocks of this node now: the closest of a few readings."""
+        """Reads both clocks of this node: the closest pair of a few readings."""
         readings = []
         for _ in range(5):
             before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -68,22 +68,24 @@ class Anchor(NamedTuple):
         return cls(monotonic, wall)
 
     def wall_of(self, monotonic: int) -> int:
-        """The wall clock, ns since 1970, when the monotonic one was ``monotonic`` ns."""
+        """The wall clock, ns since 1970, at ``monotonic`` ns of the monotonic clock."""
         return self.wall + monotonic - self.monotonic
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Output:
-    """What one node's system tracer got. It can be pickled, and written as JSON or in Erlang's external term format.
+    """The events of one node's system tracer. It can be pickled, and written as JSON or in Erlang's external term
+    format.
 
     Attributes:
         node: the node's name.
         anchor: its clocks at one moment.
-        events: what the tracer got, in that order: ``("seq_trace", label, info)``, or with a time stamp fourth.
-        dropped: how many more there were: beyond the collector's limit, or lost before it got them.
+        events: the tracer's messages in their order: ``("seq_trace", label, info)``, maybe with a timestamp as the
+            fourth element.
+        dropped: the number of further events: beyond the collector's limit, or lost before it got them.
 
     Raises:
-        BadArg: an attribute is none of that.
+        BadArg: an attribute has a wrong type or value.
 
     >>> from inviso import seq_trace
     >>> output = Output("shop@here", Anchor(0, 0), [("seq_trace", 17, ("print", (0, 1), inviso.self(), [], "begin"))])
@@ -129,13 +131,15 @@ class Output:
         return Table(COLUMNS, rows, (repr(self)[1:-1],), show="ends", numbers=("ms",)).html()
 
     def to_etf(self) -> bytes:
-        """In Erlang's external term format: ``{inviso_seq_output, 1, Node, {Monotonic, Wall}, Dropped, [Event]}``."""
+        """The output in Erlang's external term format: ``{inviso_seq_output, 1, Node, {Monotonic, Wall}, Dropped,
+        [Event]}``.
+        """
         term = (Atom(_FORM), 1, self.node, tuple(self.anchor), self.dropped, list(self.events))
         return _native.term_to_binary(term)
 
     @classmethod
     def from_etf(cls, data: bytes) -> Output:
-        """What :meth:`to_etf` has written, in any process.
+        """Reads the result of :meth:`to_etf`, in any program.
 
         Raises:
             BadArg: ``data`` is something else.
@@ -153,7 +157,9 @@ class Output:
         return cls(node, anchor, events, dropped)
 
     def to_json(self) -> str:
-        """As JSON. Each event is there twice: ``text``, to be read, and ``term``, its external term format in base64."""
+        """The output as JSON. Each event is there twice: as ``text``, and as ``term``, the external term format in
+        base64.
+        """
         events = [
             {"text": format(event), "term": binascii.b2a_base64(_native.term_to_binary(event), newline=False).decode()}
             for event in self.events
@@ -163,7 +169,7 @@ class Output:
 
     @classmethod
     def from_json(cls, text: str) -> Output:
-        """What :meth:`to_json` has written, in any process.
+        """Reads the result of :meth:`to_json`, in any program.
 
         Raises:
             BadArg: ``text`` is something else.
@@ -185,7 +191,7 @@ class Output:
 
 
 def _set_module(tracer: tuple[Any, Any]) -> None:
-    """A tracer module is the system tracer again, if it still is one."""
+    """Makes a tracer module the system tracer again, if it still is a tracer."""
     from inviso.tracer import given
 
     try:
@@ -195,14 +201,16 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
 
 
 class Collector:
-    """A process that keeps what it gets as the system tracer. Within ``with`` it is the system tracer; the one before is it again
-    afterwards. What calls it is not traced by it, and keeps its token. Used once more, it goes on with what it has.
+    """A process that collects events: it is the system tracer inside a ``with`` block; afterwards the previous one is
+    it again.
+
+    It doesn't trace its callers, and they keep their tokens. In a second block it adds to the events that it has.
 
     Args:
-        limit: events that are kept; what comes later is counted, as are events that come too fast for it.
+        limit: the number of events to keep; later events, and events that come too fast, are counted.
 
     Raises:
-        BadArg: ``limit`` is no number.
+        BadArg: ``limit`` is not a number of events.
 
     >>> from inviso import seq_trace
     >>> with Collector() as collector:
@@ -248,18 +256,18 @@ class Collector:
             if isinstance(before, tuple):
                 _set_module(before)
             else:
-                # a trace port was closed when it was nobody's tracer any more
+                # a trace port closes when it is no session's tracer any more
                 _native.seq_set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._is_stopped = True
         self._ask("stop")
 
     def output(self) -> Output:
-        """What has come up to now, with this node's name and clocks."""
+        """The events up to now, with this node's name and clocks."""
         self._ask("report")
         return Output(own_node(), Anchor.now(), tuple(self._events), self._dropped)
 
     def _ask(self, what: str) -> None:
-        """Has the process look at all that was sent before."""
+        """Waits until the process has handled all earlier messages."""
         if self.pid.is_alive():
             seen = Flag()
             _native.put_in(self.pid, (what, seen))
@@ -267,7 +275,7 @@ class Collector:
                 pass
 
     def _run(self, begun: Flag) -> None:
-        """What the thread does. The program sees nothing of it in ``threading``."""
+        """The thread's code. ``threading`` doesn't show the thread to the program."""
         _native.hide()
         _native.become(self.pid)
         begun.set()
@@ -293,16 +301,16 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event in its place among those of all nodes.
+    """An event in a merge, at its place among the events of all nodes.
 
     Attributes:
-        node: the name of the node that told it.
-        event: what that node's system tracer got.
-        time: ns since 1970 by that node's clocks; None of an event without time stamp.
-        by: what says that it comes after the entry before it: ``"serial"``; ``"time"``; or ``"order"``, where both are silent, that of
-            the outputs and of the events in them.
-        after: the place in the merge of the latest entry that a serial of its own process or its message says it follows; None if
-            there is none.
+        node: the name of the node that emitted it.
+        event: the message of that node's system tracer.
+        time: ns since 1970 by that node's clocks; None for an event without a timestamp.
+        by: the reason for its place after the previous entry: ``"serial"``; ``"time"``; or ``"order"``, the order of
+            the outputs and of their events, if neither serials nor timestamps decide.
+        after: the place in the merge of its latest cause, by the serials of its own process or of its message; None
+            without one.
 
     >>> from inviso import seq_trace
     >>> (entry,) = seq_trace.merge(Output("a@b", Anchor(0, 0), [("seq_trace", 1, ("print", (0, 1), inviso.self(), [], "x"), 7)]))
@@ -339,30 +347,31 @@ class Entry:
 
     @property
     def receiver(self) -> Any:
-        """The process or queue that it was sent to; ``[]`` of what was printed."""
+        """The process or queue to which it was sent; ``[]`` for a print."""
         return self.event[2][3]
 
     @property
     def process(self) -> Any:
-        """The process that the event is one of: the receiver of what was received, else the sender."""
+        """The process of the event: the receiver for ``"receive"``, else the sender."""
         return self.event[2][3 if self.tag == "receive" else 2]
 
     @property
     def content(self) -> Any:
-        """The message, or what was printed."""
+        """The message, or the printed value."""
         return self.event[2][4]
 
 
 def merge(*outputs: Output) -> list[Entry]:
-    """The events of several nodes as one sequence, in which no event comes before its cause.
+    """Merges the events of several nodes into one sequence, in which no event comes before its cause.
 
-    That holds for every cause that the serials of a label know of, told or not, where its tokens have the same flags all along.
-    Serials of different labels are compared only by the processes that have events of both. Events that neither serials nor time
-    stamps order keep the order of the outputs, and within one that of its events. Clocks may be wrong by any amount: they are asked
-    only where serials say nothing. Serials that contradict each other, as after a reset, are given up where they do.
+    That holds for every cause that the serials of a label cover, even one without an event, if the label's tokens keep
+    the same flags. Serials of different labels are related only by processes that have events of both. Events that
+    neither serials nor timestamps order keep the order of the outputs, and of the events in an output. Clocks may be
+    wrong by any amount: they decide only where serials don't. Serials that contradict each other, as after a reset, are
+    ignored there.
 
     Raises:
-        BadArg: an output is none.
+        BadArg: an argument is not an Output.
 
     >>> from inviso import seq_trace
     >>> me, other = inviso.self(), inviso.spawn(lambda: None)
@@ -396,8 +405,8 @@ class _Event:
         self.sender = key(sender)
         self.process = key(receiver) if self.tag == "receive" else self.sender
         self.by_clock = (0, 0)
-        self.clock = self.current  # of its process when it happened, as far as is known
-        self.floor: int | None = None  # it comes after all events of its label whose clock is smaller
+        self.clock = self.current  # the process's counter at the event, as far as it is known
+        self.floor: int | None = None  # the event comes after all events of its label with a smaller clock
         self.causes: list[int] = []
         self.followers: list[int] = []
         self.waits = 0
@@ -405,7 +414,7 @@ class _Event:
 
 
 def _stamp(anchor: tuple[int, int], stamp: Any) -> tuple[int, int] | None:
-    """Nanoseconds since 1970, and a number that tells equal ones apart."""
+    """Nanoseconds since 1970, and a number that orders equal ones."""
     if type(stamp) is int:
         return anchor[1] + stamp - anchor[0], 0
     if isinstance(stamp, tuple) and all(type(part) is int for part in stamp):
@@ -417,7 +426,9 @@ def _stamp(anchor: tuple[int, int], stamp: Any) -> tuple[int, int] | None:
 
 
 def key(value: Any) -> Any:
-    """What tells a term from others, and can be hashed: 1 is not 1.0, and an atom is a str, as one from another node may be."""
+    """A hashable key of a term. 1 differs from 1.0. An atom equals its str, because an atom of another node may arrive
+    as a str.
+    """
     if isinstance(value, str):
         return "str", str(value)
     if isinstance(value, (tuple, list)):
@@ -432,7 +443,7 @@ def key(value: Any) -> Any:
 
 
 def _time(events: list[_Event]) -> None:
-    """Gives each event the clock that it waits by: its own, or that of the one before it of its node."""
+    """Gives each event the time by which it is ordered: its own, or that of the previous event of its node."""
     last: dict[str, tuple[int, int]] = {}
     for event in events:
         if event.time is not None:
@@ -441,7 +452,7 @@ def _time(events: list[_Event]) -> None:
 
 
 def _relate(events: list[_Event]) -> None:
-    """Finds what serials say of each event: its causes, and its floor."""
+    """Finds the causes and the floor of each event, by the serials."""
     last: dict[Any, int] = {}
     counters: dict[Any, tuple[int, int]] = {}
     sent: dict[Any, list[int]] = defaultdict(list)
@@ -461,7 +472,7 @@ def _relate(events: list[_Event]) -> None:
             name = (event.label, event.sender, event.previous, event.current)
             sendings = sent.get(name)
             if sendings:
-                # after a reset a serial comes again
+                # a serial is used again after a reset
                 event.causes.append(sendings[min(taken[name, event.process], len(sendings) - 1)])
                 taken[name, event.process] += 1
             else:
@@ -474,7 +485,7 @@ def _relate(events: list[_Event]) -> None:
 
 def _placed(events: list[_Event]) -> list[Entry]:
     levels = _levels(events)
-    followers: dict[Any, list[int]] = defaultdict(list)  # of a level of a label
+    followers: dict[Any, list[int]] = defaultdict(list)  # by label and level
     for n, event in enumerate(events):
         event.waits = len(event.causes)
         for cause in event.causes:
@@ -485,7 +496,7 @@ def _placed(events: list[_Event]) -> list[Entry]:
             if below:
                 event.waits += 1
                 followers[event.label, clocks[below - 1]].append(n)
-    # of a label, how many events have yet to come at each level, and which level they have got to
+    # for each label the number of events that are missing at each level, and the level that is reached
     missing: dict[Any, int] = defaultdict(int)
     reached: dict[Any, int] = defaultdict(int)
     for event in events:
@@ -503,7 +514,7 @@ def _placed(events: list[_Event]) -> list[Entry]:
             heapq.heappush(ready, (events[n].by_clock, n))
 
     while len(merged) < len(events):
-        if not ready:  # serials that contradict each other
+        if not ready:  # some serials contradict each other
             ready.append(next(item for item in stuck if events[item[1]].place < 0))
         _, n = heapq.heappop(ready)
         event = events[n]
@@ -525,7 +536,7 @@ def _placed(events: list[_Event]) -> list[Entry]:
 
 
 def _levels(events: list[_Event]) -> dict[Any, list[int]]:
-    """The clocks of those labels of which something was not told, in their order."""
+    """For each label with a missing event, the clocks of its events, sorted."""
     clocks: dict[Any, set[int]] = {event.label: set() for event in events if event.floor is not None}
     for event in events:
         if event.label in clocks:

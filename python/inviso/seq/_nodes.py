@@ -1,8 +1,8 @@
 """Tokens that go to other nodes: in headers of any carrier, or in a child's environment.
 
 A header is ``01-`` and, in base64 for URLs, the external term format of
-``{Flags, Label, Serial, From, Previous, Carrier}``: the token as ``get_token/0`` has it, pids with the name and creation of
-their node, and the pid that stands for the carrier. Whatever else is in a header is not taken.
+``{Flags, Label, Serial, From, Previous, Carrier}``: the token as ``get_token/0`` returns it, pids with the name and
+creation of their node, and a pid that stands for the carrier. A header with any other content is rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE = "INVISO_SEQ_TRACE"
 """The name of the environment variable."""
 
 LIMIT = 8192
-"""Characters of a header, at most."""
+"""The largest number of characters in a header."""
 
 _VERSION = "01-"
 _WORD = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -40,22 +40,23 @@ _rejected = 0
 
 
 def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | None = None) -> _Carrier:
-    """Sends the caller's token along with ``carrier``: anything that has headers.
+    """Sends the caller's token with ``carrier``, an object that has headers.
 
-    It is the sending of a message whose receiver nobody knows yet. The serial advances, and with the flag ``send`` the system
-    tracer gets ``("send", serial, caller, carrier, ("headers", carrier))`` once the headers are there, where ``carrier`` is a Pid of kind ``"queue"`` that
-    stands for these headers here and where they arrive. Where the caller has no token nothing is sent, and a header that is there
-    from another time goes. What the carrier or the setter raises comes through; then nothing was sent.
+    This counts as sending a message whose receiver isn't known yet. The serial advances. With the flag ``send`` the
+    system tracer gets ``("send", serial, caller, carrier, ("headers", carrier))`` after the header is set. There
+    ``carrier`` is a Pid of kind ``"queue"``, which stands for these headers here and where they arrive. If the caller
+    has no token, nothing is sent, and an older header is removed. Exceptions of the carrier or the setter reach the
+    caller; then nothing was sent.
 
     Args:
-        carrier: a dict of headers, or any other mutable mapping; with a setter anything.
-        setter: called as ``setter(carrier, name, value)``, with str.
+        carrier: a dict of headers, or any other mutable mapping; with a setter any object.
+        setter: called as ``setter(carrier, name, value)``; name and value are str.
 
     Returns:
         The carrier.
 
     Raises:
-        BadArg: ``carrier`` is no mutable mapping and there is no setter, or the setter can't be called.
+        BadArg: ``carrier`` is not a mutable mapping and there is no setter, or the setter can't be called.
 
     >>> from inviso import seq_trace
     >>> _ = seq_trace.reset_trace(), seq_trace.set_token("label", "order 7")
@@ -78,7 +79,7 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
             return carrier
         assert isinstance(carrier, MutableMapping)
         for name in [name for name in carrier if _is_header(name)]:
-            with suppress(KeyError):  # a mapping that knows no case, or several values of a name
+            with suppress(KeyError):  # a mapping that ignores case, or that has several values of a name
                 del carrier[name]
         if value is not None:
             carrier[HEADER] = value
@@ -91,24 +92,26 @@ def extract(
     *,
     without: Literal["clear", "keep"] = "clear",
 ) -> bool:
-    """Takes the token that came with ``carrier``: the caller has it from then on, by the serial algorithm.
+    """Takes the token that came with ``carrier``: it becomes the caller's token, by the serial algorithm.
 
-    It is the receiving of a message. With the flag ``receive`` the system tracer gets
-    ``("receive", serial, sender, caller, ("headers", carrier))``, the sender and the carrier pids of another node. As a message
-    without a token does, a carrier without one empties that of the caller. A header that is too long (:data:`LIMIT`), of another
-    version or malformed is none, and counted (:func:`rejected`). An atom that isn't known here arrives as a str.
+    This counts as receiving a message. With the flag ``receive`` the system tracer gets
+    ``("receive", serial, sender, caller, ("headers", carrier))``; sender and carrier are pids of another node. A
+    carrier without a token empties the caller's, as a message without a token does. A header that is too long
+    (:data:`LIMIT`), of another version or malformed counts as missing; :func:`rejected` counts these. An atom that
+    isn't known here arrives as a str.
 
     Args:
-        carrier: a mapping of headers, upper or lower case, or pairs of names and values, str or bytes; with a getter anything.
-        getter: called as ``getter(carrier, name)``; it answers str, bytes, a list of them, or None.
-        without: what becomes of the caller's token if the carrier has none: ``"clear"``, or ``"keep"``.
+        carrier: a mapping of headers, in upper or lower case; or pairs of names and values, str or bytes; with a getter
+            any object.
+        getter: called as ``getter(carrier, name)``; returns str, bytes, a list of them, or None.
+        without: for a carrier without a token: ``"clear"`` empties the caller's token, ``"keep"`` keeps it.
 
     Returns:
         Whether there was a token.
 
     Raises:
-        BadArg: ``carrier`` is neither mapping nor pairs and there is no getter, the getter can't be called, or ``without`` is
-            another word.
+        BadArg: ``carrier`` is neither a mapping nor pairs and there is no getter, the getter can't be called, or
+            ``without`` is another word.
 
     >>> from inviso import seq_trace
     >>> _ = seq_trace.set_token("label", "order 7")
@@ -129,8 +132,8 @@ def extract(
 
 
 def rejected() -> int:
-    """How many headers and environment variables held no token, and tokens that no header of :data:`LIMIT` characters can hold,
-    since the program began.
+    """The number of headers and environment variables without a valid token, and of tokens that are too long for a
+    header of :data:`LIMIT` characters, since the program began.
 
     >>> before = rejected()
     >>> extract({"inviso-seq-trace": "99-nonsense"}), rejected() - before
@@ -140,14 +143,14 @@ def rejected() -> int:
 
 
 def to_environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a child process, which gets the caller's token there by :func:`from_environment`: a sending, as
-    :func:`inject` is one.
+    """Makes the environment of a child process, with the caller's token for :func:`from_environment`. This counts as
+    sending a message, as with :func:`inject`.
 
     Args:
-        env: what is in it besides; this process's own environment if it is None.
+        env: the other variables; None for the environment of this program.
 
     Raises:
-        BadArg: ``env`` is no mapping.
+        BadArg: ``env`` is not a mapping.
 
     >>> from inviso import seq_trace
     >>> _ = seq_trace.set_token("label", "order 7")
@@ -168,8 +171,9 @@ def to_environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def from_environment() -> bool:
-    """Takes the token that the parent process gave by :func:`to_environment`: a receiving, as :func:`extract` is one. The variable
-    goes, so that no child of this process takes it again. Without one the caller's token stays as it is.
+    """Takes the token from the parent program's :func:`to_environment`. This counts as receiving a message, as with
+    :func:`extract`. The variable is removed, so that no child of this program takes it again. Without a variable the
+    caller's token stays as it is.
 
     Returns:
         Whether there was a token.
@@ -183,21 +187,22 @@ def from_environment() -> bool:
 
 @contextmanager
 def current() -> Iterator[str | None]:
-    """Sends the caller's token with what is done within: the value of a header; None if there is no token, or one that fits into no
-    header. What raises has sent nothing."""
+    """Sends the caller's token with a block, which gets the value of a header; None without a token, or if the token is
+    too long for a header. A block that raises has sent nothing.
+    """
     sending = _native.seq_inject()
     value = None if sending is None else _encoded(sending.token)
     if sending is not None and value is None:
         sending.take_back()
         reject()
         sending = None
-    with told(sending):
+    with completed(sending):
         yield value
 
 
 @contextmanager
-def told(sending: _native.SeqSending | None) -> Iterator[None]:
-    """What is done within sends that; what raises has sent nothing."""
+def completed(sending: _native.SeqSending | None) -> Iterator[None]:
+    """Completes the sending after its block; takes it back if the block raises."""
     try:
         yield
     except BaseException:
@@ -228,7 +233,7 @@ def take(values: list[Any], without: str) -> bool:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """What happens within has nothing to do with the caller's token, which is as it was afterwards."""
+    """Sets the caller's token aside during a block, and restores it afterwards."""
     aside = _native.seq_exchange(None)
     try:
         yield
@@ -260,7 +265,7 @@ def _is_header(name: Any) -> bool:
 
 
 def others(headers: Iterable[Any]) -> list[Any]:
-    """Those pairs of a name and its value that are not of the header."""
+    """The pairs of name and value without those of the token's header."""
     return [pair for pair in headers if not (isinstance(pair, (tuple, list)) and pair and _is_header(pair[0]))]
 
 

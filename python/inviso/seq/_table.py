@@ -18,7 +18,8 @@ COLUMNS = ("ms", "label", "serial", "process", "event", "what", "other")
 def row(entry: Entry, begun: int, name: Callable[[Any], str] = show) -> dict[str, Any]:
     """One event as a row of ``COLUMNS``.
 
-    ``ms`` counts from ``begun``, in nanoseconds. ``other`` is who got a message, or who sent it.
+    ``ms`` counts from ``begun``, which is in nanoseconds. ``other`` is the receiver of a sent message, or the sender of
+    a received one.
 
     >>> from inviso import seq_trace
     >>> event = ("seq_trace", 17, ("print", (0, 1), inviso.self(), [], "begin"), (0, 2, 0))

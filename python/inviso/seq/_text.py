@@ -1,4 +1,4 @@
-"""Events of sequential tracing as text: terms as Erlang's shell writes them, and the printout of OTP's own example."""
+"""Events of sequential tracing as text: terms as Erlang's shell writes them, in the layout of OTP's own example."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _ESCAPES = {"\x1b": "\\e", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", 
 
 
 def format(event: Any) -> str:
-    """An event as the tracer of seq_trace.md's example prints it: two lines, whatever is in it. A drop record is one line.
+    """Formats an event as the tracer in seq_trace.md's example prints it: always two lines. A drop record is one line.
 
-    Terms are as ``~p`` writes them, but each on one line, binaries and lists as numbers, and maps in their own order.
+    Terms are written as by ``~p``, but each on one line, binaries and lists as numbers, and maps in their own order.
 
     Args:
-        event: what the system tracer got, ``("seq_trace", label, info)`` or with a time stamp fourth, or ``("drop", number)`` where so
-            many were lost; or an entry of a merge.
+        event: a message of the system tracer: ``("seq_trace", label, info)``, maybe with a timestamp as the fourth
+            element, or ``("drop", number)`` for lost messages; or an entry of a merge.
 
     Raises:
-        BadArg: it is neither.
+        BadArg: ``event`` is neither.
 
     >>> from inviso import seq_trace
     >>> me = inviso.self()
@@ -67,15 +67,20 @@ def format(event: Any) -> str:
 
 
 def printer(file: TextIO | None = None) -> Pid:
-    """Starts a process that prints each event which it gets, as :func:`format` has it, and ends with the message ``"stop"``: to be the
-    system tracer (seq_trace.md, the example's ``tracer/0``). What the file's encoding has no character for is printed escaped. Where
-    it fails, the standard error output tells so, once; what comes then is counted, and told as dropped once the file takes it again.
+    """Starts a process that prints the events of sequential tracing (seq_trace.md, the example's ``tracer/0``).
+
+    Make it the system tracer. It prints each event as :func:`format` writes it, and ends at the message ``"stop"``.
+    Characters that the file's encoding lacks are escaped. If the file fails, a message goes to the standard error
+    output, once. Later events are counted, and reported as dropped when the file accepts text again.
 
     Args:
-        file: where it prints to; None for the standard output.
+        file: the file to print to; None for the standard output.
+
+    Returns:
+        The process's Pid.
 
     Raises:
-        BadArg: ``file`` can't be written to: it is closed, read-only, binary, or no file.
+        BadArg: ``file`` can't be written to: it is closed, read-only or binary, or it is not a file.
 
     >>> from inviso import seq_trace
     >>> import io
@@ -101,7 +106,7 @@ def printer(file: TextIO | None = None) -> Pid:
 
 
 def _takes_text(file: Any) -> bool:
-    """Whether text can be written there: not to what is closed, read-only or binary. A full disk may have room later."""
+    """Whether a file takes text: it is not closed, read-only or binary. A full disk may have room later."""
     try:
         file.write("")
     except (AttributeError, TypeError, ValueError):
@@ -112,7 +117,7 @@ def _takes_text(file: Any) -> bool:
 
 
 def _print_all(file: TextIO) -> None:
-    lost, told = 0, False
+    lost, is_reported = 0, False
     flush = getattr(file, "flush", lambda: None)
     while True:
         message = receive()
@@ -120,7 +125,7 @@ def _print_all(file: TextIO) -> None:
             return
         try:
             text = format(message)
-        except BadArg:  # whoever sent it, it is no event
+        except BadArg:  # a message that is not an event
             continue
         try:
             if lost:
@@ -130,22 +135,22 @@ def _print_all(file: TextIO) -> None:
             flush()
         except Exception as error:
             lost += dropped(message) or 1
-            if not told:
-                told = True
+            if not is_reported:
+                is_reported = True
                 with suppress(Exception):
                     print("inviso: the seq_trace printer's file fails (reported once):", file=sys.stderr)
                     traceback.print_exception(error)
 
 
 def dropped(message: Any) -> int:
-    """How many messages were lost where this one stands; 0 of one that is no drop record."""
+    """The number of lost messages in a drop record; 0 for any other message."""
     if type(message) is tuple and len(message) == 2 and message[0] == "drop" and type(message[1]) is int:
         return max(message[1], 0)
     return 0
 
 
 def checked(where: str, argument: str, message: Any) -> tuple[Any, ...]:
-    """The message, if it is one that system tracers get."""
+    """Returns the message, if it is one of a system tracer."""
     if isinstance(message, tuple) and len(message) in (3, 4) and message[0] == "seq_trace":
         info = message[2]
         if isinstance(info, tuple) and len(info) == 5 and isinstance(info[0], str) and info[0] in _VERBS:
@@ -164,7 +169,7 @@ def term(value: Any, depth: int = _DEPTH) -> str:
     if isinstance(value, str):
         return f'"{"".join(_character(c) for c in value)}"'
     if isinstance(value, int):
-        # Python refuses the digits of one that is longer
+        # Python refuses to print longer ints as decimals
         return str(int(value)) if value.bit_length() < 2_000 else hex(value)
     if isinstance(value, float) and math.isfinite(value):
         return _float(value)
@@ -232,7 +237,7 @@ def _binary(value: bytes | BitString) -> str:
 
 
 def _character(c: str, plain: str = "") -> str:
-    """A character, or what stands for one that would end a line, change its direction, or can't be seen."""
+    """A character; or its escape, if it ends a line, changes the direction of text, or is invisible."""
     if c in plain:
         return c
     if c in _ESCAPES:
@@ -244,7 +249,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
 def wide(text: str) -> int:
-    """How many columns of a terminal a text takes, at most."""
+    """The columns of a terminal that a text needs, at most."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 

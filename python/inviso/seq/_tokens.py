@@ -1,4 +1,4 @@
-"""The caller's token, the system tracer, and which queues carry tokens."""
+"""The caller's token, the system tracer, and queues that carry tokens."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     """Sets the caller's token, or one component of it (seq_trace.md, ``set_token/1``, ``set_token/2``).
 
     Args:
-        component: None empties the token; what :func:`get_token` returned sets it; or ``"label"`` (any value of up to
-            32,768 bytes in the external term format, which is kept whole), ``"serial"`` (a pair of ints, which is better left
-            alone), ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"``, ``"monotonic_timestamp"``,
+        component: None empties the token; a token from :func:`get_token` replaces it. Or one of ``"label"`` (any value
+            of at most 32,768 bytes in the external term format; it is never cut), ``"serial"`` (a pair of ints; better
+            not set by hand), ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"``, ``"monotonic_timestamp"``,
             ``"strict_monotonic_timestamp"`` (True or False).
         value: the component's value.
 
     Returns:
-        Of a component, the value before, where the token was empty that of a new one: False, 0, or ``(last, 0)`` with the last serial
-        that the process took. Of None, the token before. Of a token, None.
+        For a component its previous value. If the token was empty, that is the value in a new token: False, 0, or
+        ``(last, 0)`` with the last serial that the process received. For None the previous token. For a token None.
 
     Raises:
-        BadArg: an unknown component, or a value that it can't have. Of a whole token, what stands before the wrong part is set.
+        BadArg: an unknown component, or a value that it can't have. Of a whole token, the parts before the wrong one
+            are set.
 
     >>> set_token("label", "order 7"), set_token("send", True)
     (0, False)
@@ -98,11 +99,11 @@ def _set_whole(token: Any) -> Any:
 
 
 def get_token(component: Any = _MISSING) -> Any:
-    """The caller's token, or a component of it (seq_trace.md, ``get_token/0``, ``get_token/1``).
+    """Returns the caller's token, or a component of it (seq_trace.md, ``get_token/0``, ``get_token/1``).
 
     Returns:
-        ``(flags, label, serial, from, previous)``, or None for an empty token. Of a component ``(component, value)``; None where the
-        token is empty and the component is ``"label"`` or ``"serial"``.
+        ``(flags, label, serial, from, previous)``, or None for an empty token. For a component
+        ``(component, value)``; None if the token is empty and the component is ``"label"`` or ``"serial"``.
 
     Raises:
         BadArg: an unknown component.
@@ -122,9 +123,11 @@ def get_token(component: Any = _MISSING) -> Any:
 
 
 def print(*arguments: Any) -> None:
-    """``print(info)`` puts a value into the sequential trace, if the caller has a token with the flag print; ``print(label, info)``
-    only where that is the token's label (seq_trace.md, ``print/1``, ``print/2``). The serial advances, flag or not. Labels are compared
-    as terms: dicts and sets whatever the order of their items, 1 is not 1.0.
+    """``print(info)`` emits an event with a value, if the caller has a token with the flag print;
+    ``print(label, info)`` does so only if the token has this label (seq_trace.md, ``print/1``, ``print/2``).
+
+    The serial advances even without the flag. Labels are compared as terms: the order of items in dicts and sets
+    doesn't matter, and 1 differs from 1.0.
 
     Raises:
         BadArg: not one or two arguments; a label that is an atom.
@@ -143,8 +146,8 @@ def print(*arguments: Any) -> None:
 
 
 def reset_trace() -> bool:
-    """Empties the tokens of all processes of this node and of all messages under way, and sets all serials to 0 (seq_trace.md,
-    ``reset_trace/0``).
+    """Empties the tokens of all processes of this node and of all messages that were not received yet, and sets all
+    serials to 0 (seq_trace.md, ``reset_trace/0``). Returns True.
 
     >>> reset_trace()
     True
@@ -154,8 +157,9 @@ def reset_trace() -> bool:
 
 
 def overflows() -> int:
-    """How many events had a serial that could not be counted on, since the program began: a counter that has come to the largest
-    number of 64 bits stays there, and those events have the serial of the one before them. :func:`reset_trace` begins anew.
+    """The number of events without a serial of their own since the program began. A counter that has reached the
+    largest number of 64 bits stays there, and later events repeat the last serial. :func:`reset_trace` starts the
+    counter again.
 
     >>> _ = set_token("serial", (0, (1 << 63) - 1)), set_token("print", True)
     >>> before = overflows()
@@ -168,17 +172,22 @@ def overflows() -> int:
 
 
 def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:
-    """Sets the process (a Pid, thread or task) that gets the events of sequential tracing in its mailbox, the trace port that writes them, or the
-    tracer module that is called with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md,
-    ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+    """Sets the system tracer, which gets the events of sequential tracing (seq_trace.md, ``set_system_tracer/1``).
+
+    Messages are ``("seq_trace", label, info)``, with a timestamp as the fourth element if the token has such a flag.
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
 
+    Args:
+        tracer: a process (a Pid, thread or task), whose mailbox gets the messages; a trace port, which writes them; a
+            tracer module, ``(module, state)`` (:mod:`inviso.tracer`), which is called with them; or False to remove the
+            system tracer.
+
     Returns:
-        The system tracer before, False for none.
+        The previous system tracer; False without one.
 
     Raises:
-        BadArg: ``tracer`` is not the Pid of a living process of this node, nor an open trace port; or a module that lacks
-            a callback, or that doesn't answer ``"trace"`` when it is asked for its ``trace_status``.
+        BadArg: ``tracer`` is neither a living process of this node nor an open trace port; or it is a module that lacks
+            a callback, or that doesn't answer ``"trace"`` to ``trace_status``.
 
     >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
     (False, True)
@@ -192,7 +201,7 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
         if tracer.kind not in ("thread", "task") or not tracer.is_alive():
             raise BadArg(where, "tracer", f"{shown(tracer)} has ended, or doesn't run; pass a living process, or False")
     elif isinstance(tracer, tuple):
-        from inviso.tracer import given  # what few programs use comes in at its first mention
+        from inviso.tracer import given  # few programs need it
 
         try:
             return _answer(_native.seq_set_tracer(None, None, given(where, tracer)))
@@ -207,7 +216,7 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
 
 
 def get_system_tracer() -> Pid | TracePort | tuple[Any, Any] | bool:
-    """The system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
+    """Returns the system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
 
     >>> get_system_tracer()
     False
@@ -222,12 +231,15 @@ def _answer(tracer: Pid | _native.LogPort | tuple[Any, Any] | None) -> Pid | Tra
 
 
 def carrier(queue: Any, on: bool) -> None:
-    """Says whether items of a queue carry tokens. They do, but in queues whose newest item comes first (``LifoQueue``): those are pools
-    of objects mostly, and who takes an object out has nothing to do with who put it back. Of a queue of ``multiprocessing`` each
-    operating system process says it for itself: what it puts in has no token, and what it takes out leaves the taker's as it is.
+    """Sets whether items of a queue carry tokens.
+
+    By default they do, except in queues whose newest item comes first (``LifoQueue``). Most of those are pools of
+    objects: taking an object out is not an effect of putting it back. For a queue of ``multiprocessing`` the setting
+    holds in this program only. When it is False, items that this program puts have no token, and items that it takes
+    leave the taker's token as it is.
 
     Raises:
-        BadArg: ``queue`` is no object that can be told from others, or one of a manager's; or ``on`` is not a bool.
+        BadArg: ``queue`` has no ``put`` and ``get``, or belongs to a manager; or ``on`` is not a bool.
 
     >>> import queue
     >>> stack = queue.LifoQueue()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from inviso import _fork
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._link._bell import Bell
 from inviso._system import Flag, allocate_lock
 from inviso.runtime._initiator import Initiator, Stopped
@@ -74,7 +74,7 @@ class Agenda:
         self._lock = allocate_lock()
         self._bell: Bell | None = None
         self._is_closed = False
-        self._thread = Beside(self._step, self._ring)
+        self._thread = Timer(self._step, self._ring)
         self._pid = os.getpid()
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_needed, self._forget)
 

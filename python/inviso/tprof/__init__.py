@@ -1,18 +1,18 @@
-"""Exact profiles of running code: how often, how long, how much memory, in which thread or task.
+"""Exact profiles of running code: calls, time and memory of functions, by thread or task.
 
-The profiler counts every call; it does not sample. Three types of measurement, each over the functions that a pattern
-names:
+The profiler counts every call; it does not sample. There are three types of measurement. Each measures the functions
+that match a pattern:
 
 ``call_count``
-    calls, in all processes together; the cheapest
+    calls, in all processes together; the cheapest type
 ``call_time``
-    calls and time in each process. Time is a function's own, less that of functions measured inside it
+    calls and time in each process. Time is a function's own time, without that of measured functions that it calls
 ``call_memory``
-    calls and memory allocated in each process: bytes in tables, words of 8 bytes in ``measurement``. What is freed is
+    calls and allocated memory in each process: bytes in tables, words of 8 bytes in ``measurement``. Freed memory is
     not subtracted
 
-Don't use it where an estimate is enough and the program makes many millions of calls a second: a sampling profiler
-disturbs less there. Functions written in C have no rows of their own; their time is their caller's.
+If an estimate is enough and the program makes many millions of calls a second, use a sampling profiler: its overhead is
+smaller there. Functions written in C have no rows of their own; their time counts for their caller.
 
 One call from beginning to end:
 
@@ -22,8 +22,8 @@ One call from beginning to end:
 >>> p.result, p["textwrap:shorten/3"].calls
 ('hello world', 1)
 
-``print(p)`` shows the table, ``p.to_json()`` is for machines. To measure a part of a program use a ``Profiler``, or the
-functions of this module that work on one profiler for the whole process:
+``print(p)`` shows the table, ``p.to_json()`` returns JSON. To measure a part of a program use a ``Profiler``, or the
+functions of this module, which use one profiler for the whole program:
 
 >>> profiler = tprof.start(type="call_count")
 >>> _ = tprof.set_pattern("textwrap", "dedent")
@@ -33,8 +33,8 @@ functions of this module that work on one profiler for the whole process:
 >>> tprof.stop()
 
 A pattern is ``("module", "function", arity)`` or ``"module:function:arity"``, where the last, the last two or all
-parts may be ``_`` or left out. Functions that are defined or imported later count too; what no pattern takes is not
-measured, and its time is its caller's.
+parts may be ``_`` or left out. Functions that are defined or imported later are measured, too. A function that matches
+no pattern is not measured, and its time counts for its caller.
 """
 
 from __future__ import annotations
@@ -134,26 +134,36 @@ def profile(
     file: TextIO | None = None,
     **kwargs: Any,
 ) -> Profile:
-    """Call ``fn(*args, **kwargs)`` and measure it; the profile's ``result`` is what it returned.
+    """Calls ``fn(*args, **kwargs)`` and measures the call.
 
-    Measured is the calling process and, with ``set_on_spawn``, what it starts; ``rootset`` names other processes
-    (``"all"``, ``"existing"``, ``"new"``, a Pid, thread, task or list). ``call_count`` counts in every process
-    anyway. A coroutine function is run to its end in a new event loop. ``report="total"`` or ``"process"`` prints the
-    table to ``file`` (default: standard output) too; ``per_process`` makes one table a process the profile's own
-    view.
+    A coroutine function runs to its end in a new event loop. An exception of ``fn`` reaches the caller, and the
+    measurement is lost; use a ``Profiler`` to keep it. If a parameter of ``fn`` has the name of an option, bind it
+    first: ``functools.partial(fn, type=...)``.
 
-    With ``tree`` the profile has a call tree (``profile.tree()``), with inclusive time, callers, and the time that
-    coroutines waited; it costs a little more.
+    Args:
+        type: the measurement.
+        pattern: the functions to measure, as a pattern or a list of patterns.
+        tree: True adds a call tree (``profile.tree()``), with inclusive time, callers, and the time that coroutines
+            waited; the overhead is a little higher.
+        per_process: True makes one table for each process the profile's default view.
+        sort: the order of rows in the profile's tables.
+        report: ``"total"`` or ``"process"`` also prints the table to ``file``.
+        rootset: the processes to measure in place of the calling one: ``"all"``, ``"existing"``, ``"new"``, a Pid,
+            thread, task or list. ``call_count`` always counts in every process.
+        set_on_spawn: True also measures processes that a measured one starts.
+        timeout: seconds. Then ``fn`` runs in a new thread. After that time the profile so far is returned, with
+            ``timed_out`` set. Python can't end the thread: it continues without being measured.
+        children: True also measures the child processes that ``fn`` starts and merges their profiles, as
+            ``inviso tprof`` does. Children, and fork servers, that run already are not measured. The profile's
+            ``children`` is the number of measured ones; ``missing`` names the others. Only one profile at a time may
+            measure children.
+        file: the stream for ``report``; None for the standard output.
 
-    With ``timeout``, in seconds, ``fn`` runs in a thread of its own; when the time is over the profile so far is
-    returned with ``timed_out`` set, and the thread, which Python can't end, goes on unmeasured.
+    Returns:
+        The profile; its ``result`` is the result of the call.
 
-    With ``children`` the processes that ``fn`` starts are measured and merged, as ``inviso tprof`` does it; those that run
-    already are not, nor is what a fork server does that runs already. The profile's ``children`` says how many they were,
-    ``missing`` which were not measured. One profile at a time may have them.
-
-    An exception of ``fn`` goes through, and the measurement is lost; use a ``Profiler`` to keep it. A parameter of
-    ``fn`` whose name is one of the options has to be bound first: ``functools.partial(fn, type=...)``.
+    Raises:
+        BadArg: a wrong option.
 
     >>> import json
     >>> p = profile(json.loads, "[1, 2]", type="call_time", pattern="json.decoder")
@@ -193,10 +203,11 @@ async def aprofile(
     tree: bool = False,
     **kwargs: Any,
 ) -> Profile:
-    """Await ``fn(*args, **kwargs)`` in the running event loop and measure it; ``result`` is what it returned.
+    """Awaits ``fn(*args, **kwargs)`` in the running event loop and measures it; ``result`` of the profile is its
+    result.
 
-    Measured are the task that awaits this and those that are started meanwhile by what is measured. ``call_count``
-    counts everywhere, as ever. Options and errors are :func:`profile`'s.
+    It measures the task that awaits it, and the tasks and threads that measured ones start meanwhile. ``call_count``
+    always counts in every process. Options and errors are those of :func:`profile`.
 
     >>> import asyncio
     >>> async def work(): return await asyncio.sleep(0, "done")
@@ -213,7 +224,7 @@ async def aprofile(
 
 
 def start(*, type: CallType = "call_count", tree: bool = False) -> Profiler:
-    """Start the profiler that this module's functions work on; ``BadArg`` if there is one already.
+    """Starts the profiler that this module's functions use. Raises ``BadArg`` if it runs already.
 
     >>> from inviso import tprof
     >>> tprof.start(type="call_time").type
@@ -232,7 +243,7 @@ def start(*, type: CallType = "call_count", tree: bool = False) -> Profiler:
 
 
 def stop() -> None:
-    """Stop the profiler and forget what it measured; nothing happens if there is none.
+    """Stops the profiler and deletes its counters. Does nothing without a profiler.
 
     >>> from inviso import tprof
     >>> tprof.stop()
@@ -244,7 +255,7 @@ def stop() -> None:
 
 
 def enable_trace(procs: Procs = "all", *, set_on_spawn: bool = True) -> int:
-    """Measure these processes, and with ``set_on_spawn`` those that they start; returns how many.
+    """Measures these processes, and with ``set_on_spawn`` those that they start. Returns their number.
 
     Not needed for ``call_count``.
 
@@ -259,7 +270,7 @@ def enable_trace(procs: Procs = "all", *, set_on_spawn: bool = True) -> int:
 
 
 def disable_trace(procs: Procs = "all") -> int:
-    """Measure these processes no longer; what was measured is kept. Returns how many.
+    """Ends measuring of these processes and keeps their counters. Returns their number.
 
     >>> import inviso
     >>> from inviso import tprof
@@ -273,7 +284,7 @@ def disable_trace(procs: Procs = "all") -> int:
 
 
 def set_pattern(pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
-    """Measure these functions from zero, also those that are defined later; returns how many exist now.
+    """Measures these functions from zero, also those that are defined later. Returns the number of existing ones.
 
     >>> from inviso import tprof
     >>> import textwrap
@@ -286,7 +297,7 @@ def set_pattern(pattern: PatternLike, function: str | None = None, arity: int | 
 
 
 def clear_pattern(pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
-    """Measure these functions no longer and forget what they did; returns how many there are.
+    """Ends measuring of these functions and deletes their counters. Returns their number.
 
     >>> from inviso import tprof
     >>> import textwrap
@@ -300,7 +311,7 @@ def clear_pattern(pattern: PatternLike, function: str | None = None, arity: int 
 
 
 def collect() -> Profile:
-    """What was measured so far; measuring goes on.
+    """Returns the profile so far; measuring continues.
 
     >>> from inviso import tprof
     >>> _ = tprof.start()
@@ -312,7 +323,7 @@ def collect() -> Profile:
 
 
 def pause() -> bool:
-    """Stop measuring and keep what was measured; False if it was paused already.
+    """Pauses measuring and keeps the counters; False if it was paused already.
 
     >>> from inviso import tprof
     >>> _ = tprof.start()
@@ -324,7 +335,7 @@ def pause() -> bool:
 
 
 def continue_() -> bool:
-    """Go on measuring after ``pause``, adding to what was measured; False if it was not paused.
+    """Continues after ``pause``, with the same counters; False if it was not paused.
 
     >>> from inviso import tprof
     >>> _ = tprof.start()
@@ -336,7 +347,7 @@ def continue_() -> bool:
 
 
 def restart() -> None:
-    """Forget what was measured and go on from zero, also after ``pause``.
+    """Deletes the counters and measures from zero, also after ``pause``.
 
     >>> from inviso import tprof
     >>> import textwrap
@@ -358,7 +369,7 @@ def _profiler(where: str) -> Profiler:
 
 
 def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A coroutine function as a function that runs it to its end."""
+    """Wraps a coroutine function in a function that runs it to its end."""
     import inspect as inspect_
 
     if not any(map(inspect_.iscoroutinefunction, (fn, type(fn).__call__))):

@@ -1,4 +1,4 @@
-"""A profile of several processes: what a child measures, and how that comes to the leader's profile."""
+"""Profiles with child processes: the measuring in a child, and merging its results into the leader's profile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ._profiler import Profiler
 
 __all__ = ["Measuring", "merged"]
 
+
 class Measuring:
-    """What a child measures for ``inviso tprof``, or a profiler with ``children=True``."""
+    """The measuring in a child, for ``inviso tprof`` and for profiles with ``children=True``."""
 
     __slots__ = ("_patterns", "_profiler", "_tree", "_type")
 
@@ -25,7 +26,7 @@ class Measuring:
         self._profiler: Profiler | None = None
 
     def begin(self) -> None:
-        """Measure from zero."""
+        """Measures from zero."""
         self._profiler = profiler = Profiler(type=self._type, tree=self._tree)
         try:
             if self._type != "call_count":
@@ -36,7 +37,7 @@ class Measuring:
             raise
 
     def read(self, *, last: bool) -> dict[str, Any]:
-        """What was measured, in plain data."""
+        """The results so far as plain data."""
         profiler = self._profiler
         assert profiler is not None
         if last:
@@ -50,10 +51,10 @@ class Measuring:
         return {"functions": rows, "nodes": nodes}
 
     def pause(self) -> None:
-        """A fork comes; no thread belongs to this."""
+        """Does nothing before a fork: there is no thread to stop."""
 
     def resume(self) -> None:
-        """It's over."""
+        """Does nothing after a fork."""
 
 
 def _plain(calls: Calls) -> tuple[tuple[str, str, str] | None, int, int, int]:
@@ -63,7 +64,7 @@ def _plain(calls: Calls) -> tuple[tuple[str, str, str] | None, int, int, int]:
 
 
 def merged(profile: Profile, outcome: Outcome) -> Profile:
-    """The profile of all processes. Functions are the same by module, name, arity, file and line."""
+    """The profile of all processes. Two functions are the same if module, name, arity, file and line are equal."""
     runs = [profile]
     for name, pid, results in outcome.measured:
         runs += [_of_child(profile, name, int(pid), result) for result in results]

@@ -1,4 +1,4 @@
-"""What has changed between two profiles."""
+"""Differences between two profiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._model import BYTES_OF_A_WORD, CallType, Function, Profile
 __all__ = ["By", "Change", "Diff", "diff"]
 
 By: TypeAlias = Literal["measurement", "calls", "cumulative"]
-"""Which figure of a function is compared."""
+"""The figure of a function that is compared."""
 
 BYS: tuple[By, ...] = get_args(By)
 
@@ -23,10 +23,10 @@ LABEL_COLUMN = 64
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One function in both profiles, or in one.
+    """One function in both profiles, or in one of them.
 
-    ``before`` and ``after`` are the figures that are compared, 0 where the function was not called; ``calls_before``
-    and ``calls_after`` its calls.
+    ``before`` and ``after`` are the compared figures, 0 if the function was not called; ``calls_before`` and
+    ``calls_after`` are the numbers of calls.
 
     >>> change = Change("shop", "total", 1, 2, 2, 100, 150)
     >>> change.delta, change.percent, change.status
@@ -48,12 +48,12 @@ class Change:
 
     @property
     def delta(self) -> int:
-        """By how much it has grown; below 0 if it has shrunk."""
+        """The growth; negative if the figure has shrunk."""
         return self.after - self.before
 
     @property
     def percent(self) -> float | None:
-        """The growth in percent of what was there before; None where nothing was."""
+        """The growth in percent of ``before``; None if that is 0."""
         return 100.0 * self.delta / self.before if self.before else None
 
     @property
@@ -68,11 +68,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diff:
-    """What has changed from one profile to another, function by function, the largest growth first.
+    """The changes from one profile to another by function, the largest growth first.
 
-    ``str`` shows it with the largest growth last, next to the prompt; functions that are the same are left out there.
-    pandas, polars, pyarrow and DuckDB read it as a table. Figures are in ``unit``, as in the profiles; as text and as
-    a table, memory is in bytes.
+    ``str`` shows the largest growth last, next to the prompt, and leaves unchanged functions out. pandas, polars,
+    pyarrow and DuckDB read a diff as a table. Figures are in ``unit``, as in the profiles; as text and as a table,
+    memory is in bytes.
 
     >>> diff(Profile("call_count", (), ()), Profile("call_count", (), ()))
     <Diff of call_count by measurement: 0 grown, 0 shrunk, 0 new, 0 gone, total 0 -> 0 calls>
@@ -83,21 +83,21 @@ class Diff:
     unit: str
     changes: tuple[Change, ...]
     before: int
-    """All functions together: calls, or their own time or memory, also with ``by="cumulative"``."""
+    """The sum over all functions: calls, or own time or memory, also with ``by="cumulative"``."""
     after: int
-    """Likewise, of the second profile."""
+    """The same of the second profile."""
     patterns: tuple[tuple[Pattern, ...], tuple[Pattern, ...]] = ((), ())
 
     @property
     def percent(self) -> float | None:
-        """The growth of the whole in percent; None where nothing was measured before."""
+        """The growth of the sum in percent; None if the sum before is 0."""
         return 100.0 * (self.after - self.before) / self.before if self.before else None
 
     def grown(self, percent: float, *, least: float = 0.0) -> tuple[Change, ...]:
-        """The functions that have grown by more than so many percent; a new one has. The largest growth comes first.
+        """The functions that have grown by more than ``percent``, and new ones. The largest growth comes first.
 
-        A growth of less than ``least`` percent of the whole profile before is left out: the times of small functions
-        are never the same twice.
+        A growth of less than ``least`` percent of the sum before is left out: times of small functions differ in each
+        run.
 
         >>> from inviso.tprof import Calls
         >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 1),))
@@ -132,7 +132,7 @@ class Diff:
         return {"version": 1, **whole, "changes": changes}
 
     def format(self, *, limit: int | None = None) -> str:
-        """As text that ends with a newline, of the changes the ``limit`` largest."""
+        """The ``limit`` largest changes as text that ends with a newline."""
         rows("tprof.Diff.format, limit", limit)
         changed = [c for c in self.changes if c.status != "same"]
         shown = changed
@@ -174,7 +174,7 @@ class Diff:
         return f"<Diff of {self.type} by {self.by}: {text}, {whole}>"
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """The changes as a stream of Arrow (PyCapsule interface).
+        """The changes as an Arrow stream (PyCapsule interface).
 
         Columns: ``module``, ``name``, ``arity``, ``status``, ``calls_before``, ``calls_after``, ``before``,
         ``after``, ``delta``. The last three are nanoseconds, bytes or calls.
@@ -197,11 +197,13 @@ class Diff:
 
 
 def diff(a: Profile, b: Profile, *, by: By = "measurement") -> Diff:
-    """What has changed from ``a`` to ``b``: of each function its own time, memory or calls, with ``by`` another figure.
+    """Compares two profiles: of each function the own time, memory or calls, or with ``by`` another figure.
 
-    Functions are the same by module, name and arity, also where their lines have moved; several of one name in the
-    order of their lines. ``BadArg`` where the profiles are of different types, or have no call tree and ``by`` is
-    ``"cumulative"``.
+    Two functions are the same if module, name and arity are equal, even if their lines have moved. Several functions of
+    one name are paired in the order of their lines.
+
+    Raises:
+        BadArg: the profiles are of different types; or ``by`` is ``"cumulative"`` and a profile has no call tree.
 
     >>> from inviso.tprof import Calls
     >>> def p(n): return Profile("call_count", (Function("shop", "total", 1, "shop.py", 3, (Calls(None, n, n),)),), ())
@@ -244,7 +246,7 @@ def diff(a: Profile, b: Profile, *, by: By = "measurement") -> Diff:
 
 
 def _named(profile: Profile) -> dict[tuple[str, str, int, int], Function]:
-    """Functions by name, and the how manyth of that name it is."""
+    """Functions by name and position among functions of that name."""
     found: dict[tuple[str, str, int, int], Function] = {}
     seen: dict[tuple[str, str, int], int] = {}
     for f in sorted(profile.functions, key=lambda f: (f.filename, f.line)):

@@ -1,4 +1,4 @@
-"""Profiles as JSON: what ``Profile.to_dict`` makes, and ``load`` reads."""
+"""Profiles as JSON: ``Profile.to_dict`` writes them, ``load`` reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._tree import measured
 __all__ = ["VERSION", "load", "to_dict"]
 
 VERSION = 1
-"""The form's; one that adds keys only keeps it."""
+"""The version of the format. Added keys don't change it."""
 
 
 def to_dict(profile: Profile) -> dict[str, Any]:
@@ -43,10 +43,13 @@ def to_dict(profile: Profile) -> dict[str, Any]:
 
 
 def load(path: str | os.PathLike[str]) -> Profile:
-    """The profile that ``inviso tprof --json`` or ``Profile.to_json`` wrote to a file.
+    """Reads a profile from a file of ``inviso tprof --json`` or ``Profile.to_json``.
 
-    Its processes are :class:`SavedProcess`; ``result`` is None. ``BadArg`` says what is wrong with a file that is no
-    profile, or one of a version that this one does not read; ``OSError`` what the system says.
+    Its processes are :class:`SavedProcess`; ``result`` is None.
+
+    Raises:
+        BadArg: the file is not a profile, or has a version that this program doesn't read.
+        OSError: the file can't be read.
 
     >>> import os, tempfile
     >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
@@ -186,7 +189,7 @@ def _processes(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _order(process: Process) -> tuple[Any, ...]:
-    """Those of this process first, then by the number, not by the text of it."""
+    """Sorts processes of this program first; the others by number, not by text."""
     if isinstance(process, ChildProcess):
         return 1, process.os_pid, process.id
     if isinstance(process, SavedProcess):

@@ -1,4 +1,4 @@
-"""Several profiles as one: of child processes, of several runs, of several nodes."""
+"""Merges several profiles: of child processes, runs or nodes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ Place: TypeAlias = "tuple[int | None, int | None]"
 
 
 def merge(*profiles: Profile | Mapping[str, Profile]) -> Profile:
-    """The sum of profiles of one type, of several runs or nodes: calls and measurements add up, call trees by paths.
+    """Adds profiles of one type, of several runs or nodes: calls and measurements, and call trees path by path.
 
-    A mapping gives nodes their names: processes of different nodes stay apart then, also where their numbers are
-    equal. Functions are the same by module, name, arity, file and line. ``elapsed_ns`` is the longest of the nodes',
-    and the sum of those that are merged without a name; ``result`` is None. ``BadArg`` where types differ, or only
-    some have a call tree.
+    A mapping gives the names of nodes: then processes of different nodes stay apart, even if their pids are equal. Two
+    functions are the same if module, name, arity, file and line are equal. ``elapsed_ns`` is the longest time of the
+    named nodes, and the sum of the times of profiles without a name. ``result`` is None.
+
+    Raises:
+        BadArg: types differ, or only some profiles have a call tree.
 
     >>> p = Profile("call_count", (Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),)),), ())
     >>> merge(p, p)["shop:total"].calls, merge({"web": p, "db": p}).calls
@@ -100,7 +102,7 @@ def _one(runs: list[Profile], elapsed_ns: int) -> Profile:
 
 
 def together(runs: list[Profile]) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
-    """The functions and the call tree of all; ``BadArg`` where only some have a tree."""
+    """The functions and the call tree of all profiles. Raises ``BadArg`` if only some have a tree."""
     with_tree = [bool(run.nodes) for run in runs if run.functions]
     if any(with_tree) and not all(with_tree):
         raise bad("tprof.merge, profiles", "only some have a call tree", "measure all of them with tree=True, or none")
@@ -138,7 +140,7 @@ def _key(f: Function) -> Key:
 
 
 def _sum(each: Iterable[Calls]) -> tuple[Calls, ...]:
-    """One entry for each process, in order."""
+    """Adds up the entries of each process, in their order."""
     sums: dict[Process | None, Calls] = {}
     for more in each:
         known = sums.get(more.process)

@@ -1,4 +1,4 @@
-"""What a measurement holds: plain, immutable data, and its machine-readable form."""
+"""The data of a measurement: plain and immutable; and its form as JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 CallType: TypeAlias = Literal["call_count", "call_time", "call_memory"]
-"""What is measured: calls; own time; own allocations."""
+"""The measurement: calls; own time; own allocations."""
 
 View: TypeAlias = Literal["total", "process"]
-"""One table of all processes together, or one table for each."""
+"""One table for all processes together, or one table for each process."""
 
 Sort: TypeAlias = Literal["measurement", "measurement_per_call", "calls", "cumulative", "function", "module"]
 """The order of a table's rows; ``cumulative`` needs a call tree."""
@@ -48,10 +48,10 @@ BYTES_OF_A_WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A thread or task of a child process, as :class:`Calls` and tables name it.
+    """A thread or task of a child process, in :class:`Calls` and tables.
 
-    ``os_pid`` is the number that the system gave the child, ``program`` its name in ``multiprocessing`` or what it ran.
-    ``id``, ``kind`` and ``thread`` are what ``repr``, ``kind`` and ``name`` of its ``Pid`` were there.
+    ``os_pid`` is the child's number in the system, ``program`` its name in ``multiprocessing`` or the program that it
+    ran. ``id``, ``kind`` and ``thread`` are the ``repr``, ``kind`` and ``name`` of its ``Pid`` in the child.
 
     >>> child = ChildProcess(4242, "ForkPoolWorker-1", "<0.1.0>", "thread", "MainThread")
     >>> child, child.name
@@ -66,7 +66,7 @@ class ChildProcess:
 
     @property
     def name(self) -> str:
-        """The thread's or task's name, and its program's."""
+        """The name of the thread or task and of its program."""
         return f"{self.thread} of {self.program}" if self.thread else self.program
 
     def __repr__(self) -> str:
@@ -75,9 +75,9 @@ class ChildProcess:
 
 @dataclass(frozen=True, slots=True)
 class SavedProcess:
-    """A thread or task of a profile that was loaded, or of one that was merged under a node's name.
+    """A thread or task of a profile that was loaded, or that was merged under a node's name.
 
-    ``id`` is what ``repr`` of its ``Pid`` or :class:`ChildProcess` was; ``node`` is "" unless ``merge`` gave one.
+    ``id`` is the ``repr`` of its ``Pid`` or :class:`ChildProcess`; ``node`` is "" unless ``merge`` has set it.
 
     >>> SavedProcess("<0.1.0>", "thread", "MainThread", "web-1")
     <0.1.0> of web-1
@@ -93,17 +93,16 @@ class SavedProcess:
 
 
 Process: TypeAlias = "Pid | ChildProcess | SavedProcess"
-"""A thread or task: of this process, of a child process, or of a profile that was saved."""
+"""A thread or task of this program, of a child process, or of a saved profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What one process did in one function.
+    """The figures of one process in one function.
 
-    ``process`` is ``None`` for ``call_count``, which counts for all processes together; ``measurement`` is in the
-    unit of the profile's type (``UNITS``). ``cumulative``, in the same unit, includes what was called inside, in the
-    same process; ``None`` without a call tree. ``waiting`` is nanoseconds in which calls of a coroutine function were
-    suspended.
+    ``process`` is ``None`` for ``call_count``, which counts all processes together. ``measurement`` is in the unit of
+    the profile's type (``UNITS``). ``cumulative``, in the same unit, includes callees in the same process; ``None``
+    without a call tree. ``waiting`` is the nanoseconds in which calls of a coroutine function were suspended.
 
     >>> Calls(process=None, calls=3, measurement=3).calls
     3
@@ -117,7 +116,7 @@ class Calls:
 
 
 class _Sums:
-    """What all processes did together."""
+    """Sums over all processes."""
 
     __slots__ = ()
     processes: tuple[Calls, ...]
@@ -129,7 +128,7 @@ class _Sums:
 
     @property
     def measurement(self) -> int:
-        """What was measured in all processes, in the unit of the profile's type, without what was called inside."""
+        """The own measurement, without callees, of all processes, in the unit of the profile's type."""
         return sum(c.measurement for c in self.processes)
 
     @property
@@ -142,10 +141,9 @@ class _Sums:
 class Node(_Sums):
     """One place in a call tree: a function, called through one chain of callers.
 
-    ``parent`` is the index of the caller's node in ``Profile.nodes``, always smaller than the node's own, and None at
-    the root. ``function`` is an index in ``Profile.functions``; None stands for callers that are not known, because
-    the tree had become too deep or too large. ``processes`` has what each process did there, the time or memory its
-    own.
+    ``parent`` is the index of the caller's node in ``Profile.nodes``, always smaller than the node's own index, and
+    None at the root. ``function`` is an index in ``Profile.functions``; None stands for unknown callers, where the tree
+    had become too deep or too large. ``processes`` has the figures of each process there, with own time or memory.
 
     >>> Node(None, 0, (Calls(None, 1, 5),)).calls
     1
@@ -158,10 +156,10 @@ class Node(_Sums):
 
 @dataclass(frozen=True, slots=True)
 class Function(_Sums):
-    """One function that was called, with what each process did in it.
+    """A function that was called, with the figures of each process.
 
     ``module``, ``function`` and ``arity`` are its name in ``inviso.trace``. Lambdas, the functions of a property and
-    redefinitions can share a name: ``filename`` and ``line``, where its code begins, tell them apart.
+    redefinitions can share a name: they differ in ``filename`` and ``line``, where the code begins.
 
     >>> f = Function("shop", "Cart.add", 2, "shop.py", 12, (Calls(None, 3, 3),))
     >>> f.calls, f.mfa
@@ -175,26 +173,26 @@ class Function(_Sums):
     line: int
     processes: tuple[Calls, ...]
     cumulative: int | None = None
-    """What was measured in it and in all that was called inside, in any process; None without a call tree.
+    """The measurement with all callees, in any process; None without a call tree.
 
     Of a recursive function only the outermost calls count, so nothing is counted twice.
     """
 
     @property
     def mfa(self) -> tuple[str, str, int]:
-        """Module, function and arity, as ``inviso.trace`` takes them."""
+        """Module, function and arity, as for ``inviso.trace``."""
         return self.module, self.function, self.arity
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
-    """A finished measurement: functions that were called at least once, by name.
+    """A finished measurement: the functions that were called at least once, by name.
 
-    ``result`` is what the profiled call returned (``profile`` only), ``elapsed_ns`` the wall time that was measured,
-    and ``timed_out`` tells that a time limit ended the measurement first. ``view`` and ``sort`` are how
-    ``str(profile)``, ``format`` and ``inspect`` show it unless told otherwise. ``children`` is the number of child processes
-    that were measured, ``missing`` a sentence on those that were not, or "". ``nodes`` is the call tree, callers
-    first, where it was measured (``tree=True``), else empty.
+    ``result`` is the result of the measured call (``profile`` only), ``elapsed_ns`` the measured wall time.
+    ``timed_out`` is True if a time limit ended the measurement. ``view`` and ``sort`` are the defaults of
+    ``str(profile)``, ``format`` and ``inspect``. ``children`` is the number of measured child processes; ``missing`` is
+    a sentence about those that were not measured, or "". ``nodes`` is the call tree, callers first; it is empty without
+    ``tree=True``.
 
     ``pandas.DataFrame``, polars, pyarrow and DuckDB read a profile as a table (Arrow's PyCapsule interface).
 
@@ -234,9 +232,9 @@ class Profile:
         return sum(f.measurement for f in self.functions)
 
     def __getitem__(self, name: str) -> Function:
-        """The function of this name, ``"module:function/arity"`` or ``"module:function"``.
+        """The function with this name, ``"module:function/arity"`` or ``"module:function"``.
 
-        ``KeyError`` where none or several were measured.
+        Raises ``KeyError`` if no function, or several ones, with this name were measured.
         """
         found = [
             f for f in self.functions if name in (f"{f.module}:{f.function}/{f.arity}", f"{f.module}:{f.function}")
@@ -263,7 +261,7 @@ class Profile:
         return html(self)
 
     def show(self, limit: int | None = 30, view: View | None = None, sort: Sort | None = None) -> None:
-        """Print the table to standard output, of each process the ``limit`` rows with the largest measurements.
+        """Prints the table to standard output: for each process the ``limit`` rows with the largest measurements.
 
         >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
         >>> Profile("call_count", (f,), ()).show(5)
@@ -280,7 +278,7 @@ class Profile:
         put(sys.stdout, format_(self, view, sort, limit=limit))
 
     def __add__(self, other: object) -> Profile:
-        """Both together, as :func:`merge`; processes of the same number count as one."""
+        """The sum of both, as by :func:`merge`; processes with equal pids count as one."""
         if not isinstance(other, Profile):
             return NotImplemented
         from ._merge import merge
@@ -300,7 +298,7 @@ class Profile:
         return cumulative(self)
 
     def tree(self) -> Tree:
-        """The call tree; its root is no function, and stands for the whole profile. ``BadArg`` without one.
+        """The call tree. Its root is not a function; it stands for the whole profile. ``BadArg`` without a tree.
 
         >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 4),), cumulative=4)
         >>> root = Profile("call_time", (f,), (), nodes=(Node(None, 0, f.processes),)).tree()
@@ -312,9 +310,9 @@ class Profile:
         return tree(self)
 
     def callers(self, function: str | Function) -> tuple[Caller, ...]:
-        """Who called a function, the one with the largest ``cumulative`` first. ``BadArg`` without a call tree.
+        """The callers of a function, the one with the largest ``cumulative`` first. ``BadArg`` without a call tree.
 
-        ``function`` is a :class:`Function` of the profile, or a name as ``profile[name]`` takes it, else ``KeyError``.
+        ``function`` is a :class:`Function` of the profile, or a name as in ``profile[name]``, with its ``KeyError``.
 
         >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 4),), cumulative=4)
         >>> Profile("call_time", (f,), (), nodes=(Node(None, 0, f.processes),)).callers("shop:total")
@@ -327,19 +325,19 @@ class Profile:
     def flame(self, *, before: Profile | None = None, view: Literal["inclusive", "own"] = "inclusive") -> Any:
         """The call tree as a flame graph, an ``inviso.picture.Picture``. ``BadArg`` without a call tree.
 
-        With ``before``, an earlier profile, functions are colored by their growth; ``view="own"`` shows own time first,
-        and callers beneath.
+        With ``before``, an earlier profile, functions are colored by their growth. ``view="own"`` shows own time first,
+        and callers below.
         """
         from ._tree import flame
 
         return flame(self, before, view)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """The table as a stream of Arrow (PyCapsule interface): a row for each function and process.
+        """The table as an Arrow stream (PyCapsule interface): a row for each function and process.
 
         Columns: ``function_id``, ``module``, ``name``, ``arity``, ``file``, ``line``, ``process_id`` and ``process``
         (null for call_count), ``calls``, ``own_ns``, ``cumulative_ns``, ``waiting_ns``, ``own_bytes``,
-        ``cumulative_bytes``. What was not measured is null.
+        ``cumulative_bytes``. Figures that were not measured are null.
         """
         from ._table import profile_stream
 
@@ -358,7 +356,7 @@ class Profile:
         return to_polars(self)
 
     def records(self) -> list[dict[str, Any]]:
-        """One flat dict for each function and process, as data frames take them.
+        """One flat dict for each function and process, for data frames.
 
         Keys: module, function, arity, file, line, process (``"<0.N.S>"`` or None), calls, measurement.
 
@@ -382,29 +380,29 @@ class Profile:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The machine-readable form, of JSON's types only. Version 1 is:
+        """The profile as data of JSON's types. Version 1 has these keys:
 
         ==============  =====================================================================================
-        version         ``1``; a later version may add keys under the same number, never change these
+        version         ``1``; later keys may be added under the same number, and these never change
         type            ``"call_count"``, ``"call_time"`` or ``"call_memory"``
-        unit            of every ``measurement``: ``"calls"``, ``"ns"`` or ``"words"`` (8 bytes)
+        unit            the unit of every ``measurement``: ``"calls"``, ``"ns"`` or ``"words"`` (8 bytes)
         patterns        list of ``"module:function:arity"``, ``_`` for any
-        elapsed_ns      wall time that was measured
-        timed_out       whether a time limit ended it
-        calls           of all functions together
-        measurement     of all functions together
+        elapsed_ns      measured wall time
+        timed_out       whether a time limit ended the measurement
+        calls           the sum over all functions
+        measurement     the sum over all functions
         processes       list of ``{id, kind, name, calls, measurement}``, largest measurement first; empty for
-                        call_count. ``id`` is ``"<0.N.S>"``, with ``@`` and the number of the process in a child, ``kind``
-                        ``"thread"`` or ``"task"``, ``name`` may be null
+                        call_count. ``id`` is ``"<0.N.S>"``, for a child process with ``@`` and its number. ``kind`` is
+                        ``"thread"`` or ``"task"``. ``name`` may be null
         functions       list of ``{module, function, arity, file, line, calls, measurement, per_call, percent,
                         processes}``, largest measurement first; ``processes`` is a list of ``{id, calls,
                         measurement}``, empty for call_count
-        children        child processes that were measured, only where there were any
-        missing         a sentence on those that were not, only where there were any
-        nodes           the call tree, callers first, only where there is one: a list of ``{parent, function,
-                        processes}``. ``parent`` is an index in this list, ``function`` one in ``functions``; both may be null (see
-                        :class:`Node`). ``processes`` has ``{id, calls, measurement}``; ``waiting``, in nanoseconds,
-                        only where it is not 0. Functions have ``cumulative`` and ``waiting`` then
+        children        the number of measured child processes; absent if 0
+        missing         a sentence about those that were not measured; absent if empty
+        nodes           the call tree, callers first; absent without one. A list of ``{parent, function, processes}``.
+                        ``parent`` is an index in this list, ``function`` one in ``functions``; both may be null (see
+                        :class:`Node`). ``processes`` has ``{id, calls, measurement}``, and ``waiting``, in
+                        nanoseconds, if it is not 0. With a tree, functions have ``cumulative`` and ``waiting``
         ==============  =====================================================================================
 
         >>> Profile("call_count", (), (("_", "_", "_"),)).to_dict()["version"]

@@ -1,7 +1,7 @@
-"""From a session's call tree to a profile's: which nodes stay, and whose they are.
+"""Turns a session's call tree into that of a profile.
 
-The session numbers the places of its tree, callers first, and says what each process did at each. Places of functions
-that are not wanted (any more) have no node; what they called belongs to the next caller above that has one.
+The session numbers the places of its tree, callers first, and has figures of each process at each place. A place whose
+function is not measured (any more) has no node. Its callees belong to the nearest caller above that has a node.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Code: TypeAlias = "tuple[str, str, int, str, int]"
 """Module, qualified name, arity, file, first line."""
 
 Place: TypeAlias = "tuple[int, int]"
-"""The caller's place, -1 at the root; and the function, or:"""
+"""The caller's place, -1 at the root; and the function's index in the list of codes, or one of the next two values."""
 
 GONE = -1
-"""A function that is measured no longer."""
+"""A function that is not measured any more."""
 
 UNKNOWN = -2
-"""Not a function: callers that are not known below here, because the tree was too deep or too large."""
+"""Not a function: the callers below are unknown, because the tree was too deep or too large."""
 
 Sums: TypeAlias = "tuple[int, int, int]"
-"""Calls, what was measured, and nanoseconds of waiting."""
+"""Calls, measured amount, and nanoseconds of waiting."""
 
 
 def made(
@@ -40,7 +40,9 @@ def made(
     wants: Callable[[Code], bool],
     unit: Callable[[int], int],
 ) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
-    """The functions and nodes of a profile, of what was read at places. ``unit`` has amounts in the profile's unit."""
+    """The functions and nodes of a profile from the readings at places. ``unit`` converts amounts to the profile's
+    unit.
+    """
     wanted = [wants(code) for code in codes]
     busy = [False] * len(places)
     for place, _ in readings:

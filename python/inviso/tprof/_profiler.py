@@ -1,11 +1,11 @@
-"""One profiler: a trace session of its own, what it is armed with, and the windows it measured.
+"""One profiler: its trace session, its patterns, and the sums of earlier windows.
 
-Counters live in the session. ``pause`` freezes them there; ``continue_`` takes them over into a sum kept here and
-sets the patterns anew, which both starts the counters from zero and arms what was defined meanwhile. So a reading is
+The session has the counters. ``pause`` freezes them. ``continue_`` adds them to a sum in the profiler and sets the
+patterns again: that starts the counters from zero and arms functions that were defined meanwhile. So a reading is
 always *sum of earlier windows + counters*, and nothing is counted twice.
 
-What is defined after a pattern was set is armed by ``on_load``, if a pattern takes it. A function may also be armed by
-a pattern that a later setting overrides, so readings are filtered by the settings.
+Functions that are defined after a pattern was set are armed by ``on_load``, if they match. A function may still be
+armed by a pattern that a later setting overrides, so readings are filtered by the settings.
 """
 
 from __future__ import annotations
@@ -43,33 +43,32 @@ OWN = "inviso"
 
 
 class CounterSource(Protocol):
-    """The part of a session's native side that is read in bulk: ``trace.info`` asks one function at a time, by name.
-
-    One entry for each code object and process: module, qualified name, arity, file, first line, process (None for
-    call_count), calls, amount (nanoseconds for call_time, bytes for call_memory).
+    """The calls of a session's native half that read all counters at once; ``trace.info`` reads those of one function.
     """
 
     def counters(self, kind: str, /) -> list[tuple[str, str, int, str, int, Pid | None, int, int]]:
-        """All counters of one kind."""
+        """All counters of one kind, an entry for each code object and process: module, qualified name, arity, file,
+        first line, process (None for call_count), calls, amount (nanoseconds for call_time, bytes for call_memory).
+        """
         ...
 
     def keep_tree(self) -> None:
-        """Count by chains of callers, too; before a pattern is set."""
+        """Counts by chains of callers, too. Called before a pattern is set."""
         ...
 
     def tree(self, kind: str, /) -> tuple[list[Code], list[Place], list[tuple[int, Pid, int, int, int]]]:
-        """The places of the call tree, and at each what a process did: place, process, calls, amount, waiting (ns)."""
+        """The call tree: codes, places, and figures: place, process, calls, amount, waiting (ns)."""
         ...
 
 
 class Profiler:
-    """A profiler with a session of its own; any number of them work side by side.
+    """A profiler with its own session; several profilers can run at the same time.
 
-    Use it where ``profile`` does not fit: to measure a part of a program, or a program that runs already. Leaving the
-    ``with`` block, or ``stop``, takes everything back. ``call_time`` and ``call_memory`` measure the processes named to
-    ``enable_trace``, or as ``trace``; ``call_count`` counts in every process. With ``pattern`` measuring begins at
-    once, as with ``set_pattern``. With ``tree`` the profile has a call tree: inclusive time or memory, callers, time
-    of waiting.
+    Use it if ``profile`` does not fit: to measure a part of a program, or a program that runs already. ``stop``, or the
+    end of the ``with`` block, removes all that it has set. ``call_time`` and ``call_memory`` measure the processes of
+    ``enable_trace``, or of ``trace``; ``call_count`` counts in every process. With ``pattern`` measuring begins at
+    once, as with ``set_pattern``. With ``tree`` the profile has a call tree: inclusive time or memory, callers, time of
+    waiting.
 
     >>> from inviso import tprof
     >>> import textwrap
@@ -106,7 +105,7 @@ class Profiler:
         self._session: Any = session
         self._tree = tree
         self._settings: list[tuple[Pattern, bool]] = []
-        """What was set and cleared, in order; for a function the last one that matches decides."""
+        """Patterns that were set (True) and cleared (False), in order; for a function the last match decides."""
         self._base: dict[Key, Sums] = {}
         self._awaited: tuple[Pattern, ...] | None = None
         self._elapsed = 0
@@ -124,7 +123,7 @@ class Profiler:
 
     @property
     def type(self) -> CallType:
-        """What it measures."""
+        """The type of measurement."""
         return self._type
 
     @property
@@ -143,19 +142,19 @@ class Profiler:
         return self._session is not None
 
     def enable_trace(self, procs: Procs = "all", *, set_on_spawn: bool = True) -> int:
-        """Measure these processes, and with ``set_on_spawn`` those that they start; returns how many."""
+        """Measures these processes, and with ``set_on_spawn`` those that they start. Returns their number."""
         flags = ["call", "set_on_spawn"] if set_on_spawn else ["call"]
         return sum(trace.process(self._alive(), p, True, flags) for p in _each(procs))
 
     def disable_trace(self, procs: Procs = "all") -> int:
-        """Measure these processes no longer; what was measured is kept. Returns how many."""
+        """Ends measuring of these processes and keeps their counters. Returns their number."""
         return sum(trace.process(self._alive(), p, False, ["call", "set_on_spawn"]) for p in _each(procs))
 
     def set_pattern(self, pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
-        """Measure these functions from zero, also those that are defined later; returns how many exist now.
+        """Measures these functions from zero, also those that are defined later. Returns the number of existing ones.
 
-        Give one pattern or a list, or module, function and arity as three arguments. The first pattern begins the time
-        that is measured.
+        Give one pattern or a list, or module, function and arity as three arguments. The elapsed time begins with the
+        first pattern.
         """
         session = self._alive()
         new = outermost(_given("tprof.set_pattern, pattern", pattern, function, arity))
@@ -171,7 +170,7 @@ class Profiler:
         return count
 
     def clear_pattern(self, pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
-        """Measure these functions no longer and forget what they did; returns how many there are."""
+        """Ends measuring of these functions and deletes their counters. Returns their number."""
         self._alive()
         gone = outermost(_given("tprof.clear_pattern, pattern", pattern, function, arity))
         self._note(gone, False)
@@ -181,7 +180,7 @@ class Profiler:
         return count
 
     def pause(self) -> bool:
-        """Stop measuring and keep what was measured; False if it was paused already."""
+        """Pauses measuring and keeps the counters; False if it was paused already."""
         session = self._alive()
         if self._mark is None:
             return False
@@ -193,7 +192,7 @@ class Profiler:
         return True
 
     def continue_(self) -> bool:
-        """Go on measuring after ``pause``, adding to what was measured; False if it was not paused."""
+        """Continues after ``pause``, with the same counters; False if it was not paused."""
         self._alive()
         if self._mark is not None:
             return False
@@ -202,7 +201,7 @@ class Profiler:
         return True
 
     def restart(self) -> None:
-        """Forget what was measured and go on from zero, also after ``pause``."""
+        """Deletes the counters and measures from zero, also after ``pause``."""
         self._alive()
         self._base = {}
         self._elapsed = 0
@@ -211,9 +210,10 @@ class Profiler:
     def collect(
         self, *, view: View = "total", sort: Sort = "measurement", result: Any = None, timed_out: bool = False
     ) -> Profile:
-        """What was measured so far; measuring goes on.
+        """Returns the profile so far; measuring continues.
 
-        ``view`` and ``sort`` are how the profile is shown; ``result`` and ``timed_out`` are put into it as they are.
+        ``view`` and ``sort`` are the defaults for showing the profile. ``result`` and ``timed_out`` become its
+        attributes.
         """
         one_of("tprof.collect, view", view, VIEWS)
         one_of("tprof.collect, sort", sort, SORTS)
@@ -222,7 +222,7 @@ class Profiler:
         return Profile(self._type, functions, self.patterns, elapsed, result, timed_out, view, sort, nodes=nodes)
 
     def stop(self) -> None:
-        """End the session: nothing is traced any more, and what was measured is gone. Twice is once."""
+        """Ends the session and deletes its counters. A second call does nothing."""
         session, self._session = self._session, None
         if session is not None:
             trace.session_destroy(session)
@@ -244,7 +244,7 @@ class Profiler:
         return self._session
 
     def _note(self, patterns: list[Pattern], on: bool) -> None:
-        """Remember a setting, and drop what it overrides or only repeats."""
+        """Adds a setting, and drops settings that it overrides; one that only repeats another is not added."""
         for p in patterns:
             self._settings = [s for s in self._settings if not covers(p, s[0])]
             before = [earlier for q, earlier in self._settings if covers(q, p)]
@@ -253,7 +253,9 @@ class Profiler:
             self._base = {k: v for k, v in self._base.items() if not matches(p, k[0], k[1], k[2])}
 
     def _arm(self, pattern: Pattern, on: bool) -> int:
-        """Count from zero, or no longer. ``on_load`` is first: what is defined in between is armed twice, not never."""
+        """Counts from zero, or ends counting. ``on_load`` comes first: a function that is defined meanwhile is armed
+        twice rather than missed.
+        """
         session = self._alive()
         if on:
             self._listen(True)
@@ -275,7 +277,7 @@ class Profiler:
         self._awaited = awaited
 
     def _tabled(self) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
-        """What was measured so far."""
+        """The functions and nodes of the profile so far."""
         if self._tree:
             codes, places, sums = self._read_tree()
             readings = {(key[6], key[5]): each for key, each in sums.items() if key[5] is not None}
@@ -288,7 +290,7 @@ class Profiler:
         return tuple(Function(*code, tuple(each)) for code, each in grouped.items()), ()
 
     def _read(self) -> dict[Key, Sums]:
-        """What was measured so far, in the session's units."""
+        """The sums so far, in the session's units."""
         self._alive()
         if self._tree:
             return self._read_tree()[2]
@@ -301,7 +303,7 @@ class Profiler:
         return codes, places, sums
 
     def _with_earlier(self, found: list[tuple[Code, Pid | None, int, list[int]]]) -> dict[Key, Sums]:
-        """The sums of earlier windows and of what the counters say now, of functions that the settings want."""
+        """The sums of earlier windows and of the present counters, for functions that the settings select."""
         wanted: dict[tuple[str, str, int], bool] = {}
         sums = dict(self._base)
         for code, pid, place, (calls, amount, waiting) in found:
@@ -315,11 +317,12 @@ class Profiler:
         return sums
 
     def _unit(self, amount: int) -> int:
-        """Nanoseconds as they are, bytes as words."""
+        """Converts bytes to words; nanoseconds stay."""
         return -(-amount // BYTES_OF_A_WORD) if self._type == "call_memory" else amount
 
     def _wants(self, mfa: tuple[str, str, int]) -> bool:
-        """The last setting decides; a wildcard over modules does not mean this package itself."""
+        """Whether the settings select a function: the last match decides. A wildcard of modules excludes this package.
+        """
         own = mfa[0] == OWN or mfa[0].startswith(OWN + ".")
         deciding = [(p, on) for p, on in self._settings if matches(p, *mfa)]
         return bool(deciding) and deciding[-1][1] and not (own and deciding[-1][0][0] == ANY)
@@ -330,7 +333,7 @@ def _given(where: str, pattern: Any, function: str | None, arity: int | str) -> 
 
 
 def _each(procs: Any) -> list[Any]:
-    """The processes one by one, threads and tasks by their pids."""
+    """The list of processes; threads and tasks as their pids."""
     import inviso
 
     given = procs if isinstance(procs, list) else [procs]

@@ -1,7 +1,7 @@
-"""One measured call, in the calling process or, against a time limit, in a thread of its own.
+"""Measures one call: in the calling process, or with a time limit in a new thread.
 
-Between arming and the call, and between its end and the pause, nothing of the standard library that is written in
-Python runs: it would be measured as the program's.
+Between arming and the call, and between its end and the pause, no Python code of the standard library runs: it would be
+measured as the program's.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def run(
     sort: Sort,
     children: bool,
 ) -> Profile:
-    """Measure ``fn(*args, **kwargs)``; everything was checked before."""
+    """Measures ``fn(*args, **kwargs)``; the options are checked already."""
     leader: Leader | None = None
     if children:
-        from ._child import merged  # a forked child may not wait for an import
+        from ._child import merged  # imported now, because a forked child must not wait for an import
 
         leader = _lead(type, tree, patterns)
     profiler = Profiler(type=type, tree=tree)
@@ -85,7 +85,7 @@ async def run_here(
     tree: bool,
     patterns: list[Pattern],
 ) -> Profile:
-    """Measure what is awaited in the running task; everything was checked before."""
+    """Measures an awaited call in the running task; the options are checked already."""
     with Profiler(type=type, tree=tree) as profiler:
         if type != "call_count":
             profiler.enable_trace(inviso.self())
@@ -111,8 +111,9 @@ def _lead(type: CallType, tree: bool, patterns: list[Pattern]) -> Leader:
 
 
 class _Call:
-    """A call in a daemon thread that has begun, waits for ``go``, and waits again for ``leave`` when the call is over:
-    what the thread needs to start and to end is not measured. The locks are raw: their methods are C and have no row.
+    """A call in a daemon thread. The thread starts at once, waits for ``go``, makes the call, and waits for ``leave``:
+    so the start and end of the thread are not measured. The locks are those of ``_thread``, whose methods are written
+    in C and have no rows.
     """
 
     __slots__ = ("_context", "_done", "_error", "_fn", "_go", "_leave", "_ready", "_result", "_wanted", "process")
@@ -130,19 +131,19 @@ class _Call:
         self._ready.acquire()
 
     def go(self, timeout: float) -> bool:
-        """Let the call begin; True if it was over in time."""
+        """Begins the call; True if it ended in time."""
         self._wanted = True
         self._go.release()
         return self._done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
 
     def leave(self) -> None:
-        """Let the thread end, whether it called or not."""
+        """Lets the thread end, with or without a call."""
         if not self._wanted:
             self._go.release()
         self._leave.release()
 
     def outcome(self) -> Any:
-        """What the call returned; what it raised is raised."""
+        """Returns the call's result, or raises its exception."""
         if self._error is not None:
             raise self._error
         return self._result

@@ -1,4 +1,4 @@
-"""Profiles and diffs as tables of Arrow, pandas and polars."""
+"""Profiles and diffs as tables for Arrow, pandas and polars."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The call tree of a profile, and what follows from it: inclusive measures, callers, the tree as text and as a picture.
+"""The call tree of a profile, and results derived from it: inclusive figures, callers, text and picture.
 
-While a program runs only own time (or memory) is counted, at each node; everything else is derived here. A function's
-``cumulative`` adds up the subtrees of its outermost nodes, those with no other node of the function above, so that
-recursion counts once.
+While a program runs, only own time (or memory) is counted at each node. This module derives the rest. ``cumulative`` of
+a function adds up the subtrees of its outermost nodes, which have no node of the same function above. So recursion
+counts once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ UNKNOWN = "(callers not known)"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One caller of a function: the figures are those of the function while this one had called it.
+    """One caller of a function. The figures are those of the function when this caller called it.
 
-    ``label`` is ``module:function/arity``, or "" where no measured function was the caller. ``cumulative`` leaves out
-    what is below an outer call of the same function.
+    ``label`` is ``module:function/arity``, or "" if the caller was not measured. ``cumulative`` leaves out calls below
+    an outer call of the same function.
 
     >>> Caller("shop:total/1", 2, 10, 30, 0).calls
     2
@@ -42,11 +42,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A function as it was called through one chain of callers, with what it called; ``str`` shows it as text.
+    """A function that was called through one chain of callers, with its callees; ``str`` shows it as text.
 
-    ``function`` is None at the root (``label`` is "all"), and where callers are not known. ``measurement`` is the
-    function's own, ``cumulative`` with all of ``children``. ``waiting`` is nanoseconds in which calls of a coroutine
-    function were suspended; they are in no other figure.
+    ``function`` is None at the root (``label`` is "all"), and where callers are unknown. ``measurement`` is the
+    function's own, ``cumulative`` includes all ``children``. ``waiting`` is the nanoseconds in which calls of a
+    coroutine function were suspended; no other figure includes them.
 
     >>> f = Tree(None, "m:f/0", 1, 2_000, 2_000, 0, "call_time", ())
     >>> print(Tree(None, "all", 0, 0, 2_000, 0, "call_time", (f,)))
@@ -71,7 +71,7 @@ class Tree:
         return f"<Tree of {self.label}: {self.calls:,} calls, {len(self.children)} callees>"
 
     def walk(self) -> Iterator[tuple[int, Tree]]:
-        """Every node below this one and itself, with its depth: a caller comes before what it calls, the largest first.
+        """Iterates over this node and all nodes below, with their depths: callers before callees, the largest first.
 
         >>> [depth for depth, _ in Tree(None, "all", 0, 0, 0, 0, "call_time", ()).walk()]
         [0]
@@ -83,12 +83,12 @@ class Tree:
             waiting.extend((depth + 1, child) for child in reversed(node.children))
 
     def format(self, *, limit: int | None = None) -> str:
-        """As text, of the nodes the ``limit`` with the largest ``cumulative``; times in microseconds, memory in bytes."""
+        """The ``limit`` nodes with the largest ``cumulative`` as text; times in microseconds, memory in bytes."""
         rows("tree.format, limit", limit)
         every = list(self.walk())
         shown = every
         if limit is not None and len(every) > limit:
-            # a caller has at least as much as each of its callees, and comes first: so it stays if one of them does
+            # a caller's figure is at least that of each callee, and it comes first: so it stays if a callee stays
             best = sorted(range(len(every)), key=lambda n: (-every[n][1].cumulative, n))[:limit]
             shown = [every[n] for n in sorted(best)]
         waits = any(node.waiting for _, node in shown)
@@ -180,7 +180,7 @@ def flame(profile: Profile, before: Profile | None, view: Literal["inclusive", "
 
 
 def stacks(profile: Profile) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The rows of a flame graph: of each node its chain of labels, outermost first, and its own nanoseconds or bytes."""
+    """The rows of a flame graph: for each node the labels of its chain, outermost first, and its own ns or bytes."""
     labels, size = _labels(profile), BYTES_OF_A_WORD if profile.type == "call_memory" else 1
     paths: list[tuple[str, ...]] = []
     for node in profile.nodes:
@@ -189,7 +189,7 @@ def stacks(profile: Profile) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 def measured(functions: Sequence[Function], nodes: Sequence[Node]) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
-    """Functions with the figures of a tree's nodes, in place of their own; as they are where there are no nodes."""
+    """Functions with figures from the nodes of a tree; without nodes they keep their own."""
     if not nodes:
         return tuple(functions), ()
     whole, outermost = _whole(nodes), _outermost(nodes)
@@ -207,7 +207,7 @@ def measured(functions: Sequence[Function], nodes: Sequence[Node]) -> tuple[tupl
                 entry[3] += c.waiting
         if is_outermost:
             totals[node.function] += sum(whole[n].values())
-    # what a process did below a node counts for it where it was in the function itself
+    # figures of a process below a node count for the process if it has figures in the function itself
     for n, (node, is_outermost) in enumerate(zip(nodes, outermost, strict=True)):
         if node.function is not None and is_outermost:
             for process, amount in whole[n].items():
@@ -221,7 +221,7 @@ def measured(functions: Sequence[Function], nodes: Sequence[Node]) -> tuple[tupl
 
 
 def _whole(nodes: Sequence[Node]) -> list[dict[Process | None, int]]:
-    """Of each node what each process did there and below."""
+    """For each node the figures of each process at the node and below."""
     whole: list[dict[Process | None, int]] = []
     for node in nodes:
         own: dict[Process | None, int] = {}
@@ -238,7 +238,7 @@ def _whole(nodes: Sequence[Node]) -> list[dict[Process | None, int]]:
 
 
 def _outermost(nodes: Sequence[Node]) -> list[bool]:
-    """Of each node whether no node above is of the same function."""
+    """For each node, whether no node above has the same function."""
     below: list[list[int]] = [[] for _ in nodes]
     top: list[int] = []
     for n, node in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""From a measurement to tables: ``inspect`` makes rows, ``format`` makes text of them."""
+"""Tables of a measurement: ``inspect`` makes rows, ``format`` makes text of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ._model import BYTES_OF_A_WORD, SORTS, VIEWS, Calls, CallType, Function, Pr
 __all__ = ["Row", "Section", "format", "html", "inspect", "labels"]
 
 HTML_ROWS = 30
-"""Rows of a table in a notebook that show at once; ``str(profile)`` has all."""
+"""Rows of a table in a notebook that are visible at first; ``str(profile)`` shows all rows."""
 
 HTML_MORE = 170
-"""Rows that unfold below them; those that are smaller yet are one line, so that a notebook stays small."""
+"""Rows that can be unfolded below them. All smaller rows are one line, so that the notebook stays small."""
 
 LABEL_COLUMN = 64
-"""Longer names push their own row to the right, not every row."""
+"""The widest column of names. A longer name shifts only its own row to the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Row:
 class Section:
     """One table: the rows of one process, or of all (``process == "all"``).
 
-    ``percent`` is the share of this table in the whole profile. ``hidden`` rows, with ``hidden_percent`` of the total,
-    were left out because of a limit.
+    ``percent`` is the share of this table in the whole profile. A limit has left out ``hidden`` rows, which have
+    ``hidden_percent`` of the total.
 
     >>> Section("call_count", "all", (), 0, 0, 0.0).rows
     ()
@@ -78,11 +78,11 @@ class Section:
 def inspect(
     result: Profile, view: View | None = None, sort: Sort | None = None, *, limit: int | None = None
 ) -> dict[Process | Literal["all"], Section]:
-    """The tables of a profile: ``{"all": section}``, or one section a process for ``view="process"``.
+    """Returns the tables of a profile: ``{"all": section}``, or one section for each process with ``view="process"``.
 
-    ``call_count`` does not know processes, so its view is always the total, as in OTP. Rows stand in rising order of
-    ``sort``, so that the largest are at the end, next to the prompt; ``limit`` keeps the rows with the largest
-    measurements. Where ``view`` or ``sort`` is not given the profile's own is taken.
+    ``call_count`` doesn't distinguish processes, so its view is always the total, as in OTP. Rows are in ascending
+    order of ``sort``: the largest are at the end, next to the prompt. ``limit`` keeps the rows with the largest
+    measurements. The defaults of ``view`` and ``sort`` are the profile's own.
 
     >>> from inviso.tprof import Calls, Function, Profile
     >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
@@ -119,9 +119,9 @@ def format(
     limit: int | None = None,
     color: bool = False,
 ) -> str:
-    """A profile, or what ``inspect`` made of it, as plain text that ends with a newline.
+    """Formats a profile, or the result of ``inspect``, as plain text that ends with a newline.
 
-    ``color=True`` sets the headers off with terminal codes.
+    ``color=True`` highlights the headers with terminal codes.
 
     >>> from inviso.tprof import Calls, Function, Profile
     >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
@@ -141,14 +141,15 @@ def format(
     if not sections:
         patterns = ", ".join(":".join(map(str, p)) for p in what.patterns) if isinstance(what, Profile) else ""
         near = [text for p in what.patterns if (text := hint(p))] if isinstance(what, Profile) else []
-        told = f"No call of a function that matches {patterns} was measured" if patterns else "Nothing was measured"
-        return f"{told}{'; ' * bool(near)}{'; '.join(near) if near else '.'}\n"
+        summary = f"No call of a function that matches {patterns} was measured" if patterns else "Nothing was measured"
+        return f"{summary}{'; ' * bool(near)}{'; '.join(near) if near else '.'}\n"
     return "\n".join(_table(section, color) for section in sections)
 
 
 def html(result: Profile) -> str:
-    """The tables for a notebook: of each the ``HTML_ROWS`` largest rows, the largest first, and more that unfold.
-    Every name is escaped."""
+    """The tables for a notebook: the ``HTML_ROWS`` largest rows of each, the largest first, and more rows to unfold.
+    Every name is escaped.
+    """
     from html import escape
 
     def table(lines: list[list[str]]) -> str:
@@ -180,7 +181,7 @@ STYLE = """<style>.inviso-tprof td, .inviso-tprof th {text-align: right}
 
 
 def labels(functions: Iterable[Function]) -> list[str]:
-    """Names of functions, with the line (and the file, if that differs too) where a name is not unique."""
+    """Names of functions. A name that is not unique gets the line, and the file if that differs, too."""
     functions = list(functions)
     same: dict[tuple[str, str, int], list[Function]] = {}
     for f in functions:

@@ -1,7 +1,7 @@
-"""Trace sessions: who is traced, which functions, and where the messages go (OTP's ``trace`` module).
+"""Trace sessions: which processes and functions are traced, and where the messages go (OTP's ``trace`` module).
 
-All tracing is done in a session. Sessions don't see each other: each has its own patterns, process flags, counters and
-tracer, and all of it goes with the session.
+All tracing is done in a session. Sessions don't affect each other: each has its own patterns, process flags, counters
+and tracer, and all of these end with the session.
 
 >>> from inviso import trace
 >>> import json
@@ -17,7 +17,7 @@ Functions have the names, argument order and results of trace.md; ``undefined`` 
 
 from __future__ import annotations
 
-import opcode as opcode  # what the native part asks: a file of the program's may have this name later
+import opcode as opcode  # the native half uses it; later a file of the program could be imported under this name
 from typing import TYPE_CHECKING
 
 from ._delivery import Delivered, delivered
@@ -55,6 +55,6 @@ __all__ = [
     "system",
 ]
 
-for _name in __all__:  # errors, pickles and the documentation know them by this module
+for _name in __all__:  # errors, pickles and the documentation name this module
     globals()[_name].__module__ = __name__
 del _name

@@ -30,7 +30,7 @@ def why_not_here(pid: Pid) -> str | None:
 
 
 def list_of(where: str, argument: str, values: Any) -> list[Any]:
-    # by no abstract class, whose code a pattern may trace
+    # no isinstance() with an abstract class: a pattern may trace its code
     if isinstance(values, (str, bytes, dict)) or not hasattr(type(values), "__iter__"):
         raise BadArg(where, argument, f"{shown(values)} is not a list; pass a list such as ['call']")
     return list(values)
@@ -62,7 +62,7 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {shown(arity)} is not an int; pass the number of parameters, or '_'")
     if not any_arity and not 0 <= arity < 1 << 31:
-        arity = -1  # any int may be asked for; no function has it
+        arity = -1  # any int is allowed; no function has this one
     wild = module == "_", name == "_", any_arity
     if (any(wild) or module.endswith(".**")) and not wildcards:
         raise BadArg(where, argument, f"{shown(mfa)} has wildcards; name one function, with its arity")

@@ -1,4 +1,4 @@
-"""When messages have arrived at the tracer."""
+"""Waits until messages have arrived at the tracer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Delivered", "delivered", "settle"]
 
 
 class Delivered(Ref):
-    """The reference that :func:`delivered` answers.
+    """The reference that :func:`delivered` returns.
 
     >>> with session_create("d") as session:
     ...     session.delivered().wait(1)
@@ -36,17 +36,20 @@ class Delivered(Ref):
         self._done = Flag()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until every earlier message has arrived; False if it took longer than ``timeout`` seconds."""
+        """Waits until every earlier message has arrived; False if that took longer than ``timeout`` seconds."""
         check_timeout("wait/2", timeout)
         return self._done.wait(timeout)
 
 
 def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivered:
-    """Tells when all earlier messages have arrived at the tracer (trace.md, ``delivered/2``).
+    """Reports when all earlier messages have arrived at the tracer (trace.md, ``delivered/2``).
+
+    Args:
+        tracee: a Pid, thread or task; or ``"all"``.
 
     Returns:
-        A reference with ``wait(timeout)``. When every message of ``tracee`` (or of all) that was sent before this call
-        has arrived, the caller's mailbox gets ``("trace_delivered", tracee, reference)``.
+        A reference with ``wait(timeout)``. When all messages of ``tracee`` from before this call have arrived, the
+        caller's mailbox gets ``("trace_delivered", tracee, reference)``.
 
     Raises:
         BadArg: a wrong argument.
@@ -80,7 +83,7 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
 
 
 def settle(session: Session, timeout: float) -> bool:
-    """Waits until the tracer has handled what was sent before; False if it took longer. Nobody gets a message of it."""
+    """Waits until the tracer has handled all earlier messages; False after ``timeout`` seconds. Sends no message."""
     done = Flag()
     session._native.pump()
     if session._worker:

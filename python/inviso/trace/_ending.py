@@ -1,4 +1,4 @@
-"""How sessions end: by a call, with their last handle, with the interpreter, or in a forked child."""
+"""The end of a session: by a call, with its last handle, with the interpreter, or in a forked child."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ __all__ = ["Owner", "session_destroy", "strong"]
 
 strong: weakref.WeakSet[Handle] = weakref.WeakSet()
 _inherited: list[Handle] = []
-"""Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
+"""Handles that a forked child has from its parent. Their sessions have ended here. The list is never emptied: dropping
+a handle would end its session a second time.
+"""
 
 
 def session_destroy(session: Session) -> bool:
-    """Ends a session and everything that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
+    """Ends a session and removes all that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
 
-    Messages that have been sent can still be read; a callable tracer has handled them, or was waited for 5 seconds. No
-    callback of a tracer module runs any more, unless this is called inside one.
+    Earlier messages can still be read. A callable tracer has handled them on return, or 5 seconds have passed. No
+    callback of a tracer module runs after the return, except one that calls this function.
 
     Raises:
         BadArg: ``session`` is not a session.
@@ -52,8 +54,8 @@ def session_destroy(session: Session) -> bool:
 
 
 class Owner:
-    """What a session's strong handles have of it: goes with the last one, by the collector, too, and ends it while what the
-    tracer needs is whole.
+    """Shared by all strong handles. When the last one is dropped or collected, ends the session while its tracer is
+    still usable.
     """
 
     __slots__ = ("_function", "_native", "_worker")
@@ -73,7 +75,7 @@ class Owner:
 
 @atexit.register
 def _at_exit() -> None:
-    """A program that ends has its tracers called with all that was sent before, as far as they do it in time."""
+    """At the program's end, gives callable tracers 5 seconds to handle all messages that were sent."""
     waiting = []
     for session in list(strong):
         worker = session._worker
@@ -81,7 +83,7 @@ def _at_exit() -> None:
             session._native.pump()
             done = Flag()
             worker.hurry()
-            with suppress(RuntimeError):  # no thread can be had
+            with suppress(RuntimeError):  # no thread can be started
                 worker.when_done(done.set)
                 waiting.append(done)
     end = time.monotonic() + PATIENCE

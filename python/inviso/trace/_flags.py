@@ -26,21 +26,22 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     """Switches trace flags of processes on or off (trace.md, ``process/4``).
 
     Args:
-        procs: a Pid, a thread or task, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``; or the
-            same as ``"processes"``, ``"existing_processes"``, ``"new_processes"``.
-        how: True for on. As in OTP, processes to come have no flag at all once any is switched off for them, by ``"new"``
-            or ``"all"``: switch on again what they are to have.
+        procs: a Pid, a thread or task; or ``"all"`` (existing and future processes), ``"existing"``, ``"new"``, also
+            spelled ``"processes"``, ``"existing_processes"``, ``"new_processes"``.
+        how: True for on. As in OTP, switching any flag off for ``"new"`` or ``"all"`` removes all flags of future
+            processes: switch on again those that they shall have.
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
-            mean nothing; processes to come don't keep them. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
-            no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all
-            sessions, while any session has it on.
-            ``all`` sets ``silent``, too, as in OTP: such a process sends no ``call``, ``return_to`` or ``return_from``
+            monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are
+            accepted and have no effect; future processes don't keep them. scheduler_id adds the number of the OS
+            thread, an int, before the timestamp. cpu_timestamp is a flag of the whole program and goes with ``"all"``
+            only: while any session has it on, ``timestamp`` is the thread's CPU time in all sessions.
+            ``all`` includes ``silent``, as in OTP: such a process sends no ``call``, ``return_to`` or ``return_from``
             message. Name the flags, or switch it off afterwards: ``process(session, procs, False, ["silent"])``.
 
     Returns:
-        How many processes matched; 0 for ``"new"``, and for a group if no flag is one of processes: that changes nothing.
+        The number of processes that matched. 0 for ``"new"``, and for a group if none of the flags is one of processes:
+        nothing changes then.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -63,16 +64,16 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     """Switches trace flags of ports on or off (trace.md, ``port/4``).
 
     Args:
-        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that
-            are open and those to come), ``"existing"``, ``"new"``; or the same as ``"ports"``, ``"existing_ports"``,
-            ``"new_ports"``.
+        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`); or ``"all"`` (open and
+            future ports), ``"existing"``, ``"new"``, also spelled ``"ports"``, ``"existing_ports"``, ``"new_ports"``.
         how: True for on; see :func:`process`.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
-            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing; ports
-            to come keep none of them but silent.
+            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are accepted and have no effect;
+            of these, future ports keep silent only.
 
     Returns:
-        How many ports matched; 0 for ``"new"``, and for a group if no flag is one of ports: that changes nothing.
+        The number of ports that matched. 0 for ``"new"``, and for a group if none of the flags is one of ports: nothing
+        changes then.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -94,7 +95,9 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
 def _switch(
     where: str, session: Session, argument: str, who: Any, why: str | None, how: bool, flags: Iterable[str]
 ) -> int:
-    """``why`` is what is wrong with ``who``. Of several wrong arguments the one that OTP names is blamed."""
+    """Switches flags. ``why`` is the error of ``who``, if it is wrong. Of several wrong arguments the error names the
+    one that OTP names.
+    """
     is_bool = isinstance(how, bool)
     if why is not None and is_bool:
         raise BadArg(where, argument, why)

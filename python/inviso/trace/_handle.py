@@ -1,4 +1,4 @@
-"""Handles on sessions, and the check that an argument is one of a session that is there."""
+"""Handles on sessions, and the check that an argument is a handle on a living session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Handle", "alive", "dead"]
 
 
 class Handle:
-    """What a handle on a session has; its functions are methods of :class:`inviso.trace.Session`."""
+    """The data of a handle on a session; :class:`inviso.trace.Session` has the methods."""
 
     __slots__ = ("__weakref__", "_kept", "_native", "_owner", "_worker")
 
@@ -32,9 +32,9 @@ class Handle:
         self._native = native
         self._worker = worker
         self._kept = kept
-        """What its native half knows by address."""
+        """Keeps an object alive whose address the native half has."""
         self._owner = owner
-        """Of a strong handle."""
+        """None for a weak handle."""
 
     def _weak(self) -> Self:
         """A handle that keeps nothing alive."""

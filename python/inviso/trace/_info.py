@@ -1,4 +1,4 @@
-"""What a session has set on something, and what it has counted."""
+"""Settings and counters of a session."""
 
 from __future__ import annotations
 
@@ -23,24 +23,33 @@ __all__ = ["info"]
 
 
 def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any:
-    """What a session has set on something, and what it has counted (trace.md, ``info/3``).
+    """Returns a setting or counter of a session (trace.md, ``info/3``).
 
     Args:
-        what: a Pid, a Port, or what they stand for (a thread, task, socket, subprocess or transport); ``"new"``,
-            ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
-            ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
-        item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the
-            system: all, the limits that are set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
-            call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
-            call_latency (a :class:`dict` of nanoseconds), all; of ``"on_load"``, flags and tracer, too, are False as long as it has
-            no pattern. Of the session: dropped (messages lost), tracer_errors (how often
-            callbacks of its tracer module have failed), dumps (``(how many, the last one's path, what went wrong with
-            one)``, of those that were asked for).
+        what: a Pid, thread or task; a Port, socket, subprocess or transport; ``"new"``, ``"new_processes"``,
+            ``"new_ports"``; a function name (MFA) without wildcards, or ``"on_load"``; ``"send"`` or ``"receive"``;
+            ``"system"``; or ``"session"``.
+        item: depends on ``what``:
+
+            processes, ports
+                flags; tracer (the Pid, trace port, or session).
+            messages
+                match_spec.
+            the system
+                all: the limits that are set (trace.md, ``system/3``).
+            functions
+                traced, match_spec, meta, meta_match_spec, call_count (calls), call_time
+                (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
+                call_latency (a :class:`dict` of nanoseconds), all. While ``"on_load"`` has no pattern, it has flags and
+                tracer, too: both are False.
+            the session
+                dropped (messages lost); tracer_errors (failed callbacks of its tracer module); dumps (of a flight
+                recorder: ``(number of dumps, path of the last one, error of one)``).
 
     Returns:
-        ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
-        ended just None. Of a function whose meta pattern is set, meta is ``[]`` once a call has found the tracer ended, or
-        the tracer module has answered ``remove`` to one.
+        ``(item, value)``. The value is None if ``what`` doesn't exist, and False if the item is not set. For a process
+        that has ended the result is just None. For a function with a meta pattern, meta is ``[]`` after a call whose
+        tracer had ended, or whose tracer module answered ``remove``.
 
     Raises:
         BadArg: a wrong argument.
@@ -62,7 +71,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
         bits = native.flags_of(what)
         if bits is None:
-            return None  # whatever the item, as in OTP
+            return None  # for any item, as in OTP
         one_of(where, "item", "item of a port", item, ("flags", "tracer"))
         return _flags_info(session, item, bits)
     if isinstance(what, str):
@@ -74,7 +83,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             one_of(where, "item", "item of a message", item, ("match_spec",))
             return (Atom(item), native.messages_of(what == "receive"))
         if what == "system":
-            one_of(where, "what", "item of the system", item, ("all",))  # OTP blames the thing
+            one_of(where, "what", "item of the system", item, ("all",))  # OTP blames "what"
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
             one_of(where, "item", "item of a session", item, ("dropped", "dumps", "tracer_errors"))
@@ -86,7 +95,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             return (Atom(item), (count, None if path is None else os.fspath(path), error))
         if what == "on_load":
             loading = native.on_load_kinds()
-            others = () if loading else ("flags", "tracer")  # OTP answers about them as long as nothing is set
+            others = () if loading else ("flags", "tracer")  # OTP answers these two while nothing is set
             one_of(where, "item", "item of functions", item, (*ITEMS, "call_latency", "all", *others))
             return _on_load_info(session, item, loading)
     if is_gone(what):

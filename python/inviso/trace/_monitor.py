@@ -1,4 +1,4 @@
-"""Events of the system: long collections and steps, long queues, busy ports."""
+"""System events: long collections and steps, long queues, busy ports."""
 
 from __future__ import annotations
 
@@ -20,17 +20,28 @@ _LEAST = 1
 
 
 def system(session: Session, event: str, value: bool | int | tuple[int, int]) -> None:
-    """Watches for an event of the system; it comes as ``("monitor", pid_or_port, event, info)`` (trace.md, ``system/3``).
+    """Switches a system event on or off (trace.md, ``system/3``).
+
+    The event's message is ``("monitor", pid_or_port, event, info)``.
 
     Args:
-        event: ``"long_gc"`` (a collection takes at least ``value`` milliseconds), ``"long_schedule"`` (a task's step or a loop's
-            callback does; one of a transport's is its port's), ``"large_heap"`` (resident memory after a collection is at least ``value`` words of 8 bytes),
-            ``"long_message_queue"`` (``value`` is ``(disable, enable)``, lengths of a mailbox or queue), ``"busy_port"``,
-            ``"busy_dist_port"``.
-        value: the limit, or True for the last two; False switches the event off. Limits below 1 are adjusted to 1.
+        event: one of:
+
+            ``"long_gc"``
+                A collection takes at least ``value`` milliseconds.
+            ``"long_schedule"``
+                A task's step or an event loop's callback takes at least ``value`` milliseconds. A callback of a
+                transport belongs to its port.
+            ``"large_heap"``
+                Resident memory after a collection is at least ``value`` words of 8 bytes.
+            ``"long_message_queue"``
+                ``value`` is ``(disable, enable)``, lengths of a mailbox or queue.
+            ``"busy_port"``, ``"busy_dist_port"``
+                ``value`` is True.
+        value: the limit; False switches the event off. Limits below 1 become 1.
 
     Raises:
-        BadArg: a wrong argument; or the session's tracer is no process. Nothing has changed.
+        BadArg: a wrong argument, or the session's tracer is not a process; nothing has changed.
 
     >>> with session_create("slow") as session:
     ...     system(session, "long_schedule", 100)

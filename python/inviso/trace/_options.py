@@ -66,7 +66,7 @@ def check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
 
 
 def taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
-    """The limits of what is taken of arguments, and what that is."""
+    """The limits of a copy of arguments, and whether it has objects, texts or values."""
     capture = options["capture"]
     limits = CAPTURE | (dict(capture) if isinstance(capture, Mapping) else {})
     takes = "objects" if isinstance(capture, str) else "texts" if options["repr"] else "values"

@@ -1,4 +1,4 @@
-"""Patterns: what happens at calls of functions, and which messages are traced."""
+"""Patterns: which calls are traced or measured, and which messages are traced."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ __all__ = ["control_word", "function", "on_load", "recv", "send"]
 
 
 def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable[str] = ()) -> int:
-    """Sets what happens at calls of functions (trace.md, ``function/4``).
+    """Sets or removes a pattern: traces or measures calls of functions (trace.md, ``function/4``).
 
     Args:
-        mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three;
-            ``("package.**", "_", "_")`` for a module and all below it; or ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
-            ``"_"`` only, and seen where Python code calls them.
+        mfa: ``(module, qualified name, number of parameters)``, with ``"_"`` (any) as the number, as the last two or as
+            all three; ``("package.**", "_", "_")`` for a module and all below it; or ``"on_load"`` for functions that
+            are made later. A function written in C matches only by module, name and ``"_"``, and is seen where Python
+            code calls it.
         match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or a match
             specification (:mod:`inviso.match_spec`), which decides about each message; ``[]`` is the same as True.
-            It needs ``global``, ``local`` or ``meta`` among the flags: counters count every call.
-        flags: ``global`` (alone; also what no flag means), ``local``, ``meta``, ``call_count``, ``call_time``,
-            ``call_memory``, ``call_latency``.
+            A match specification needs ``global``, ``local`` or ``meta`` among the flags: counters count every call.
+        flags: ``global`` (alone; the default), ``local``, ``meta``, ``call_count``, ``call_time``, ``call_memory``,
+            ``call_latency``.
 
     Returns:
-        How many functions matched; 0 for ``"on_load"``.
+        The number of functions that matched; 0 for ``"on_load"``.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -64,7 +65,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
             raise BadArg(where, "flags", f"{shown(name)} is an option of the old interface; the session has the tracer")
         kinds |= one_of(where, "flags", "flag", name, KINDS)
     kinds = kinds or GLOBAL
-    # in OTP's order, which decides what is blamed
+    # checks are in OTP's order, so the error names the same argument
     if kinds & GLOBAL and kinds != GLOBAL:
         other = next(name for name in names if name != "global")
         raise BadArg(where, "flags", f"'global' can't be combined with {shown(other)}; drop one of them")
@@ -88,8 +89,8 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
 
 
 def on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Spec = True) -> None:
-    """As ``function(session, "on_load", match_spec, [flag])``, for functions that one of these patterns takes; for tprof
-    and the command.
+    """As ``function(session, "on_load", match_spec, [flag])``, only for functions that match one of these patterns; for
+    tprof and the command line.
     """
     native = alive("function/4", session)
     only = [mfa_of("function/4", "mfa", pattern, wildcards=True) for pattern in patterns]
@@ -101,11 +102,12 @@ def on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Sp
 
 
 def send(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
-    """Sets which messages are traced where they are sent, by processes with the flag ``send`` (trace.md, ``send/3``).
+    """Selects the messages that are traced when processes with the flag ``send`` send them (trace.md, ``send/3``).
 
     Args:
-        match_spec: True for all (the default, as ``[]``), False for none, or a match specification, which looks at the list
-            ``[receiver, message]``. All guards and actions but ``caller``, ``caller_line`` and ``current_stacktrace``.
+        match_spec: True or ``[]`` for all (the default), False for none, or a match specification, which gets the list
+            ``[receiver, message]``. It may use all guards and actions except ``caller``, ``caller_line`` and
+            ``current_stacktrace``.
         flags: must be empty.
 
     Returns:
@@ -127,12 +129,12 @@ def send(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
 
 
 def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
-    """Sets which messages are traced where they arrive, at processes with the flag ``receive`` (trace.md, ``recv/3``).
+    """Selects the messages that are traced when processes with the flag ``receive`` get them (trace.md, ``recv/3``).
 
     Args:
-        match_spec: True for all (the default, as ``[]``), False for none, or a match specification, which looks at the list
-            ``[node, sender, message]``; the sender is None where it isn't known. All guards, and the actions that trace.md
-            allows.
+        match_spec: True or ``[]`` for all (the default), False for none, or a match specification, which gets the list
+            ``[node, sender, message]``; the sender is None if it isn't known. It may use all guards, and the actions
+            that trace.md allows.
         flags: must be empty.
 
     Returns:
@@ -154,7 +156,7 @@ def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
 
 
 def _messages(where: str, context: str, session: Session, spec: Any, flags: Any, argument: str = "flags") -> int:
-    """``argument`` is blamed for flags that only functions have."""
+    """Sets a pattern of messages. The error for a flag that only functions have names ``argument``."""
     native = alive(where, session)
     given = list_of(where, "flags", flags)
     why = f"{shown(flags)} is not empty; messages have no flags: pass []"
@@ -179,13 +181,13 @@ def control_word(value: int | None = None) -> int:
     """The node's trace control word, which match specifications read and set (trace.md, ``get_tcw``, ``set_tcw``).
 
     Args:
-        value: the new word, 32 bits; None leaves it as it is.
+        value: the new word, 32 bits; None only reads the word.
 
     Returns:
-        What it is, or was before it was set.
+        The word; with ``value`` the previous one.
 
     Raises:
-        BadArg: ``value`` is no int of 32 bits.
+        BadArg: ``value`` is not an int of 32 bits.
 
     >>> control_word(7), control_word(0)
     (0, 7)

@@ -1,4 +1,4 @@
-"""Flight recorders: a session whose rings are written to a log when something happens."""
+"""Flight recorders: sessions whose rings are written to a log when something goes wrong."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _NO_DUMP = {signals.SIGKILL, signals.SIGSTOP, signals.SIGSEGV, signals.SIGBUS, s
 
 
 class Dump(NamedTuple):
-    """What :func:`dump` has written."""
+    """The result of :func:`dump`."""
 
     path: str | None
-    """The file; None of a socket."""
+    """The file; None for a socket."""
     written: int
-    """Messages."""
+    """Messages that were written."""
     dropped: int
     """Messages that were lost or overwritten since the last dump."""
 
 
 def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: bool = False) -> Dump:
-    """Writes to a log what the rings of a session hold now, oldest first; the next dump begins where this one ends.
+    """Writes the messages in a session's rings to a log, oldest first; the next dump begins where this one ends.
 
     Args:
         session: one that is its own tracer. A flight recorder, whose ``overflow`` is ``"overwrite"``, has the newest
-            messages in its rings; with ``"drop"`` they are the oldest that fitted. What has been received from it, or was
-            brought in by ``delivered``, is not written.
+            messages in its rings; with ``"drop"`` they are the oldest that fitted. Messages that were received from it,
+            or delivered by ``delivered``, are not written.
         to: a file's name, or an open trace port.
         compress: as of :func:`inviso.trace_ports.trace_port`.
 
@@ -51,8 +51,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 
     Raises:
         BadArg: a wrong argument.
-        OSError: the operating system refuses. If the file could be made, what it lacks is lost: it is counted, and the
-            next dump begins with a drop record of it.
+        OSError: the operating system refuses. If the file could be made, messages that it lacks are lost. They are
+            counted, and the next dump begins with a drop record for them.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -87,7 +87,9 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 def recorded(
     where: str, tracer: Any, options: dict[str, Any]
 ) -> tuple[_native.MatchProgram | list[type[BaseException]] | None, float | None] | None:
-    """Checks the options of a flight recorder; what asks for its dumps, None for any other session."""
+    """Checks the options of a flight recorder. Returns what starts its dumps: exceptions and a time in seconds. None for
+    any other session.
+    """
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
     asks += ["dump_every"] * ("dump_every" in options["given"])
     every = options["dump_every"]
@@ -142,7 +144,7 @@ def _exceptions(where: str, asked: Any) -> _native.MatchProgram | list[type[Base
 
 
 def record(session: Session, options: dict[str, Any]) -> None:
-    path = os.path.abspath(os.fsdecode(options["dump_to"]))  # the program may go elsewhere
+    path = os.path.abspath(os.fsdecode(options["dump_to"]))  # the program may change its working directory
     template = path if "{n}" in path else path + ".{n}"
     try:
         _native.set_program(_program.name())

@@ -30,13 +30,13 @@ __all__ = ["Session"]
 
 
 class Session(Handle):
-    """A trace session: a handle with the calls of this module as methods.
+    """A trace session: a handle with the functions of this module as methods.
 
-    A handle that :func:`session_create` returned is strong: the session ends when the last one is gone, at the end of a
-    ``with`` block, or by :meth:`destroy`. Handles out of :func:`session_info` are weak and keep nothing alive.
-    A tracer that has its own session goes with it, as any circle of objects.
+    A handle from :func:`session_create` is strong: the session ends when no variable holds one any more, at the end of
+    a ``with`` block, or by :meth:`destroy`. Handles from :func:`session_info` are weak: they keep nothing alive. A
+    tracer that refers to its own session is collected with it, like any cycle of objects.
 
-    A session whose tracer is None is its own tracer: iterate over it, or :meth:`receive`.
+    A session whose tracer is None is its own tracer: iterate over it, or call :meth:`receive`.
 
     >>> session = session_create("own")
     >>> session
@@ -49,12 +49,12 @@ class Session(Handle):
 
     @property
     def name(self) -> Atom | bool | None:
-        """The name that its maker gave it, an atom."""
+        """The name from :func:`session_create`, an atom."""
         return Atom(self._native.name)  # type: ignore[no-any-return]
 
     @property
     def id(self) -> int:
-        """Its number; no other session of this process ever has it."""
+        """Its number; no other session of this program ever has it."""
         return self._native.id
 
     def is_alive(self) -> bool:
@@ -102,10 +102,10 @@ class Session(Handle):
         return dump(self, to, compress=compress)
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message, oldest first; waits for it.
+        """Takes the oldest message, and waits for one.
 
         Args:
-            timeout: seconds; None waits for ever, 0 looks once.
+            timeout: seconds; None waits for ever, 0 doesn't wait.
 
         Raises:
             BadArg: the session has a tracer, which gets its messages.
@@ -122,7 +122,7 @@ class Session(Handle):
         raise TimeoutError(f"no trace message came in {timeout} s")
 
     def drain(self) -> list[Any]:
-        """All messages that are there now; does not wait.
+        """Takes all messages that wait now, oldest first; does not wait.
 
         Raises:
             BadArg: the session has a tracer, which gets its messages.
@@ -131,7 +131,7 @@ class Session(Handle):
         return self._native.drain()
 
     def __iter__(self) -> Iterator[Any]:
-        """Messages as they come; ends when the session has been destroyed and read to its end."""
+        """Takes messages as they come; ends when the session has been destroyed and read to its end."""
         self._own("iter/1")
         while True:
             try:

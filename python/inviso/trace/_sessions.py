@@ -1,4 +1,4 @@
-"""Making sessions, and which of them affect something."""
+"""Makes sessions, and lists those that affect something."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["create", "session_create", "session_info"]
 
 
 _STEP = 256
-"""Records that are made messages at a time for a tracer that has a share."""
-# The thread of a trace port wakes by a timer.
+"""Records that are turned into messages at a time, for a tracer that has a share."""
 _PORT_RING = 8 << 20
+"""Bytes of a ring whose tracer is a trace port: larger, because the port's thread wakes by a timer only."""
 
 
 def session_create(
@@ -37,52 +37,61 @@ def session_create(
     """Makes a trace session (trace.md, ``session_create/3``).
 
     Args:
-        name: an atom, so True, False and None, too; shown by :func:`session_info`. Several sessions may have one name.
-        tracer: a :class:`inviso.Pid`, thread or task (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
-            session whose tracer it is), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event
-            happens), or None (the session itself: iterate over it).
+        name: an atom, so True, False and None are allowed, too. Several sessions may have the same name.
+        tracer: one of:
+
+            a :class:`inviso.Pid`, thread or task
+                Messages go to its mailbox.
+            a callable
+                A tracer thread calls it with each message.
+            a :class:`inviso.trace_ports.TracePort`
+                A file or socket gets the messages. The port closes with the last session whose tracer it is.
+            ``(tracer module, state)``
+                See :mod:`inviso.tracer`: the module is called where the event happens.
+            None
+                The session itself: iterate over it.
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
-                bytes of one thread's ring, 1 MiB; 8 MiB where the tracer is a trace port.
+                Bytes of one thread's ring, 1 MiB; 8 MiB if the tracer is a trace port.
             ``overflow``
-                what a full ring does: ``"drop"``, ``"overwrite"`` (keep the newest), ``"block"`` (wait up to
-                ``block_ms`` milliseconds, 1000).
+                The action of a full ring: ``"drop"`` (keep the oldest), ``"overwrite"`` (keep the newest), ``"block"``
+                (wait up to ``block_ms`` milliseconds, 1000).
             ``ended_processes``
-                how many of them keep their counters apart, 1024.
+                The number of ended processes whose counters are kept apart, 1024.
             ``capture``
-                how much of a call's arguments is copied: a dict out of ``depth`` (containers inside each other, 8),
+                Limits for copies of a call's arguments: a dict of ``depth`` (containers inside each other, 8),
                 ``items`` (of one container, 100), ``bytes`` (of one str, bytes or int, 1024) and ``total`` (bytes of
                 all arguments, 4096). Or ``"ref"``: the objects themselves, which the session keeps alive until their
-                message has been taken.
+                message is taken.
             ``repr``
                 True: an :class:`inviso.Opaque` has its object's ``repr`` as ``text``. That runs the program's own code
                 at each such call.
             ``clock``
-                where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
-                clocks), or ``"system"`` (those clocks themselves, asked at each event).
+                The source of timestamps: ``"fast"`` (the processor's counter, adjusted to the system's clocks), or
+                ``"system"`` (the system's clocks, read at each event).
             ``share``
-                the part of the interpreter's time that a callable tracer may take, above 0 and up to 1 (default 1: all). Its
-                thread rests when it has used that. Records that come meanwhile wait in the rings; full rings drop records
-                and count them at their place.
+                The part of the interpreter's time that a callable tracer may use, above 0 and up to 1 (default 1: all).
+                Its thread rests after using that. Meanwhile records wait in the rings; full rings drop records and
+                count them at their place.
             ``dump_to``
-                makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
-                otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
-                number (else that is added), the next one that is free, when the match spec action ``("dump",)`` runs and:
+                Makes the session a flight recorder; its tracer must be None, and ``overflow`` defaults to
+                ``"overwrite"``. A dump writes the rings' messages to a new file with this name. ``{n}`` in the name is
+                replaced by the dump's number; without it ``.`` and the number are appended. A number whose file exists
+                is skipped. The match specification action ``("dump",)`` starts a dump, and so do:
             ``dump_signal``
-                when this signal comes; who handled it before still does. Where nobody did, what the system does then
-                follows the dump: SIGTERM ends the process. SIGUSR1, SIGUSR2 and the real-time signals dump only.
+                This signal. A handler that was installed before still runs. Without one, the system's default action
+                follows the dump: SIGTERM ends the program. SIGUSR1, SIGUSR2 and the real-time signals only dump.
             ``dump_on``
-                when an exception_from of the session tells of this exception: a class or a tuple of classes, and those
-                derived from them; a class's name, as the message has it; or a match specification that looks at
-                ``[class, value]``.
+                An exception_from message of the session with this exception: a class or a tuple of classes, with their
+                subclasses; a class's name, as in the message; or a match specification that gets ``[class, value]``.
             ``dump_slower``
-                ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it;
-                ``"module:name:arity"`` is an MFA, too. Functions that are defined later, or defined anew, are not taken:
-                ``session.function(mfa, True, ["call_latency"])`` takes them then, and says how many they are.
+                ``(mfa, seconds)``: a call of the function that takes at least so long. Sets call_latency on the
+                function; the MFA may be ``"module:name:arity"``, too. It doesn't take functions that are defined, or
+                defined anew, later: ``session.function(mfa, True, ["call_latency"])`` takes them then, and returns
+                their number.
             ``dump_every``
-                the shortest time between two such dumps in seconds, 10; what asks before is ignored.
+                The shortest time between two such dumps in seconds, 10; causes that come earlier are ignored.
 
     Raises:
         BadArg: a wrong argument.
@@ -113,7 +122,9 @@ def create(
     opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
     switched: Session | None = None,
 ) -> Session:
-    """As :func:`session_create`; match specifications of the new session switch the flags of another one, if that is given."""
+    """As :func:`session_create`. Match specifications of the new session switch flags of the session ``switched``, if
+    that is given.
+    """
     where = "session_create/3"
     for atom, constant in (("true", True), ("false", False), ("undefined", None)):
         name = atom if name is constant else name
@@ -164,7 +175,7 @@ def create(
 
 
 def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    from inviso.tracer import NativeTracer, given  # what few programs use comes in at its first mention
+    from inviso.tracer import NativeTracer, given  # few programs need it
 
     if tracer and isinstance(tracer[0], NativeTracer) and options["capture"] == "ref":
         raise BadArg(where, "opts", "capture 'ref' hands over Python objects, and the tracer is a library; drop it")
@@ -172,11 +183,15 @@ def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> 
 
 
 def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
-    """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
+    """Lists the sessions that affect something (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without
-            wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``, ``"send"``, ``"receive"``.
+        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; a function name
+            (MFA) without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``, ``"send"``,
+            ``"receive"``.
+
+    Returns:
+        Weak handles; None if ``what`` doesn't exist.
 
     Raises:
         BadArg: ``what`` is none of these.

@@ -1,4 +1,4 @@
-"""The names of flags, kinds of patterns, items and events, with the bits that the native half has for them."""
+"""The names of flags, kinds of patterns, items and events, with their bits in the native half."""
 
 from __future__ import annotations
 
@@ -46,5 +46,6 @@ GROUPS = {
     "ports": {word: word.removesuffix("_ports") for word in ("all", "existing", "new", "existing_ports", "new_ports")}
     | {"ports": "all"},
 }
-# What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
+# Limits for copies of a call's arguments: containers inside each other, items of one container, bytes of one text or
+# int, bytes of all arguments.
 CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}

@@ -1,4 +1,4 @@
-"""The thread that calls a tracer function, and the part of the interpreter's time that it may take."""
+"""The thread that calls a tracer function, and the share of the interpreter's time that it may use."""
 
 from __future__ import annotations
 
@@ -17,52 +17,54 @@ __all__ = ["PATIENCE", "Worker", "workers"]
 
 
 _LOOK_EVERY = 16
-"""Messages between two looks at the clocks."""
+"""Messages between two readings of the clocks."""
 _SAVED = 50_000_000
-"""Nanoseconds whose share may be saved up for a burst."""
+"""The share of this time, in nanoseconds, may be saved for a burst."""
 _LONGEST_REST = 0.01
-"""Seconds until it is looked whether a fork waits."""
+"""Seconds between two checks whether a fork waits."""
 _LOOK = object()
-"""Whether a fork is under way."""
+"""Asks the thread to check whether a fork is under way."""
 _STOP = object()
+"""Ends the process."""
 PATIENCE = 5.0
-"""Seconds that are waited for a tracer that handles what has arrived."""
+"""Seconds to wait for a tracer that handles its messages."""
 
 
 class Worker:
     """A tracer process that calls a function with each message of one session.
 
-    The process outlives its thread: before a fork the thread ends, afterwards another one becomes the process. Any thread
-    may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
+    The process outlives its thread: the thread ends before a fork, and another one becomes the process afterwards. Any
+    thread may start one at any time; the one that acquires ``_held`` is the process. So no lock is held here while
+    Python code can run, except ``_held`` by the process.
     """
 
     def __init__(self, name: str, function: _native.TracerFunction, share: float = 1) -> None:
         self._share = share
         self._hurry = Flag()
-        """Set at the end: what is there is handled without a rest."""
+        """Set at the end: the remaining messages are handled without a rest."""
         self._function = function
-        """Its session's."""
+        """The session's tracer function."""
         self._last: Callable[[Any], object] | None = None
-        """The same, once that session is gone."""
+        """The same function, after the session is gone."""
         self._name = name
         self._raised = 0
         self._held = allocate_lock()
-        """By the thread that is the process."""
+        """Held by the thread that is the process."""
         self._thread: _WorkerThread | None = None
-        """The one that is, or was last."""
+        """The thread that is the process, or was it last."""
         self._over = Flag()
         self._left = False
-        """Its end was waited for in vain."""
+        """A caller waited for the end in vain."""
         self.pid = _native.new_process(f"inviso tracer {name}")
         workers.add(self)
         try:
             self.start()
-        except RuntimeError:  # no thread can be had
+        except RuntimeError:  # no thread can be started
             workers.discard(self)
             raise
 
     def start(self) -> None:
-        """Has a thread be the process, if none is, and no fork is under way: then it is started after that."""
+        """Starts a thread for the process, if it has none. If a fork is under way, the thread starts after the fork."""
         if self._over.is_set() or self._held.locked() or _fork.is_under_way():
             return
         thread = _WorkerThread()
@@ -70,7 +72,7 @@ class Worker:
         thread.ready.wait()
 
     def pause(self) -> None:
-        """Has the thread end before a fork; what arrives waits for the next one. A function that takes long goes on."""
+        """Ends the thread before a fork; messages wait for the next thread. A function that takes long continues."""
         thread = self._thread
         if thread is not None and thread.ident != get_ident() and not thread.gone.is_set():
             _native.mailbox_put(self.pid, _LOOK)
@@ -80,8 +82,8 @@ class Worker:
     def stop(
         self, last: Callable[[Any], object] | None = None, is_ending: Callable[[], bool] = sys.is_finalizing
     ) -> None:
-        """Has everything that has arrived handled, by ``last`` if nobody else has the function any more, and ends the process."""
-        if is_ending():  # its thread has been stopped, and modules may be empty
+        """Lets the thread handle all messages, and ends the process. ``last``: the function, if the session is gone."""
+        if is_ending():  # the interpreter has stopped the thread, and modules may be empty
             return
         self.hurry()
         if not self._over.is_set():
@@ -89,12 +91,12 @@ class Worker:
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
             return
         if (self._thread is not None and self._thread.ident == get_ident()) or _fork.is_by_caller():
-            return  # it is done later
+            return  # the thread does it later
         end = time.monotonic() + PATIENCE
-        with suppress(RuntimeError):  # no thread can be had
+        with suppress(RuntimeError):  # no thread can be started
             self.start()
             if _is_in_threading():
-                return  # likewise
+                return  # the thread does it later
             while not self._over.wait(0.05) and time.monotonic() < end:
                 self.start()
         self._left = not self._over.is_set()
@@ -102,13 +104,13 @@ class Worker:
             self._thread.gone.wait(PATIENCE)
 
     def leave(self) -> None:
-        """Has it end when its function returns, and nobody wait for that."""
+        """Ends the process when its function returns; nobody waits for that."""
         self.hurry()
         self._left = True
         _native.mailbox_put(self.pid, _STOP)
 
     def hurry(self) -> None:
-        """From here on the thread handles what has arrived without a rest: the end has come."""
+        """Near the end: the thread handles the remaining messages without a rest."""
         self._hurry.set()
 
     def when_done(self, job: Callable[[], None]) -> None:
@@ -118,15 +120,15 @@ class Worker:
             job()
 
     def _run(self, thread: _WorkerThread) -> None:
-        """What a thread does. The program sees nothing of it in ``threading``."""
+        """The thread's code. ``threading`` doesn't show the thread to the program."""
         try:
             thread.ident, thread.native_id = get_ident(), get_native_id()
             _native.hide()
-            # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
+            # Checked again after each turn: the fork may be over, and nobody may have seen that there is no thread.
             while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
                 is_over = True
                 try:
-                    if self._over.is_set():  # the last one ended meanwhile
+                    if self._over.is_set():  # the previous thread ended the process meanwhile
                         return
                     self._thread = thread
                     _native.become(self.pid)
@@ -145,7 +147,7 @@ class Worker:
             thread.gone.set()
 
     def _handle(self) -> bool:
-        """Whether it is over, not just that a fork is under way."""
+        """Handles messages. True at the end of the process, False when a fork is under way."""
         budget = _Budget(self._share) if self._share < 1 else None
         while True:
             if budget is not None and (rest := budget.rest()):
@@ -160,10 +162,10 @@ class Worker:
                 message.job()
             else:
                 self._call(message)
-            message = None  # it may have objects of the program's
+            message = None  # it may keep objects of the program alive
 
     def _rest(self, seconds: float) -> None:
-        """Leaves the interpreter to the program for so many seconds; a fork or the end cuts the rest short."""
+        """Leaves the interpreter to the program for so many seconds. A fork or the end shortens the rest."""
         end = time.monotonic() + seconds
         while not self._hurry.is_set() and not _fork.is_under_way() and (left := end - time.monotonic()) > 0:
             self._hurry.wait(min(left, _LONGEST_REST))
@@ -181,14 +183,14 @@ class Worker:
 
 
 class _WorkerThread:
-    """A thread of the system's."""
+    """One thread of a worker."""
 
     __slots__ = ("gone", "ident", "native_id", "ready")
 
     def __init__(self) -> None:
         self.ident = self.native_id = 0
         self.ready = Flag()
-        """Set when it is the process, or has nothing to do."""
+        """Set when the thread is the process, or has nothing to do."""
         self.gone = Flag()
         """Set at its end."""
 
@@ -201,7 +203,7 @@ class _Job:
 
 
 class _Budget:
-    """The part of the interpreter's time that the calling thread may still use: a share of the elapsed time."""
+    """The interpreter's time that the calling thread may still use: a share of the elapsed time."""
 
     __slots__ = ("_last", "_left", "_messages", "_share", "_used")
 
@@ -212,7 +214,7 @@ class _Budget:
         self._last, self._used = time.monotonic_ns(), time.thread_time_ns()
 
     def rest(self) -> float:
-        """Seconds that the thread has to rest now. It reads the clocks at every sixteenth message only."""
+        """Seconds that the thread has to rest now. Reads the clocks at every sixteenth message only."""
         self._messages += 1
         if self._messages % _LOOK_EVERY:
             return 0.0
@@ -224,15 +226,15 @@ class _Budget:
 
 
 def _is_in_threading() -> bool:
-    """Whether the calling thread, which runs a finaliser, has the lock of ``threading``: a tracer function that needs it
-    can't end meanwhile.
+    """Whether the calling thread, which runs a finaliser, holds the lock of ``threading``. A tracer function that needs
+    this lock can't end meanwhile.
     """
     lock = getattr(threading, "_active_limbo_lock", None)
     return isinstance(lock, RLock) and bool(lock._is_owned())
 
 
 workers: set[Worker] = set()
-"""Until they end."""
+"""Workers that have not ended."""
 
 
 def _pause() -> None:
@@ -242,7 +244,7 @@ def _pause() -> None:
 
 def _resume() -> None:
     for worker in list(workers):
-        with suppress(RuntimeError):  # no thread can be had: who needs it tries again
+        with suppress(RuntimeError):  # no thread can be started: the next caller tries again
             worker.start()
 
 

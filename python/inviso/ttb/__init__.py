@@ -1,7 +1,8 @@
-"""Trace several nodes and look at it together afterwards: OTP's ``ttb`` (Trace Tool Builder), over Inviso's control component.
+"""Traces several nodes and shows their logs together: OTP's ``ttb`` (Trace Tool Builder), by Inviso's control
+component.
 
-:func:`tracer` begins in some nodes of this host, :func:`p` and :func:`tp` say what is traced, :func:`stop` fetches the
-logs into one folder, and :func:`format` prints them as one, with names in place of pids.
+:func:`tracer` begins in some nodes of this host. :func:`p` and :func:`tp` select processes and functions. :func:`stop`
+fetches the logs into one folder, and :func:`format` prints them as one, with names in place of pids.
 
 >>> import os, tempfile
 >>> from inviso import ttb
@@ -17,7 +18,7 @@ logs into one folder, and :func:`format` prints them as one, with names in place
 Stored logs in ...
 ((<0...>, 'MainThread', 'nonode@nohost')) call json:loads('1',None,None,None,None,None,None,{}) (Timestamp: ...)
 
-Functions of OTP's that are not here: ``get_et_handler/0``, ``tpe/2``, ``ctpe/1``. Files of a configuration hold Python values.
+It lacks these functions of OTP: ``get_et_handler/0``, ``tpe/2``, ``ctpe/1``. Configuration files contain Python values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from contextlib import suppress
 from typing import Any
 
 from inviso import etf
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._system import RLock
 from inviso.dbg._items import BadFlags, flags_of
 from inviso.errors import BadArg, shown
@@ -63,7 +64,7 @@ __all__ = [
 OK, ERROR = Atom("ok"), Atom("error")
 NOT_TRACING = (ERROR, Atom("not_tracing"))
 FILE = "ttb"
-"""The name of logs, unless another is given; the node's name and ``-`` stand before it."""
+"""The default name of logs; the node's name and ``-`` stand before it."""
 
 _TOKEN_FLAGS = ("send", "receive", "print", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp")
 
@@ -80,27 +81,28 @@ def _now() -> Run | None:
 
 
 def tracer(nodes: Any = None, opts: Any = ()) -> Any:
-    """Begin in nodes: each opens a log, and a file of names beside it. What is traced say :func:`p` and :func:`tp`.
+    """Begins tracing in nodes: each opens a log, with a file of names beside it. :func:`p` and :func:`tp` select
+    processes and functions.
 
     Args:
-        nodes: a name or a list of names, also with ``*`` and ``?``; ``"all"`` for every prepared process of this host; None for
-            this process itself. Processes are prepared by ``inviso run``, or by :func:`inviso.runtime.listen`.
+        nodes: a name or a list of names, also with ``*`` and ``?``; ``"all"`` for every prepared program of this host;
+            None for this program itself. ``inviso run`` or :func:`inviso.runtime.listen` prepares a program.
         opts: a list of options:
 
             ``("file", name)``
-                the logs' name, ``"ttb"``; a node's log is ``NODE-name``, in its folder of logs; in this process's own
-                working directory, or where a path leads. For a wrap set
+                The name of logs, ``"ttb"`` by default. A node's log is ``NODE-name`` in its folder of logs. For this
+                program it is in the working directory. A path leads to another folder. For a wrap set
                 ``("file", ("wrap", name))`` or ``("wrap", name, size, count)``.
             ``("handler", handler)``
-                what :func:`stop` formats with, see :func:`format`.
+                The handler for formatting by :func:`stop`, see :func:`format`.
             ``("process_info", on)``
-                whether names of processes are collected; True.
+                Whether names of processes are collected; True by default.
             ``("timer", ms)``, ``("timer", (ms, stop_opts))``
-                :func:`stop` is called by itself after so many milliseconds.
+                Calls :func:`stop` after so many milliseconds.
 
     Returns:
-        ``("ok", nodes)`` with those that trace. If none does, ``("error", [(node, reason)])``, or ``("error", "no_nodes")``
-        where no process is meant. ``("error", "already_started")``.
+        ``("ok", nodes)`` with the nodes that trace. If none does, ``("error", [(node, reason)])``; if no process
+        matches, ``("error", "no_nodes")``. ``("error", "already_started")``.
 
     Raises:
         BadArg: a malformed argument.
@@ -138,7 +140,7 @@ def tracer(nodes: Any = None, opts: Any = ()) -> Any:
 
 
 def start_trace(nodes: Any, patterns: Iterable[Any], flags: tuple[Any, Any], opts: Any = ()) -> Any:
-    """:func:`tracer`, :func:`tpl` of each pattern and :func:`p` in one call. Answers what :func:`tracer` does.
+    """Calls :func:`tracer`, :func:`tpl` for each pattern, and :func:`p`. Returns the answer of :func:`tracer`.
 
     Args:
         patterns: the arguments of :func:`tpl`, each a tuple.
@@ -158,15 +160,17 @@ def start_trace(nodes: Any, patterns: Iterable[Any], flags: tuple[Any, Any], opt
     return answer
 
 
-# what is traced
+# flags and patterns
 
 
 def p(item: Any, flags: Any) -> Any:
-    """Set trace flags of processes, in all nodes. Time stamps are switched on with them; ``"clear"`` takes all away.
+    """Sets trace flags of processes in all nodes, and timestamps with them; ``"clear"`` removes all flags.
 
     Args:
-        item: ``"all"``, ``"existing"``, ``"new"``, also with ``_processes`` behind it; a Pid, of whatever node; a registered name.
-        flags: one or a list: ``"call"``, ``"send"`` …, or the short ones of :func:`inviso.dbg.p`, ``"c"``, ``"m"``, ``"sos"``.
+        item: ``"all"``, ``"existing"``, ``"new"``, also with ``_processes`` after it; a Pid of any node; a registered
+            name.
+        flags: one flag or a list: ``"call"``, ``"send"`` …, or short ones of :func:`inviso.dbg.p`, such as ``"c"``,
+            ``"m"``, ``"sos"``.
 
     Returns:
         ``("ok", [(item, [("matched", node, number)])])``; a node that fails has ``("matched", node, 0, reason)``.
@@ -193,15 +197,16 @@ def p(item: Any, flags: Any) -> Any:
 
 
 def tp(*words: Any) -> Any:
-    """Trace global calls: ``(module, match_spec)``, ``(module, function, match_spec)``,
-    ``(module, function, arity, match_spec)``, or ``((module, function, arity), match_spec)``.
+    """Traces global calls of functions, in all nodes.
 
     Args:
-        words: the match specification is a list, a lambda as for :func:`inviso.ms`, ``"x"``, ``"c"`` or ``"cx"``, or the
-            number of an earlier one.
+        words: ``(module, match_spec)``, ``(module, function, match_spec)``, ``(module, function, arity, match_spec)``,
+            or ``((module, function, arity), match_spec)``. The match specification is a list, a lambda as for
+            :func:`inviso.ms`, ``"x"``, ``"c"`` or ``"cx"``, or the number of a saved one.
 
     Returns:
-        ``("ok", [("matched", node, number)])``, with ``("saved", which)`` for a match specification that can be named again.
+        ``("ok", [("matched", node, number)])``, with ``("saved", number or name)`` in the list if the match
+        specification was saved.
 
     >>> tp("json", "loads", "x")
     ('error', 'not_tracing')
@@ -210,7 +215,7 @@ def tp(*words: Any) -> Any:
 
 
 def tpl(*words: Any) -> Any:
-    """As :func:`tp`, of local calls, too.
+    """As :func:`tp`, for all calls, also local ones.
 
     >>> tpl("json", [])
     ('error', 'not_tracing')
@@ -240,8 +245,8 @@ def _pattern(where: str, words: tuple[Any, ...]) -> Any:
 
 
 def ctp(*words: Any) -> Any:
-    """No longer trace calls that :func:`tp` or :func:`tpl` has set: ``()`` for all, ``(module)``, ``(module, function)``,
-    ``(module, function, arity)``. Answers as :func:`tp`.
+    """Removes patterns of :func:`tp` and :func:`tpl`: ``()`` for all, ``(module)``, ``(module, function)``,
+    ``(module, function, arity)``. Returns as :func:`tp`.
 
     >>> ctp("json")
     ('error', 'not_tracing')
@@ -250,7 +255,7 @@ def ctp(*words: Any) -> Any:
 
 
 def ctpl(*words: Any) -> Any:
-    """The same for :func:`tpl` alone.
+    """As :func:`ctp`, only for patterns of :func:`tpl`.
 
     >>> ctpl()
     ('error', 'not_tracing')
@@ -259,7 +264,7 @@ def ctpl(*words: Any) -> Any:
 
 
 def ctpg(*words: Any) -> Any:
-    """The same for :func:`tp` alone.
+    """As :func:`ctp`, only for patterns of :func:`tp`.
 
     >>> ctpg()
     ('error', 'not_tracing')
@@ -288,10 +293,11 @@ def _mfa(where: str, words: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 
 def seq_trigger_ms(flags: Any = "all") -> list[Any]:
-    """A match specification for :func:`tp`: a call begins sequential tracing.
+    """Returns a match specification for :func:`tp` with which a call begins sequential tracing.
 
     Args:
-        flags: of the token: ``"all"``, one, or a list of ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"`` …
+        flags: the token's flags: ``"all"``, one flag, or a list of ``"send"``, ``"receive"``, ``"print"``,
+            ``"timestamp"`` …
 
     >>> seq_trigger_ms("send")
     [('_', [], [('set_seq_token', 'send', True)])]
@@ -304,10 +310,10 @@ def seq_trigger_ms(flags: Any = "all") -> list[Any]:
 
 
 def write_trace_info(key: Any, info: Any) -> Any:
-    """Write a fact of yours into the file of names of each node; a handler of :func:`format` gets it under ``key``.
+    """Writes a value of your own into each node's file of names; a handler of :func:`format` gets it under ``key``.
 
     Args:
-        key, info: any terms. ``info`` may be a function without parameters, which is called here.
+        key, info: any terms. ``info`` may be a function without parameters, which is called here for the value.
 
     Returns:
         None; ``("error", "not_tracing")``, ``("error", [(node, reason)])``.
@@ -327,19 +333,19 @@ def write_trace_info(key: Any, info: Any) -> Any:
 
 
 def stop(opts: Any = ()) -> Any:
-    """Stop tracing in all nodes, and fetch their logs into one folder; they are gone from the nodes then.
+    """Stops tracing in all nodes, and moves their logs into one folder.
 
     Args:
         opts: one or a list of:
 
             ``"nofetch"``
-                leaves the logs where they are.
+                Leaves the logs where they are.
             ``("fetch_dir", folder)``
-                the folder; it must not be there, or be empty. Else ``ttb_upload_NAME-DATE-TIME``.
+                The folder, which must be empty if it exists. The default is ``ttb_upload_NAME-DATE-TIME``.
             ``"format"``, ``("format", format_opts)``
-                :func:`format` the folder afterwards.
+                Calls :func:`format` for the folder afterwards.
             ``"return_fetch_dir"``
-                answers ``("stopped", folder)``.
+                Returns ``("stopped", folder)``.
 
     Returns:
         ``"stopped"``, ``("stopped", folder)``, or ``("error", "not_tracing")``. Prints where the logs are.
@@ -379,10 +385,10 @@ def _start_timer(run: Run, wait: float, at_end: Any) -> None:
     def end() -> None:
         if _run is run:
             run.timer = None
-            with suppress(OSError, BadArg):  # nobody is there to be told
+            with suppress(OSError, BadArg):  # there is no caller for the error
                 stop(at_end)
 
-    run.timer = Beside(end)
+    run.timer = Timer(end)
     run.timer.start(wait)
 
 

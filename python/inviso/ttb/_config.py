@@ -1,4 +1,4 @@
-"""The history of calls, and calls in files."""
+"""The history of calls, and files with calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RUNNABLE", "list_config", "list_history", "remember", "run_config", 
 
 OK, ERROR = Atom("ok"), Atom("error")
 RUNNABLE: dict[str, Callable[..., Any]] = {}
-"""The functions that may be called again."""
+"""The functions that can be called from the history or a file."""
 
 _history: list[tuple[str, tuple[Any, ...]]] = []
 
@@ -26,7 +26,7 @@ def remember(function: str, *arguments: Any) -> None:
 
 
 def list_history() -> list[tuple[int, str, tuple[Any, ...]]]:
-    """The calls of this module's functions that :func:`run_history` can make again: ``(number, function, arguments)``.
+    """Lists the calls that :func:`run_history` can repeat: ``(number, function, arguments)``.
 
     >>> isinstance(list_history(), list)
     True
@@ -35,7 +35,7 @@ def list_history() -> list[tuple[int, str, tuple[Any, ...]]]:
 
 
 def run_history(which: Any) -> Any:
-    """Make calls of the history again, each with its answer printed.
+    """Repeats calls of the history, and prints each answer.
 
     Args:
         which: a number, a list of numbers, ``"all"``, or ``"all_silent"``, which prints nothing.
@@ -72,15 +72,17 @@ def _run_calls(calls: Iterable[tuple[str, tuple[Any, ...]]], *, is_silent: bool 
 
 
 def write_config(file: str, config: Any, opts: Any = ()) -> Any:
-    """Save calls for :func:`run_config`.
+    """Saves calls for :func:`run_config`.
 
     Args:
-        file: its name; only its owner may read it.
-        config: ``"all"`` of the history, a list of its numbers, or a list of calls, ``("ttb", function, arguments)``.
-        opts: ``["append"]`` adds to a file that is there.
+        file: the file's name; only its owner can read it.
+        config: ``"all"`` for the whole history, a list of its numbers, or a list of calls,
+            ``("ttb", function, arguments)``.
+        opts: ``["append"]`` appends to an existing file.
 
     Returns:
-        None, or ``("error", reason)``: ``"not_found"`` for a number, ``("not_literal", text)`` for a call that has a pid or a function.
+        None, or ``("error", reason)``: ``"not_found"`` for a number, ``("not_literal", text)`` for a call that contains
+        a pid or a function.
 
     >>> import os, tempfile
     >>> file = os.path.join(tempfile.mkdtemp(), "calls")
@@ -135,7 +137,7 @@ def _read_config(file: str) -> list[tuple[str, tuple[Any, ...]]] | tuple[Any, An
 
 
 def list_config(file: str) -> Any:
-    """The calls of a configuration: ``[(number, function, arguments)]``, or ``("error", reason)``.
+    """Lists the calls of a file: ``[(number, function, arguments)]``, or ``("error", reason)``.
 
     >>> list_config("no such file")
     ('error', ('No such file or directory', 'no such file'))
@@ -145,10 +147,10 @@ def list_config(file: str) -> Any:
 
 
 def run_config(file: str, which: Any = "all") -> Any:
-    """Make the calls of a configuration, each with its answer printed. Nothing but functions of this module is ever called.
+    """Makes the calls of a file, and prints each answer. It calls only functions of this module.
 
     Args:
-        which: numbers of calls; ``"all"``.
+        which: numbers of calls, or ``"all"``.
 
     Returns:
         None, or ``("error", reason)``.

@@ -1,4 +1,4 @@
-"""Logs as text, one line a message, with names in place of pids; or each message to a handler."""
+"""Prints logs as text, a line for each message, with names in place of pids; or calls a handler with each message."""
 
 from __future__ import annotations
 
@@ -18,19 +18,25 @@ __all__ = ["INFO", "format"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 INFO = Atom("trace_info")
-"""Begins an entry that ``write_trace_info`` has written."""
+"""The first element of an entry from ``write_trace_info``."""
 
 
 def format(files: Any, opts: Any = ()) -> Any:
-    """Print logs as one, in the order of time.
+    """Prints logs as one, in the order of time.
 
     Args:
-        files: a folder that :func:`stop` has made, a log in one, or a list of logs. A wrap set is named by its first part,
-            ``NODE-name``. The file of names is beside each.
-        opts: ``("out", file)``, a name; else standard output. ``("handler", (function, state))``:
-            ``function(out, message, info, state) -> state`` is called with the text file, each message, what is known, and
-            the state. ``info`` is a dict: ``"node"``, ``"names"`` (of the process at that time) and what
-            :func:`write_trace_info` has written, each a list. ``"disable_sort"``: one log after the other.
+        files: a folder of :func:`stop`, a log in it, or a list of logs. For a wrap set pass the beginning of its files'
+            names, ``NODE-name``. The file of names is beside each log.
+        opts: a list of options:
+
+            ``("out", file)``
+                The name of a file to print to; the default is standard output.
+            ``("handler", (function, state))``
+                Calls ``function(out, message, info, state)`` with the text file, each message, information, and the
+                state; it returns the next state. ``info`` is a dict with ``"node"``, ``"names"`` (of the process at
+                that time) and the values of :func:`write_trace_info`, each a list.
+            ``"disable_sort"``
+                Prints one log after the other.
 
     Returns:
         None, or ``("error", reason)``.
@@ -69,7 +75,7 @@ def format(files: Any, opts: Any = ()) -> Any:
 
 
 _Log = tuple[str, Any, str | None]
-"""A node, its log as :func:`inviso.log.read` takes it, and its file of names."""
+"""A node, its log as for :func:`inviso.log.read`, and its file of names."""
 
 
 def _messages(logs: list[_Log], *, is_sorted: bool) -> Iterable[tuple[str, list[Any], Any]]:

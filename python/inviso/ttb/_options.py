@@ -1,4 +1,4 @@
-"""Options of the functions of ttb, checked."""
+"""Checks the options of the functions of ttb."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ def stop_options(opts: Any) -> dict[str, Any]:
                 why = f"{shown(item)} is no option; pass 'nofetch', ('fetch_dir', folder), 'format', 'return_fetch_dir'"
                 raise BadArg("stop/1", "opts", why)
     return given
-
-
 
 
 def format_options(opts: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is under way: the control component, the nodes, their logs, and how answers look."""
+"""A run of ttb: the control component, the nodes, their logs, and the form of answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from inviso._beside import Beside
+from inviso._background import Timer
 from inviso._link._names import full
 from inviso.control._control import Control
 from inviso.control._logs import fetched
@@ -31,17 +31,17 @@ _GROUPS = {
 
 
 class Run:
-    """What :func:`tracer` began."""
+    """Tracing that :func:`tracer` began."""
 
     def __init__(self, control: Control, file: Any, handler: Any) -> None:
         self.control = control
         self.file = file
         self.handler = handler
         self.saved = Saved()
-        self.timer: Beside | None = None
+        self.timer: Timer | None = None
 
     def nodes_of(self, who: Any) -> list[str]:
-        """The nodes that a process may be of: all, unless it is a Pid."""
+        """The nodes that may have a process: the node of a Pid, otherwise all."""
         nodes = self.control.nodes()
         if not isinstance(who, Pid):
             return nodes
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of logs, without that of a node."""
+        """The name of logs without the node's name."""
         return self.file if isinstance(self.file, str) else str(self.file[1])
 
     def log(self, node: str) -> Any:
@@ -61,7 +61,7 @@ class Run:
 
 
 def begin(nodes: Any, file: Any, *, names: bool, handler: Any) -> Run | tuple[Any, Any]:
-    """Adds the nodes and opens their logs; the answer where none traces."""
+    """Adds the nodes and opens their logs. Returns the run, or the answer to return if no node traces."""
     own = own_node()
     control = Control(name=full(f"ttb-{os.getpid()}") if own == NO_NODE else own)
     try:
@@ -117,7 +117,7 @@ def _nodes(control: Control, nodes: Any) -> list[str]:
 
 
 def meant(item: Any) -> Any:
-    """Whom ``p`` is about, as a runtime component takes it."""
+    """Translates the item of ``p`` for a runtime component."""
     if isinstance(item, Pid):
         return item
     if isinstance(item, str) and item and "ports" not in item:
@@ -129,7 +129,7 @@ def meant(item: Any) -> Any:
 
 
 def matched(node: str, answer: Any) -> Any:
-    """A node's answer as OTP has it: ``(matched, node, number)``, with the reason of a failure fourth."""
+    """A node's answer in OTP's form: ``(matched, node, number)``; at a failure its reason is the fourth element."""
     if answer[0] != OK:
         return Atom("matched"), node, 0, answer[1]
     numbers = [one for one in answer[1] if isinstance(one, int)]
@@ -149,7 +149,7 @@ def fetch(control: Control, folder: str) -> None:
 
 
 def fetch_dir(given: str | None, name: str) -> str:
-    """Makes the folder that logs are moved to."""
+    """Makes the folder for the fetched logs."""
     folder = os.path.abspath(given or f"ttb_upload_{os.path.basename(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
     if given is not None and os.path.isdir(folder) and os.listdir(folder):
         raise BadArg("stop/1", "opts", f"fetch_dir {shown(given)} is not empty; pass a folder that is, or is not there")

@@ -109,8 +109,11 @@ pub unsafe fn is_step(callback: *mut PyObject) -> bool {
 /// Has asyncio take one step, and examines the callables that it uses.
 fn find(py: Python<'_>) -> PyResult<()> {
     type Any<'py> = Bound<'py, PyAny>;
-    let found =
-        crate::interpreter::calling::method(&crate::interpreter::calling::import(py, "inviso._steps")?, "find", ())?;
+    let found = crate::interpreter::calling::method(
+        &crate::interpreter::calling::import(py, "inviso._task_probe")?,
+        "find",
+        (),
+    )?;
     let (step, wakeup, task, fresh, ended) = found.extract::<(Any<'_>, Any<'_>, Any<'_>, Any<'_>, Any<'_>)>()?;
     // SAFETY: two coroutines, held.
     let (first, last) = unsafe { (state(fresh.as_ptr()), state(ended.as_ptr())) };

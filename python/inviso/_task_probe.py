@@ -1,4 +1,4 @@
-"""One step of a task, to find what asyncio runs tasks by."""
+"""Runs one step of a task, to find the objects by which asyncio runs tasks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 
 
 def find() -> tuple[Any, Any, Any, Any, Any]:
-    """What an event loop is given to run a task's first step, what a future is given to go on with it, the task, a
-    coroutine that has not begun (to be closed), and one that has ended.
+    """Runs the first step of a task.
 
-    The task belongs to no event loop of the program, nothing but this function has seen it, and it goes with what is
-    returned: nothing of it is left to the collector of garbage.
+    The task belongs to no event loop of the program, and only this function sees it. It is freed with the returned
+    objects, so nothing of it is left to the garbage collector.
+
+    Returns:
+        The callback for the event loop that runs the task's first step; the callback for a future that continues the
+        task; the task; a coroutine that has not begun (the caller closes it); and one that has ended.
     """
     native: Any = _asyncio
     event_loop = _Loop()
@@ -37,7 +40,7 @@ def find() -> tuple[Any, Any, Any, Any, Any]:
 
 
 def _as_running(event_loop: _Loop) -> None:
-    """From 3.14 on a step is of the thread's running loop only, and while no task runs."""
+    """Runs the step in the running loop of the thread, and while no task runs: from 3.14 on it must be so."""
     native: Any = _asyncio
     running = native._get_running_loop()
     outer = None if running is None else native._swap_current_task(running, None)
@@ -51,7 +54,7 @@ def _as_running(event_loop: _Loop) -> None:
 
 
 class _Loop:
-    """As much of an event loop as a task asks of one."""
+    """The part of an event loop that a task needs."""
 
     step: Callable[[], None]
 
@@ -66,7 +69,7 @@ class _Loop:
 
 
 class _Future:
-    """As much of a future as a task asks of one."""
+    """The part of a future that a task needs."""
 
     _asyncio_future_blocking = True
 

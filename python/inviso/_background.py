@@ -1,4 +1,4 @@
-"""What is done every now and then beside the program, in a thread of which it sees nothing in ``threading``."""
+"""Calls a function repeatedly in a background thread, which ``threading`` doesn't show to the program."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from contextlib import contextmanager
 from . import _fork, _native
 from ._system import RLock, allocate_lock, get_ident, get_native_id, start_new_thread
 
-__all__ = ["Beside"]
+__all__ = ["Timer"]
 
 
 _OWN_FAULTS = {
     number for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
     if (number := getattr(_signal, name, None)) is not None
 }  # fmt: skip
-"""Signals that a thread brings upon itself."""
+"""Signals that a thread causes by itself."""
 
 _SIGNALS = {int(number) for number in _signal.valid_signals()} - _OWN_FAULTS
-"""The program's: a thread of it may wait for one that all its threads block, and ours must not get that."""
+"""All other signals. A thread of the program may wait for a signal that all its threads block. Our thread must not get
+it.
+"""
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """A thread that is started in this gets no signal of the program's."""
+def _blocked_signals() -> Iterator[None]:
+    """A thread that is started in this block gets no signal of the program."""
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _SIGNALS)
@@ -34,35 +36,38 @@ def _deaf() -> Iterator[None]:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
 
-class Beside:
-    """Calls a function again and again; that answers after how many seconds it is to be called next, or None to end."""
+class Timer:
+    """Calls a function repeatedly. The function returns the seconds until its next call, or None to end."""
 
     __slots__ = ("_changing", "_ident", "_is_over", "_locks", "_native_id", "_step", "_wake")
 
     def __init__(self, step: Callable[[], float | None], wake: Callable[[], object] = lambda: None) -> None:
         self._step = step
         self._wake = wake
-        """Has the function return, if that waits."""
+        """Makes the function return, if it waits."""
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
-        """Held while the thread runs: we release the first to end it, it the second."""
+        """Both are held while the thread runs. We release the first to end the thread; the thread releases the second
+        at its end.
+        """
         self._native_id = self._ident = 0
         self._changing = RLock()
-        """By who starts or stops it: a fork does, in any thread."""
+        """Held to start or stop the thread. A fork does so in any thread."""
         self._is_over = False
 
     def start(self, wait: float) -> None:
-        """Begin, or go on after a stop; the function is called after so many seconds."""
+        """Starts the thread, or starts it again after a stop. The function is called after ``wait`` seconds."""
         with self._changing:
             if self._locks is None and not self._is_over:
                 locks = stopping, ended = allocate_lock(), allocate_lock()
                 stopping.acquire()
                 ended.acquire()
-                with _deaf():
+                with _blocked_signals():
                     start_new_thread(self._run, (stopping, ended, wait))
                     self._locks = locks
 
     def stop(self) -> None:
-        """End the thread and wait for its end. In the thread itself, as where its function forks, nothing has to rest."""
+        """Ends the thread and waits for its end. Does nothing in the thread itself, for example if its function forks.
+        """
         if self._ident == get_ident():
             return
         with self._changing:
@@ -75,22 +80,22 @@ class Beside:
                 _fork.wait_until_gone(self._native_id)
 
     def end(self) -> None:
-        """Stop, for ever."""
+        """Stops for ever."""
         with self._changing:
             self._is_over = True
             if self._ident == get_ident():
-                return self.cancel()  # when its function returns
+                return self.cancel()  # the thread ends when its function returns
             self.stop()
 
     def cancel(self) -> None:
-        """End the thread, and don't wait; also where it is the thread of a fork's parent."""
+        """Ends the thread without waiting. In a forked child, where the thread is the parent's, it is allowed, too."""
         locks, self._locks = self._locks, None
         if locks is not None:
             locks[0].release()
             self._wake()
 
     def forget(self) -> None:
-        """In a forked child, which has no such thread."""
+        """Resets the state in a forked child, which doesn't have the thread."""
         self._changing = RLock()
         self._locks = None
 
@@ -101,6 +106,6 @@ class Beside:
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:
-            if self._ident == get_ident():  # not of one that has begun meanwhile
+            if self._ident == get_ident():  # another thread may have begun meanwhile
                 self._ident = 0
             ended.release()
