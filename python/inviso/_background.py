@@ -54,6 +54,12 @@ class Timer:
         """Held to start or stop the thread. A fork does so in any thread."""
         self._is_over = False
 
+    def is_current(self) -> bool:
+        """Whether the thread runs and is the calling one. The identifier is deleted at its end, as a later thread may get
+        the same.
+        """
+        return bool(self._ident == get_ident())
+
     def start(self, wait: float) -> None:
         """Starts the thread, or starts it again after a stop. The function is called after ``wait`` seconds."""
         with self._changing:
@@ -68,7 +74,7 @@ class Timer:
     def stop(self) -> None:
         """Ends the thread and waits for its end. Does nothing in the thread itself, for example if its function forks.
         """
-        if self._ident == get_ident():
+        if self.is_current():
             return
         with self._changing:
             locks, self._locks = self._locks, None
@@ -83,7 +89,7 @@ class Timer:
         """Stops for ever."""
         with self._changing:
             self._is_over = True
-            if self._ident == get_ident():
+            if self.is_current():
                 return self.cancel()  # the thread ends when its function returns
             self.stop()
 
@@ -106,6 +112,6 @@ class Timer:
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:
-            if self._ident == get_ident():  # another thread may have begun meanwhile
+            if self.is_current():  # another thread may have begun meanwhile
                 self._ident = 0
             ended.release()

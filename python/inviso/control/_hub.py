@@ -19,7 +19,7 @@ from inviso._link._bell import Bell, say
 from inviso._link._folder import Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
-from inviso._system import Flag, allocate_lock, get_ident
+from inviso._system import Flag, allocate_lock
 from inviso.terms import Atom
 
 from ._local import LocalLink
@@ -110,7 +110,6 @@ class Hub:
         self._bell = Bell()
         self._epoll.register(self._bell.descriptor, select.EPOLLIN)
         self._pid = os.getpid()
-        self._ident = 0
         self._thread = Timer(self._step, self._bell.ring)
         self._no_forks = _fork.rest(self._rest, self._go_on, lambda: self._pid == os.getpid(), self._forget)
         self._thread.start(0.0)
@@ -170,7 +169,7 @@ class Hub:
         self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float
     ) -> Callable[[], list[Any]]:
         """Makes requests at once. What comes back waits for the answers as :meth:`call` does."""
-        if get_ident() == self._ident:
+        if self._thread.is_current():
             raise RuntimeError("a function that gets events can't wait for nodes; do it in another thread")
         asked = list(requests)
         batch = _Batch(len(asked))
@@ -259,7 +258,7 @@ class Hub:
         for link in links:
             if isinstance(link, LocalLink):
                 link.end()
-        if get_ident() == self._ident:
+        if self._thread.is_current():
             return end()
         self._post(end)
         done.wait(1.0)
@@ -311,7 +310,6 @@ class Hub:
         self._bell.close()
 
     def _step(self) -> float | None:
-        self._ident = get_ident()
         for descriptor, event in self._epoll.poll(-1):
             if descriptor == self._bell.descriptor:
                 self._bell.answer()

@@ -27,7 +27,7 @@ from inviso._link._folder import SUFFIX, Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
 from inviso._program import command
-from inviso._system import Flag, RLock, get_ident
+from inviso._system import Flag, RLock
 from inviso.terms import Atom
 
 from ._ending import Guard
@@ -115,7 +115,6 @@ class Listener:
         self._connections: dict[int, _Connection] = {}
         self._lives: dict[int, _Connection] = {}
         self._posted: deque[Callable[[], None]] = deque()
-        self._ident = 0
         self._is_leaving = False
         self._pid = os.getpid()
         self._socket = listening
@@ -188,7 +187,7 @@ class Listener:
         Raises:
             TimeoutError: it was not done in ``timeout`` seconds.
         """
-        if get_ident() == self._ident or not self.is_open:
+        if self.is_here() or not self.is_open:
             return job()
         done = Flag()
         answers: list[Any] = []
@@ -210,14 +209,14 @@ class Listener:
 
     def soon(self, job: Callable[[], None]) -> None:
         """Has the listener's thread do a job in its turn; in that thread itself it is done at once."""
-        if get_ident() == self._ident or not self.is_open:
+        if self.is_here() or not self.is_open:
             job()
         else:
             self.post(job)
 
     def is_here(self) -> bool:
         """Whether the calling thread is the listener's."""
-        return bool(get_ident() == self._ident)
+        return self._thread.is_current()
 
     def post(self, job: Callable[[], None]) -> None:
         """Has the listener's thread do a job in its turn."""
@@ -294,7 +293,6 @@ class Listener:
     # the thread
 
     def _step(self) -> float | None:
-        self._ident = get_ident()
         wait = self._due()
         ready = self._poll.poll(self._timeout(wait))
         if not self._bell.is_there():

@@ -90,7 +90,9 @@ class Worker:
             self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
             return
-        if (self._thread is not None and self._thread.ident == get_ident()) or _fork.is_by_caller():
+        thread = self._thread
+        is_own = thread is not None and thread.ident == get_ident() and not thread.gone.is_set()
+        if is_own or _fork.is_by_caller():
             return  # the thread does it later
         end = time.monotonic() + PATIENCE
         with suppress(RuntimeError):  # no thread can be started

@@ -1,0 +1,46 @@
+"""The thread in the background, and who is that thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from inviso._background import Timer
+
+
+def test_only_its_own_thread_is_current() -> None:
+    seen: list[bool] = []
+    stepped = threading.Event()
+
+    def step() -> float:
+        seen.append(timer.is_current())
+        stepped.set()
+        return 30.0
+
+    timer = Timer(step)
+    assert not timer.is_current()
+    timer.start(0.0)
+    assert stepped.wait(30) and seen == [True]
+    assert not timer.is_current()
+    timer.end()
+
+
+@pytest.mark.parametrize("end", [Timer.stop, Timer.end])
+def test_a_later_thread_with_the_identifier_of_the_ended_one_is_not_current(end: Callable[[Timer], None]) -> None:
+    """The system gives a new thread the identifier of one that has ended, so it is not remembered beyond the end."""
+    idents: list[int] = []
+    timer = Timer(lambda: idents.append(threading.get_ident()) or 30.0)
+    for _ in range(100):
+        timer.start(0.0)
+        while not idents:
+            pass
+        timer.stop()
+        same: list[bool] = []
+        thread = threading.Thread(target=lambda: same.append(threading.get_ident() == idents[0] and timer.is_current()))
+        thread.start()
+        thread.join()
+        assert same == [False]
+        idents.clear()
+    end(timer)
