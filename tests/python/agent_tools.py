@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,20 +13,11 @@ from typing import Any
 
 from inviso.cli._agent import agents
 from node_tools import Node
+from waiting import LIMIT, until
 
-__all__ = ["Host", "joined", "until"]
+__all__ = ["Host", "joined"]
 
-LIMIT = 60.0
 THERE = "there"
-
-
-def until(holds: Any, limit: float = LIMIT) -> Any:
-    """What a function answers as soon as that is true."""
-    end = time.monotonic() + limit
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    return found
 
 
 class Host:

@@ -47,11 +47,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent_tools import Host, until
+from agent_tools import Host
 from inviso import log
 from inviso.agent._engine import LEASE
 from inviso.agent._far import WINDOW
 from inviso.control._control import Control
+from waiting import until
 
 SETTINGS = {"dependency": "infinity", "overload": None}
 TIMEOUT = 2.0

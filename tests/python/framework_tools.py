@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inviso import Cluster, log, merge
-from inviso_tools import HOST, LIMIT, Child, until
+from inviso_tools import HOST, LIMIT, Child
+from waiting import until
 
 HERE = Path(__file__).parent
 

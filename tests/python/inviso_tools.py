@@ -18,15 +18,13 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from inviso import etf
-
-LIMIT = 60.0
-"""Seconds that anything may take which a test waits for."""
+from waiting import LIMIT, until
 
 LIFE = 300
 """Seconds that a child lives at most."""
@@ -226,15 +224,6 @@ def at_most(seconds: float) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-def until(holds: Callable[[], Any], timeout: float = LIMIT, what: str = "") -> Any:
-    """Waits until something holds, and answers it."""
-    end = time.monotonic() + timeout
-    while not (found := holds()):
-        assert time.monotonic() < end, what or "it never came true"
-        time.sleep(0.002)
-    return found
 
 
 def _state(task: Path) -> str:

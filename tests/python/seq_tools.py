@@ -8,7 +8,7 @@ from typing import Any
 
 import inviso
 from inviso import seq_trace
-from trace_tools import until
+from waiting import until
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
-from agent_tools import THERE, Host, joined, until
+from agent_tools import THERE, Host, joined
 from inviso import Atom, BadArg, Cluster, etf, log
 from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
@@ -29,6 +29,7 @@ from inviso.control._control import Control
 from inviso.control._logs import PART, PIECE, There, copy_set, fetched
 from inviso.top._live import Live
 from node_tools import HOST, Node
+from waiting import until
 
 
 @pytest.fixture(scope="module")

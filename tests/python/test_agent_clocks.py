@@ -13,11 +13,12 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
-from agent_tools import THERE, Host, until
+from agent_tools import THERE, Host
 from inviso import BadArg, Cluster, etf, merge
 from inviso.agent._clock import APART, Offsets
 from inviso.merge._clocks import Clock, beside, read, write
 from node_tools import HOST
+from waiting import until
 
 AHEAD = 5.0
 DRIFT = 100e-6

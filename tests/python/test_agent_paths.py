@@ -18,10 +18,11 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
 import zenoh
-from agent_tools import THERE, Host, until
+from agent_tools import THERE, Host
 from inviso import Cluster, merge
 from inviso.agent._engine import Engine
 from node_tools import HOST
+from waiting import until
 
 
 class Way:

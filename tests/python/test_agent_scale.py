@@ -18,12 +18,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
-from agent_tools import THERE, Host, joined, until
+from agent_tools import THERE, Host, joined
 from inviso.agent._keys import Keys
 from inviso.agent._near import Near
 from inviso.control._control import Control
 from inviso_tools import Peer, descriptors, resident
 from node_tools import HOST
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))

@@ -17,11 +17,12 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 trustme = pytest.importorskip("trustme")
 
-from agent_tools import Host, until
+from agent_tools import Host
 from inviso import BadArg, Cluster
 from inviso.agent import read_rights
 from inviso.control._control import Control
 from node_tools import HOST
+from waiting import until
 
 RIGHTS = """
 [all]

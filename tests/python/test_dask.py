@@ -16,8 +16,9 @@ from types import SimpleNamespace
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens, until_nodes
 from inviso import BadArg, Cluster, seq_trace
-from inviso_tools import HOST, LIMIT, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed
 from subjects import orders
+from waiting import until
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
     pytest.importorskip("distributed")  # where one of the packages that it needs can't be built

@@ -20,7 +20,8 @@ from dbg_tools import HERE, leaf
 from inviso import BadArg, dbg, trace
 from inviso.dbg._output import Descriptor
 from trace_tools import HERE as TESTS
-from trace_tools import LIMIT, ROOT, WATCHDOG, Computing, good, until
+from trace_tools import LIMIT, ROOT, WATCHDOG, Computing, good
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("dbg_over")
 PATIENCE = 10.0

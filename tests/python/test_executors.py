@@ -18,7 +18,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, in_threads, until
+from trace_tools import good, in_threads
+from waiting import until
 
 HERE = __name__
 

@@ -16,7 +16,8 @@ import inviso
 import pytest
 from inviso import trace
 from test_executors import told, traced
-from trace_tools import in_threads, until
+from trace_tools import in_threads
+from waiting import until
 
 
 def waits_in_result(future: Future[Any]) -> bool:

@@ -487,7 +487,7 @@ def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
     """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then does not need that lock."""
     text = SETUP + """
 from inviso import _fork
-from trace_tools import until
+from waiting import until
 seen = []
 session = trace.session_create("callable", seen.append)
 session.function(W, True, ["local"])

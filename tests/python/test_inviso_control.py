@@ -15,10 +15,11 @@ from typing import Any
 
 import inviso
 import pytest
-from agent_tools import THERE, Host, joined, until
+from agent_tools import THERE, Host, joined
 from inviso import BadArg, control, log, runtime
 from inviso.control._control import Control
 from node_tools import HOST, Node, started
+from waiting import until
 
 ME = f"control@{HOST}"
 WORK = ("__main__", "work", "_")

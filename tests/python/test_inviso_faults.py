@@ -17,7 +17,8 @@ import pytest
 from inviso import log
 from inviso.control._control import Control
 from inviso.control._logs import copy
-from inviso_tools import HOST, Node, Place, descriptors, until
+from inviso_tools import HOST, Node, Place, descriptors
+from waiting import until
 
 WORK = ("__main__", "step", "_", True)
 FLAGS = ["call", "timestamp"]

@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from frame_check import check_frames, seeds
 from inviso import etf
 from inviso._link._frame import DEPTH, LIMIT, Frames, pack
 from inviso.control._control import Control
 from inviso.terms import Atom
-from frame_check import check_frames, seeds
-from inviso_tools import HOST, Node, Peer, Place, descriptors, frame, resident, sets, until
+from inviso_tools import HOST, Node, Peer, Place, descriptors, frame, resident, sets
 from test_log import mutated
+from waiting import until
 
 GREETING = ("inviso", (1, 0), {"node": "peer@here", "pid": 1})
 

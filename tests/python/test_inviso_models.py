@@ -24,7 +24,8 @@ from inviso import log
 from inviso.control._control import Control
 from inviso.runtime._host import Host
 from inviso.runtime._resolver import Resolver
-from inviso_tools import HOST, Node, Place, at_most, until
+from inviso_tools import HOST, Node, Place, at_most
+from waiting import until
 
 OK, ERROR = "ok", "error"
 NOT_ADDED = (ERROR, "not_an_added_node")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from inviso import log
 from inviso.control._control import Control
-from inviso_tools import HOST, Node, Peer, Place, until
+from inviso_tools import HOST, Node, Peer, Place
+from waiting import until
 
 FLAGS = ["call", "timestamp"]
 

@@ -15,7 +15,8 @@ import pytest
 from inviso._link._folder import Folder
 from inviso._link._peer import may_serve
 from inviso.control._control import Control
-from inviso_tools import HOST, Child, Failed, Peer, Place, until
+from inviso_tools import HOST, Child, Failed, Peer, Place
+from waiting import until
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")

@@ -7,23 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import inviso
 import pytest
 from inviso import runtime, seq_trace, trace
 from inviso._native import LoopProbe, event_loops
 from inviso.runtime._loops import Loops
+from waiting import until
 
 LIMIT = 30
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + LIMIT
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    return found
 
 
 def asyncios() -> asyncio.AbstractEventLoop:

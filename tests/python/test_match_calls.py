@@ -12,7 +12,8 @@ import inviso
 import pytest
 from inviso import Atom, BadArg, Cut, Opaque, Prefix, trace
 from subjects import ladder
-from trace_tools import count, good, in_threads, local, mfa, own, short, until
+from trace_tools import count, good, in_threads, local, mfa, own, short
+from waiting import until
 
 RETURN = [("_", [], [("return_trace",)])]
 EXCEPTION = [("_", [], [("exception_trace",)])]

@@ -17,7 +17,8 @@ from inviso.runtime import _meta
 from inviso.runtime._resolver import Resolver
 from inviso.runtime._tracerdata import Refused
 from meta_tools import Runtime, aliases, assoc_id, mfa, off, on, other, record, work
-from trace_tools import LIMIT, good, until
+from trace_tools import LIMIT, good
+from waiting import until
 
 OK, ERROR = "ok", "error"
 ME = "meta_tools"

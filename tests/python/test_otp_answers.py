@@ -10,7 +10,7 @@ import inviso
 import pytest
 from inviso import trace
 from inviso.trace._tables import FLAGS
-from trace_tools import until
+from waiting import until
 
 PORT_FLAGS = [
     "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp",

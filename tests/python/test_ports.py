@@ -21,7 +21,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import Port, trace
-from trace_tools import child, good, until
+from trace_tools import child, good
+from waiting import until
 
 EVENTS = ["ports", "send", "receive"]
 CAT = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]

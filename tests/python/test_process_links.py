@@ -16,7 +16,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 PATIENCE = 10.0
 ROOT = Path(__file__).parents[2]

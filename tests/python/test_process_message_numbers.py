@@ -19,7 +19,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import analysis, export, log, merge, seq_trace, trace, trace_ports
-from trace_tools import in_threads, until
+from trace_tools import in_threads
+from waiting import until
 
 FLAGS = ["send", "receive", "monotonic_timestamp"]
 METHODS = ["spawn", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]

@@ -20,7 +20,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 
 def test_an_ended_task_keeps_its_name() -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens
 from inviso import BadArg, Cluster
-from inviso_tools import HOST, LIMIT, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed
+from waiting import until
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
     pytest.importorskip("ray")  # it has no build for these

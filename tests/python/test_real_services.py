@@ -15,7 +15,8 @@ import inviso
 import pytest
 from inviso import BadArg, trace
 from subjects import consistent, services
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 METHODS = [method for method in ("fork", "spawn") if method in multiprocessing.get_all_start_methods()]
 

@@ -15,7 +15,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, in_threads, until
+from trace_tools import good, in_threads
+from waiting import until
 
 NEW = sys.version_info >= (3, 12)
 eager = pytest.mark.skipif(not NEW, reason="eager tasks are of 3.12")

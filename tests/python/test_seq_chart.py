@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace
 from inviso.seq._text import clipped, term, wide
 from inviso.seq_trace import Anchor, Output, chart, merge
-from trace_tools import until
+from waiting import until
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace, trace
 from inviso.seq._merge import key
 from inviso.seq_trace import Anchor, Output, merge
-from trace_tools import until
+from waiting import until
 
 
 @pytest.fixture(autouse=True)

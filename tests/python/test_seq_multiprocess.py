@@ -19,7 +19,8 @@ import inviso
 import pytest
 from inviso import seq_trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import child, until
+from trace_tools import child
+from waiting import until
 
 METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
 PATIENCE = 60.0

@@ -13,7 +13,8 @@ import inviso
 import pytest
 from inviso import Atom, seq_trace, trace
 from inviso.propagate import asgi, wsgi
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 PATIENCE = 10.0
 

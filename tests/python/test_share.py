@@ -9,9 +9,8 @@ import threading
 import time
 from typing import Any
 
-import pytest
-
 import inviso
+import pytest
 from inviso import trace
 
 

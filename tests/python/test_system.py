@@ -13,7 +13,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import until
+from waiting import until
 
 LONG = 0.03
 

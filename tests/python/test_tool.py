@@ -14,7 +14,8 @@ from inviso import BadArg, autostart, etf, log
 from inviso.tool import Tool, definitions, std_tdg
 from inviso.tool._history import History
 from inviso.tool._nodes import Backoff, Nodes
-from inviso_tools import HOST, Node, Place, until
+from inviso_tools import HOST, Node, Place
+from waiting import until
 
 CASES = """
 ("calls", "on_off", ["Function"], "calls-on.case", "calls-off.case")

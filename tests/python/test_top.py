@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from inviso.top._sample import MOST, Node, Process, Rates, ordered
 from inviso.top._table import record
 from node_tools import HOST
 from node_tools import Node as Child
+from waiting import until
 
 INVISO = [sys.executable, "-m", "inviso"]
 LIMIT = 60.0
@@ -47,14 +48,6 @@ async def consumer():
 threading.Thread(target=lambda: asyncio.run(consumer()), name="looping").start()
 begun.wait()
 """
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + LIMIT
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def command(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:

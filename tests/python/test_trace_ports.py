@@ -20,7 +20,7 @@ import pytest
 from inviso import BadArg, log, seq_trace, trace
 from inviso.trace_ports import TracePort, trace_port
 from port_tools import Cut, frames, python, read
-from trace_tools import until
+from waiting import until
 
 
 @pytest.fixture(autouse=True)

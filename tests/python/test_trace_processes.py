@@ -15,7 +15,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, local, mfa, own, until
+from trace_tools import good, local, mfa, own
+from waiting import until
 
 
 def work(n: int = 0) -> int:
@@ -658,7 +659,7 @@ def test_a_thread_that_cannot_start_is_no_process() -> None:
     text = """
 import threading, resource, inviso
 from inviso import trace
-from trace_tools import until
+from waiting import until
 def f(): pass
 with trace.session_create("s") as s:
     s.process("all", True, ["procs"])

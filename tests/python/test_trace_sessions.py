@@ -12,7 +12,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import count, good, in_threads, local, mfa, names, own, until
+from trace_tools import count, good, in_threads, local, mfa, names, own
+from waiting import until
 
 
 def traced(n: int) -> int:

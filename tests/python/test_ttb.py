@@ -12,7 +12,8 @@ import inviso
 import pytest
 from inviso import log, ttb
 from meta_tools import other, work
-from trace_tools import LIMIT, SUBJECTS, good, until
+from trace_tools import LIMIT, SUBJECTS, good
+from waiting import until
 
 MODULE = "meta_tools"
 

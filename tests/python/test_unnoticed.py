@@ -9,9 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
 import inviso
+import pytest
 from inviso import trace
 from inviso.trace_ports import trace_port
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -72,14 +71,6 @@ def _name(part: Any) -> Any:
 def names(messages: Iterable[Any]) -> list[str]:
     """``tag function`` of each call and return_to message."""
     return [f"{message[2]} {message[3][1].rsplit('<locals>.')[-1]}" for message in messages]
-
-
-def until(fact: Callable[[], Any], limit: float = 30) -> None:
-    """Waits until something is so, letting other threads run."""
-    end = time.monotonic() + limit
-    while not fact():
-        assert time.monotonic() < end, "it did not come to be in time"
-        time.sleep(0)
 
 
 def in_threads(number: int, body: Callable[[int], Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import inviso
 from inviso import trace, trace_ports
 from subjects import forked
-from trace_tools import until
+from waiting import until
 
 WORK = ("subjects.forked", "work", 1)
 FORKING = threading.Lock()
