@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -64,8 +65,9 @@ def read(path: str | Path) -> list[Any]:
 
 
 def python(code: str, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """What a process of its own says that runs `code`."""
+    """Runs `code` in a process of its own, which can import the modules of this folder."""
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
-        capture_output=True, text=True, timeout=seconds, check=False,
+        capture_output=True, text=True, timeout=seconds, check=False, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip

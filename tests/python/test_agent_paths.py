@@ -127,7 +127,7 @@ def test_hosts_that_reach_each_other_by_a_router_alone(place: Path, made: list[H
     until(lambda: here.status()["routers"] == 0)
 
 
-@pytest.mark.parametrize("window", [30.0, 0.5])
+@pytest.mark.parametrize("window", [30.0, 3.0])
 def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> None:
     port = free_port()
     there = Host(THERE, place / "there", endpoint=f"tcp/127.0.0.1:{port}")
@@ -145,13 +145,13 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
             way.set(False)
             until(lambda: here.status()["connections"] == 0)
             told = ("disconnected", node.name, "noconnection")
-            if window > 1:  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
+            if window > 10:  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
                 time.sleep(1.5)
                 assert heard.empty() and cluster.nodes == [node.name]
                 way.set(True)
                 assert heard.get(timeout=60) == told
             else:
-                assert heard.get(timeout=20) == told
+                assert heard.get(timeout=60) == told
                 way.set(True)
             assert cluster.nodes == []
             until(lambda: here.sees(node.name))

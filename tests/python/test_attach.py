@@ -31,6 +31,7 @@ from inviso._attach import (
     attach,
     detach,
 )
+from waiting import until
 
 LIMIT = 60
 PATH = str(Path(inviso.__file__).parents[1])
@@ -351,9 +352,6 @@ def test_a_program_that_sigterm_ends_has_written_its_log(folder: Path) -> None:
             assert line(running) == "done"
             running.terminate()
             assert running.wait(LIMIT) == -signal.SIGTERM
-            until = time.monotonic() + LIMIT
-            while cluster.nodes:
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            until(lambda: not cluster.nodes)
             result = cluster.stop().check()[found.node]
     assert (result["records"], result["lost"], result["ended"]) == (500, 0, "its process has ended")

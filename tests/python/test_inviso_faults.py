@@ -188,7 +188,7 @@ def test_a_reference_decides_who_adopts(place: Place, made: Callable[..., Contro
 
 
 def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[..., Control]) -> None:
-    control = made(timeout=1.0)
+    control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     names = [node.node for node in nodes]
     trace(control, *nodes)
@@ -201,7 +201,7 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
             (names[1], ("ok", ("tracing", "running"))),
             (names[2], ("ok", ("tracing", "running"))),
         ]
-        assert 0.9 < time.monotonic() - began < 10
+        assert 2.9 < time.monotonic() - began < 20
     assert control.call([names[0]], "suspend", "late", timeout=0.1) == [(names[0], ("error", "timeout"))]
     until(lambda: control._nodes[names[0]].pending == {})  # nobody waits any more
     nodes[0].kill(signal.SIGCONT)
@@ -213,7 +213,7 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
 
 def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Callable[..., Control]) -> None:
     """Not even where it is the first that is asked."""
-    control = made(timeout=1.0)
+    control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     nodes[0].stop()
     began = time.monotonic()
@@ -221,7 +221,7 @@ def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Call
     assert found == [node.node for node in nodes[1:]]
     answers = control.add([node.node for node in nodes], "mine", {})
     assert answers == [(nodes[0].node, ("error", "timeout")), *((node.node, ("ok", "new")) for node in nodes[1:])]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     nodes[0].kill(signal.SIGCONT)
     # what it was asked is void: the connection has gone
     until(lambda: nodes[0].ask("listener.host.owner is None and not listener._connections"))

@@ -210,11 +210,11 @@ def test_a_false_listener_has_an_error_in_its_place(place: Place, body: str, exp
     name = f"false@{HOST}"
     false = place.child(FALSE.format(name=name, body=body), name="false")
     false.ask("1")
-    control = Control(name=f"tests@{HOST}", timeout=1.0)
+    control = Control(name=f"tests@{HOST}", timeout=3.0)
     try:
         began = time.monotonic()
         (_, wrong), (_, right) = control.add([name, node.node], "mine", {})
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert right == ("ok", "new")
         if isinstance(expected[1], tuple) and expected[1][0] == "refused":
             assert wrong[0] == "error" and wrong[1][0] == "refused" and wrong[1][1].startswith(expected[1][1])
@@ -302,7 +302,7 @@ def test_frames_come_the_same_in_pieces(seed: int) -> None:
         assert read(size) == expected
 
 
-SOON = sets("GREETING", 0.2)
+SOON = sets("GREETING", 2.0)
 
 
 def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
@@ -312,7 +312,7 @@ def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
         began = time.monotonic()
         assert [term[0] for term in silent.rest()] == ["inviso"]
         assert [term[0] for term in slow.rest()] == ["inviso"]
-        assert time.monotonic() - began >= 0.1
+        assert time.monotonic() - began >= 1.0
     assert lines(node) == []
     goes_on(place, node)
 

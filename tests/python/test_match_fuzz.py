@@ -379,4 +379,4 @@ def test_odd_and_hostile_objects_everywhere(session: trace.Session, value: Calla
 def test_large_numbers_answer_soon(expression: Any) -> None:
     began = time.monotonic()
     assert match_spec_test([], [("_", [], [("message", expression)])])[0] == "ok"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30

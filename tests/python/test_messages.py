@@ -264,12 +264,13 @@ def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) 
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
 def test_who_waits_since_before_there_was_a_session_receives(kind: Any) -> None:
     good(f"""
-import queue, threading, time
+import queue, threading
 from inviso import trace
+from waiting import until_blocked
 box = queue.{kind.__name__}()
 thread = threading.Thread(target=box.get)
 thread.start()
-time.sleep(0.05)
+until_blocked(thread)
 with trace.session_create("late") as session:
     session.process(thread, True, ["receive"])
     box.put("item")

@@ -137,7 +137,7 @@ with context.Pool(2) as pool:
     except LookupError:
         pass
     try:
-        pool.apply_async(__import__("time").sleep, (0.3,)).get(0.001)
+        pool.apply_async(__import__("time").sleep, (5,)).get(0.001)
     except multiprocessing.TimeoutError:
         pass
     messages = told(s)

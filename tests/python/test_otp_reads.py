@@ -15,6 +15,7 @@ from inviso import _native, seq_trace, trace
 from inviso.trace_ports import trace_port
 from otp import command, erl, needs_otp
 from port_tools import frames, read, term_of
+from waiting import until
 
 pytestmark = needs_otp
 
@@ -174,9 +175,7 @@ def test_a_socket(tmp_path: Path) -> None:
 
 
 def wait_for_the_client(port: Any) -> None:
-    deadline = time.monotonic() + 30
-    while port.bytes == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: port.bytes)
 
 
 def test_a_client_that_is_late_is_told_what_it_missed(tmp_path: Path) -> None:

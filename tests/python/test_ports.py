@@ -22,7 +22,7 @@ import inviso
 import pytest
 from inviso import Port, trace
 from trace_tools import child, good
-from waiting import until
+from waiting import until, until_blocked
 
 EVENTS = ["ports", "send", "receive"]
 CAT = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]
@@ -1096,13 +1096,16 @@ def test_each_call_that_serves_communicate_is_in_and_out(
         assert [told[at - 1], told[at + 1]] == [("in", what), ("out", what)]
 
 
-def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session) -> None:
+def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session, tmp_path: Path) -> None:
     session.port("new", True, ["send", "receive"])
-    slow = [sys.executable, "-c", "import sys, time; text = sys.stdin.read(); time.sleep(1); sys.stdout.write(text)"]
+    go = tmp_path / "go"
+    code = "import os, sys, time; text = sys.stdin.read()\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.stdout.write(text)"
+    slow = [sys.executable, "-c", code, str(go)]
     one = subprocess.Popen(slow, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     port, text = inviso.port(one), "x" * 1000
     with pytest.raises(subprocess.TimeoutExpired):
         one.communicate(text, timeout=0.5)
+    go.touch()
     assert one.communicate() == (text, "")
     assert data(session.drain(), port) == [("receive", text.encode()), ("send", text.encode())]
 
@@ -1271,11 +1274,11 @@ def test_a_socket_that_blocks(session: trace.Session, pair: tuple[socket.socket,
     one.settimeout(None)
     thread.start()
     # the reader begins once the writer is known to wait
-    told = threading.Timer(0.02, busy.set)
-    told.start()
+    watch = threading.Thread(target=lambda: (until_blocked(threading.main_thread()), busy.set()))
+    watch.start()
     one.sendall(b"x" * size)
     thread.join()
-    told.join()
+    watch.join()
     assert session.drain() == [message]
 
 

@@ -371,8 +371,10 @@ def test_a_task_that_survives_an_exit_ends_for_another_reason(how: str, uncancel
             await asyncio.sleep(0)
             inviso.exit(pid, "sig")
             signals.append((("EXIT", inviso.self(), "sig"),))
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)
+            while len(caught) < len(signals):
+                await asyncio.sleep(0)
+        while not caught:
+            await asyncio.sleep(0)
         assert pid.is_alive()
         task.cancel(*message)
         assert (await inviso.areceive(("DOWN", "_", "_", pid, "_"), PATIENCE))[4] == (CANCELLED, message)
@@ -411,7 +413,7 @@ def test_an_exit_signal_is_known_again_wherever_a_task_waits(how: str) -> None:
 
     async def main() -> None:
         pid, reference = inviso.spawn(waits, monitor=True)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # its first step is before this one
         inviso.exit(pid, "sig")
         assert await inviso.areceive(timeout=PATIENCE) == ("DOWN", reference, "process", pid, "sig")
 

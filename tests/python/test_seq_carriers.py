@@ -477,7 +477,8 @@ def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.
         seq_trace.set_token(None)
         loop.call_soon(note)
         loop.call_at(loop.time() + 0.02, note)
-        await asyncio.sleep(0.1)
+        while len(seen) < 5:
+            await asyncio.sleep(0.001)
         assert seen == ["soon", None, "soon", "soon", None]
 
     asyncio.run(main())
@@ -743,6 +744,7 @@ def test_what_is_left_in_a_queue_goes_with_it_or_with_a_reset(kind: str, how: st
 END = """
 import asyncio, ctypes, queue, threading, time, inviso
 from inviso import seq_trace, trace
+from waiting import until_blocked
 
 def word():
     "The address of the C function behind a method."
@@ -792,14 +794,15 @@ first = word()
         "seq_trace.reset_trace(); assert own()",
         # another thread waits, and is seen when it goes on, though all was given back meanwhile
         "q = queue.SimpleQueue(); got = []\ndef take(): got.append((q.get(), seq_trace.get_token('label')))\n"
-        "t = threading.Thread(target=take); t.start(); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
+        "t = threading.Thread(target=take); t.start(); until_blocked(t); seq_trace.set_token('label', 1)\n"
         "seq_trace.reset_trace(); assert own(); seq_trace.set_token('label', 2); q.put(3); t.join()\n"
         "assert got == [(3, ('label', 2))], got; seq_trace.set_token(None); assert soon()",
         # another thread may be in the midst of something
         "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); seq_trace.set_token('label', 1)\n"
         "seq_trace.set_token(None); assert not own(); e.set(); t.join(); assert soon()",
         # so are a pool's
-        "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
+        "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2)\n"
+        "for thread in pool._pool: until_blocked(thread)\nseq_trace.set_token('label', 1)\n"
         "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\npool.close(); pool.join()",
         # a match specification may set one
         "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), [(['_'], [], [('set_seq_token', 'label', 1)])])\n"

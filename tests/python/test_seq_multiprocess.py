@@ -376,10 +376,10 @@ def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, ma
         begin("own")
     pool = make()
     for _ in range(5):
-        pool.apply_async(time.sleep, (0.3,))
+        pool.apply_async(time.sleep, (1.5,))
     if not carried:
         begin("own")
-    time.sleep(0.1)  # they are under way
+    until(lambda: pool._taskqueue.empty() and not pool._inqueue.empty())  # they are under way
     before, received = serial(), receives(tracer)
     pool.terminate()
     pool.join()
@@ -602,9 +602,11 @@ def test_sends_inside_each_other_keep_apart(tracer: inviso.Pid) -> None:
         near.send("inner")
         with pytest.raises(BrokenPipeError):
             broken.send("lost")
+        signalled.set()
 
     taken: list[Any] = []
-    reader = threading.Timer(0.5, lambda: taken.append(len(there.recv())))
+    signalled = threading.Event()
+    reader = threading.Thread(target=lambda: (signalled.wait(PATIENCE), taken.append(len(there.recv()))))
     reader.start()
     before = signal.signal(signal.SIGALRM, also)
     begin("x")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from inviso import Atom, seq_trace, trace
 from inviso.propagate import asgi, wsgi
 from trace_tools import good
-from waiting import until
+from waiting import until, until_blocked
 
 PATIENCE = 10.0
 
@@ -97,8 +96,10 @@ def test_the_call_server(tracer: inviso.Pid) -> None:
 @pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, queue.SimpleQueue])
 def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
     box, back = kind(), kind()
+    waiting: list[threading.Thread] = []
 
     def worker() -> None:
+        waiting.append(threading.current_thread())
         item = box.get(timeout=PATIENCE)
         assert seq_trace.get_token()[1] == "order"
         back.put(item + 1)
@@ -109,7 +110,8 @@ def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
         assert back.get(timeout=PATIENCE) == 2
 
     taker = inviso.spawn(worker)
-    time.sleep(0.05)  # it waits already when the first token comes
+    until(lambda: waiting)
+    until_blocked(waiting[0])  # it waits already when the first token comes
     maker = in_process(client)
     until(lambda: not taker.is_alive())
     got = events(tracer, "order")

@@ -387,7 +387,7 @@ def test_a_node_that_has_ended_before_is_none(shop: list[Child], live: Live) -> 
 
 
 def test_a_node_that_hangs_is_waited_for_once(shop: list[Child]) -> None:
-    with Live(["shop-*"], timeout=0.5) as live:
+    with Live(["shop-*"], timeout=3.0) as live:
         assert len(live.refresh().nodes) == 2
         shop[0].kill(signal.SIGSTOP)
         try:
@@ -397,7 +397,7 @@ def test_a_node_that_hangs_is_waited_for_once(shop: list[Child]) -> None:
             began = time.monotonic()
             for _ in range(20):
                 assert [*live.refresh().nodes] == [shop[1].name]
-            assert time.monotonic() - began < 20 * 0.5, "it has a request that it has not answered"
+            assert time.monotonic() - began < 20 * 3.0, "it has a request that it has not answered"
         finally:
             shop[0].kill(signal.SIGCONT)
         until(lambda: len(live.refresh().nodes) == 2)

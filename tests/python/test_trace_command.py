@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 from cli_tools import LIMIT, PLAIN, Terminal, command, execute, programs, script, settled
 from inviso import log
 from trace_tools import mfa
+from waiting import until
 
 PROGRAMS = programs()
 WORK = """
@@ -400,10 +400,7 @@ print("end", file=out)
         if what == "gone":
             os.close(terminal.master)
         go.write_text("go")
-        end = time.monotonic() + LIMIT
-        while not out.read_text().endswith("end\n"):
-            assert time.monotonic() < end, what
-            time.sleep(0.01)
+        until(lambda: out.read_text().endswith("end\n"), what=what)
         if what == "stopped":
             assert "inviso trace stopped: it fell behind" in terminal.rest()
         assert terminal.process.wait(LIMIT) == 0, what
