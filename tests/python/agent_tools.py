@@ -1,4 +1,6 @@
-"""Several hosts on one: agents with folders of sockets of their own, which reach each other by a socket of the file system."""
+"""Several hosts on one: agents with folders of sockets of their own. They reach each other by a socket in the file
+system.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ class Host:
     """A host: a folder of sockets, and an agent."""
 
     def __init__(
-        self, name: str, place: Path, connect: tuple[str, ...] = (), *options: str, endpoint: str = "", environment: dict[str, str] | None = None
+        self,
+        name: str,
+        place: Path,
+        connect: tuple[str, ...] = (),
+        *options: str,
+        endpoint: str = "",
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.name = name
         self.place = place

@@ -82,7 +82,9 @@ def dbg_over() -> Iterator[None]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A folder for prepared processes, whose sockets this process finds too; they end with the test, which takes 3 minutes at most."""
+    """A folder for prepared processes. This process finds their sockets. They end with the test, after 3 minutes at
+    most.
+    """
     made = Place(tmp_path)
     monkeypatch.setenv("INVISO_DIR", str(made.sockets))
     monkeypatch.chdir(tmp_path)

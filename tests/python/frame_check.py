@@ -18,7 +18,8 @@ SPEC = [("_", [], [("return_trace",)])]
 CALLS: list[tuple[str, list[Any]]] = [
     ("add", ["tag", [("dependency", 0), ("overload", 5000), ("protect", {"lost": 5}), ("limits", {"ms": 5})], False]),
     ("init_tracing", [(Atom("file"), "a.log")]),
-    ("init_tracing", [[(Atom("trace"), (Atom("file"), ("a", Atom("wrap"), ".b", 1000, 3))), (Atom("ti"), (Atom("file"), "a.ti"))]]),
+    ("init_tracing", [[(Atom("trace"), (Atom("file"), ("a", Atom("wrap"), ".b", 1000, 3))),
+    (Atom("ti"), (Atom("file"), "a.ti"))]]),
     ("init_tracing", [("inviso.runtime", "stop_tracing")]),
     ("tpl", [[("textwrap", "dedent", "_", SPEC)]]),
     ("ctpl", [[("textwrap", "dedent", 1)]]),
@@ -40,11 +41,16 @@ def seeds() -> list[bytes]:
     frames = [pack((Atom("call"), number, name, arguments)) for number, (name, arguments) in enumerate(CALLS)]
     hello = greeting(node="peer@here", pid=1)
     added = hello + frames[0]
-    return [added + b"".join(frames[1:]), hello, frames[0], *(added + frame for frame in [*frames, pack((Atom("relay"), 1))])]
+    return [
+        added + b"".join(frames[1:]),
+        hello,
+        frames[0],
+        *(added + frame for frame in [*frames, pack((Atom("relay"), 1))]),
+    ]
 
 
 def check_frames(data: bytes) -> None:
-    """The listener answers with frames only, leaves the peer when that has ended, and serves the next as if nothing had been."""
+    """The listener answers with frames only, leaves a peer that has ended, and serves the next one as before."""
     listener = runtime.listen("fuzzed")
     try:
         about, *answers = _answers(data)

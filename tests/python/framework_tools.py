@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def program(body: str, place: Path, ends: str, **env: str) -> Iterator[Child]:
-    """A process that has run ``body`` and does what it is asked; ``ends`` ends its cluster. No node is left afterwards."""
+    """A process that has run ``body`` and carries out requests; ``ends`` ends its cluster. No node is left."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     made = Child(body, place, PYTHONPATH=path, **env)
     try:

@@ -1,8 +1,8 @@
-"""Prepared processes for tests of Inviso: children that listen, or control others, do what they are asked, and end surely.
+"""Prepared processes for tests of Inviso: children that listen or control others, carry out requests, and end surely.
 
-A child evaluates what it is asked, one expression or statement at a time, and answers with what its ``repr`` says. It ends
-when the test ends: it is killed, also if it is stopped. If the test's own process has been killed, it ends with its
-standard input, and at the latest after :data:`LIFE` seconds.
+A child evaluates one expression or statement at a time, and answers with its ``repr``. It is killed when the test ends,
+also if it is stopped. If the test's own process has been killed, the child ends with its standard input, and at the
+latest after :data:`LIFE` seconds.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ control.subscribe(lambda event: events.append((time.monotonic(), event[3])))
 
 
 class Failed(Exception):
-    """What the child was asked raised something."""
+    """The child's expression or statement raised an exception."""
 
 
 class Child:
-    """A child process that does what it is asked."""
+    """A child process that carries out requests."""
 
     def __init__(
         self, body: str, place: Path, *, name: str = "child", python: str = sys.executable, **env: str
@@ -110,12 +110,14 @@ class Child:
         self._data = b""
 
     def ask(self, text: str, timeout: float = LIMIT) -> Any:
-        """What an expression is worth in the child; None of a statement. A value that is no literal comes as its text."""
+        """The value of an expression in the child; None for a statement. A value that is not a literal comes as its
+        text.
+        """
         self.tell(text)
         return self.answer(timeout)
 
     def tell(self, text: str) -> None:
-        """Asks, and leaves the answer for :meth:`answer`."""
+        """Sends a request. :meth:`answer` returns the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(text).encode() + b"\n")
 
@@ -144,7 +146,7 @@ class Child:
         return b"\n" in self._data or bool(select.select([self.process.stdout], [], [], 0.05)[0])
 
     def stderr(self) -> str:
-        """What it has written on its standard error."""
+        """Its standard error."""
         return self.errors.read_text(errors="replace")
 
     def kill(self, how: int = signal.SIGKILL) -> None:

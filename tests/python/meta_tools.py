@@ -1,4 +1,6 @@
-"""What the tests of meta tracing share: a component in this process, a program that it looks at, and the reader of a ti file."""
+"""Shared by the tests of meta tracing: a component in this process, a program that it watches, and a reader of ti
+files.
+"""
 
 from __future__ import annotations
 

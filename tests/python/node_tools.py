@@ -39,7 +39,13 @@ class Node:
     """A process with a listener; it runs until the test ends."""
 
     def __init__(
-        self, name: str, log_dir: Path, allow: tuple[str, ...] = (), python: str = sys.executable, host: str = HOST, **environment: str
+        self,
+        name: str,
+        log_dir: Path,
+        allow: tuple[str, ...] = (),
+        python: str = sys.executable,
+        host: str = HOST,
+        **environment: str,
     ) -> None:
         self.name = f"{name}@{host}"
         self.log_dir = log_dir

@@ -19,7 +19,7 @@ class Cut(Exception):
 
 
 def term_of(payload: bytes) -> bytes:
-    """Without what stands behind the term of a record that says whose the log is."""
+    """The payload without the bytes after the term in a record that names the log's owner."""
     if not payload.endswith(b"\xb1who"):
         return payload
     return payload[: -8 - int.from_bytes(payload[-8:-4])]
@@ -46,8 +46,8 @@ def frames(data: bytes) -> Iterator[Any]:
 
 
 def _term(payload: bytes) -> Any:
-    """The term, all of the payload but for the number that stands behind the term of a message that was sent or received."""
-    for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter also says who sent it
+    """The term of a payload. A number follows the term of a message that was sent or received."""
+    for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter names the sender, too
         if payload[-size : 1 - size] == mark:
             with contextlib.suppress(ValueError):
                 return _native.binary_to_term(_of_a_node(payload[:-size]), 200, 1 << 30)

@@ -9,6 +9,7 @@ import argparse
 import random
 import threading
 import time
+from contextlib import suppress
 
 import inviso
 from inviso import trace
@@ -33,10 +34,8 @@ def work(calls: int) -> None:
             other(n)
             for _ in generated(3):
                 pass
-    try:
+    with suppress(KeyError):
         fails(20)
-    except KeyError:
-        pass
 
 
 def fails(depth: int) -> None:

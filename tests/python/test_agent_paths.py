@@ -26,7 +26,7 @@ from waiting import until
 
 
 class Way:
-    """A forwarder of TCP, which can be closed and opened: what goes over it then is lost, and so are its connections."""
+    """A forwarder of TCP that can be closed and opened. While it is closed, its data and connections are lost."""
 
     def __init__(self, to: int) -> None:
         self._to = to
@@ -112,7 +112,8 @@ def test_hosts_that_reach_each_other_by_a_router_alone(place: Path, made: list[H
     for name, folder in ((THERE, "there"), (HOST, "here")):
         made.append(Host(name, place / folder, (router.endpoint,)))
     there, here = made[1:]
-    # where nobody else finds the agents: each listens in a folder that gossip tells the other of, which it must not need
+    # Each agent listens in a folder where no other process finds it. It learns of the other's by gossip, and must not
+    # need it.
     nodes = [here.node("one"), there.node("two")]
     until(lambda: here.sees(nodes[1].name) and there.sees(nodes[0].name))
     with Cluster() as cluster:
@@ -145,7 +146,9 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
             way.set(False)
             until(lambda: here.status()["connections"] == 0)
             told = ("disconnected", node.name, "noconnection")
-            if window > 10:  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
+            if (
+                window > 10
+            ):  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
                 time.sleep(1.5)
                 assert heard.empty() and cluster.nodes == [node.name]
                 way.set(True)
@@ -205,7 +208,7 @@ class Replies:
 
 
 def test_answers_come_as_they_were_given(place: Path) -> None:
-    """zenoh sorts the replies to a question by their times and leaves out those before the last one, unless it is told not to."""
+    """By default zenoh sorts the replies to a question by their times, and leaves out those before the last one."""
     ends = [f"unixsock-stream/{place}/{name}" for name in ("one", "other")]
     one, other = Engine(ends[:1], []), Engine(ends[1:], ends[:1])
     session = other._session
@@ -267,7 +270,11 @@ def test_parts_of_logs_are_no_larger_than_they_may_be(place: Path, made: list[Ho
         (path,) = cluster.logs().check()[node.name]
         control = cluster._control
         link = control._nodes[node.name]
-        ask = [(link, request, [path, 0, length]) for request, most in (("chunk", 4 << 20), ("checksum", 64 << 20)) for length in (0, most, most + 1)]
+        ask = [
+            (link, request, [path, 0, length])
+            for request, most in (("chunk", 4 << 20), ("checksum", 64 << 20))
+            for length in (0, most, most + 1)
+        ]
         ask += [(link, "chunk", [path, -1, 1]), (link, "chunk", [path]), (link, "checksum", [7, 0, 1])]
         answers = [answer[0] if answer[0] == "ok" else answer for answer in control._hub.call(ask, 20)]
     wrong = ("error", "badarg")

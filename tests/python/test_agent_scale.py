@@ -1,4 +1,4 @@
-"""Many nodes of other hosts: none is missed, nobody waits for longer than the time given, and nothing is left behind."""
+"""Many nodes of other hosts: none is missed, no call waits for longer than its time, and nothing is left."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[
 
 
 def test_nodes_that_come_and_go(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
-    """For some seconds, or INVISO_STRESS_SECONDS: nothing of those that have gone is left in the control or an agent."""
+    """For some seconds, or INVISO_STRESS_SECONDS: ended nodes leave nothing in the control or an agent."""
     assert speaker.stdin is not None and speaker.stdout is not None
     pids = [os.getpid(), *(host.agent.pid for host in hosts)]
     end, ended, before, memory = time.monotonic() + SECONDS, 0, [0], [0]

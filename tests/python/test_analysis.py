@@ -476,6 +476,9 @@ def price(n: int) -> int:
 
 def test_a_label_whose_events_have_no_times_is_said() -> None:
     messages = [call(1, "order"), ("seq_trace", "order 7", ("send", (0, 1), ONE, TWO, "x"))]
-    for label, why in (("order 7", "events of label 'order 7' have no time stamp"), ("order 8", "no event has the label 'order 8'")):
+    for label, why in (
+        ("order 7", "events of label 'order 7' have no time stamp"),
+        ("order 8", "no event has the label 'order 8'"),
+    ):
         with pytest.warns(analysis.AnalysisWarning, match=why):
             assert analysis.critical_path(messages, label).rows() == []

@@ -42,7 +42,11 @@ def test_a_program_writes_its_log(python: Path, tmp_path: Path) -> None:
     path = prepared(tmp_path)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert (done.stdout, done.stderr) == ("42\n", "")
-    assert calls(tmp_path / "t.log") == [("__main__", "<module>", []), ("__main__", "work", [41]), ("__main__", "leaf", [41])]
+    assert calls(tmp_path / "t.log") == [
+        ("__main__", "<module>", []),
+        ("__main__", "work", [41]),
+        ("__main__", "leaf", [41]),
+    ]
 
 
 @pytest.mark.parametrize("value", ["no", ""])
@@ -86,7 +90,8 @@ def test_processes_that_race_for_the_counter(python: Path, tmp_path: Path) -> No
     path = config(tmp_path, ("repeat", 5), standard(tracerdata=("file", "{pid}.log")))
     env = {**PLAIN, "INVISO_AUTOSTART": str(path), "INVISO_DIR": str(tmp_path / "sockets")}
     running = [
-        subprocess.Popen([python, "prog.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) for _ in range(8)
+        subprocess.Popen([python, "prog.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
     ]
     said = [process.communicate(timeout=LIMIT)[1] for process in running]
     assert said == [""] * 8
@@ -161,7 +166,9 @@ except OSError as error:
     print(type(error).__name__, error.strerror)
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=LIMIT, check=True)
-    expected = "it is another user's; chown it, or name a file of yours" if what == "another user's" else "Permission denied"
+    expected = (
+        "it is another user's; chown it, or name a file of yours" if what == "another user's" else "Permission denied"
+    )
     assert done.stdout == f"PermissionError {expected}\n"
 
 
@@ -198,7 +205,8 @@ os.execv({str(python)!r}, [{str(python)!r}, "prog.py"])
 
 FUNCTIONS = """
 def autostart(arg):
-    return (("inviso.autostart", "init", [[("tracerdata", ("file", arg)), ("cmdfiles", [[("inviso_rt_calls", "set", [])]])]]), [], "mine")
+    options = [("tracerdata", ("file", arg)), ("cmdfiles", [[("inviso_rt_calls", "set", [])]])]
+    return (("inviso.autostart", "init", [options]), [], "mine")
 def nothing(arg):
     return "not today"
 def fails(arg):
@@ -247,7 +255,11 @@ def test_functions(python: Path, tmp_path: Path, value: str, log: bool, said: st
 
 def test_bindings_and_translations(python: Path, tmp_path: Path) -> None:
     """The seed's example: `Nodes` is dropped and needs no binding, `MS` has one."""
-    write(tmp_path, "a_trace_case.txt", "inviso.tpl(Nodes, M, F, '_', MS)\ninviso.tf(Nodes, 'all', ['call', 'timestamp'])\n")
+    write(
+        tmp_path,
+        "a_trace_case.txt",
+        "inviso.tpl(Nodes, M, F, '_', MS)\ninviso.tf(Nodes, 'all', ['call', 'timestamp'])\n",
+    )
     path = prepared(
         tmp_path,
         cmdfiles=[("a_trace_case.txt", [("F", "leaf")])],
@@ -367,7 +379,9 @@ def test_the_page(python: Path, tmp_path: Path) -> None:
     texts = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     for name, text in zip(("shop.py", "shop.case", "shop.config"), texts, strict=True):
         write(tmp_path, name, text)
-    (shown,) = re.findall(r"\$ INVISO_AUTOSTART=shop.config python shop.py\n(.*?)\$ inviso log print shop.log\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(
+        r"\$ INVISO_AUTOSTART=shop.config python shop.py\n(.*?)\$ inviso log print shop.log\n(.*?)```", page, re.DOTALL
+    )
     done = run(python, "shop.py", cwd=tmp_path, INVISO_AUTOSTART="shop.config")
     assert (done.stdout, done.stderr) == (shown[0], "")
     said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout

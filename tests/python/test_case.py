@@ -169,7 +169,11 @@ def test_what_is_dropped_needs_no_binding() -> None:
 
 
 def test_the_first_rule_that_fits_counts() -> None:
-    rules = [(("f", 1), (HERE, "record", None)), (("f", 1), ("json", "dumps", None)), (("m", "f", 1), ("json", "dumps", None))]
+    rules = [
+        (("f", 1), (HERE, "record", None)),
+        (("f", 1), ("json", "dumps", None)),
+        (("m", "f", 1), ("json", "dumps", None)),
+    ]
     assert case.run_text("f(1)", (), rules).value == (1,)
     assert case.run_text("m.f(1)", (), rules).value == "1"
     assert case.run_text("f(1, 2)", (), rules).problems != []

@@ -305,7 +305,9 @@ def test_a_handler_that_raises_ends_it_and_is_told_of(error: str, capsys: pytest
     assert f"*** dbg stopped: its handler raised {name}.\n" in out + err and f"{name}" in err.splitlines()[-1]
 
 
-def test_a_stream_that_can_not_be_written_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_that_can_not_be_written_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Bad:
         def write(self, text: str) -> None:
             raise RuntimeError("it can't be written")

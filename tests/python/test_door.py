@@ -1,4 +1,4 @@
-"""The door: a failure of the tracer, an exception that is set, the collector, the interpreter's end, calls inside calls."""
+"""The door: failures of the tracer, a pending exception, the collector, the interpreter's end, calls inside calls."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ from inviso import trace
 session = trace.session_create("look", lambda message: None)
 session.function(("_", "_", "_"), True, ["local"])
 session.function("on_load", True, ["local"])
-session.process("all", True, ["call", "send", "receive", "procs", "running", "exiting", "garbage_collection", "return_to", "set_on_spawn"])
+flags = ["call", "send", "receive", "procs", "running", "exiting", "garbage_collection", "return_to", "set_on_spawn"]
+session.process("all", True, flags)
 counts = trace.session_create("counts")
 called = 0
 def later(n): return n
@@ -128,7 +129,7 @@ session.destroy(); counts.destroy()
 
 
 def test_what_finalisers_do_at_the_end_does_no_harm() -> None:
-    """The interpreter's end runs them while modules are taken apart, threads are no more and nothing can be imported."""
+    """The interpreter's end runs them while modules are cleared, threads are gone and nothing can be imported."""
     text = (
         COLLECTED.replace("thread = threading.Thread(target=later, args=(1,)); thread.start(); thread.join()", "")
         + """

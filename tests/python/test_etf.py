@@ -75,7 +75,8 @@ ODD = [
     BitString(b"\xa0", 3), ImproperList([1, 2], 3), Map([(1, "a"), (1.0, "b"), (True, "c")]), Map([([], 1)]),
     etf.Fun("lists", "map", 2), etf.Fun("true", "undefined", 0), Opaque("app.Order", 4711), Opaque("a", 1, "text"),
     Record("rr", "p", {"b": 1, "a": [b"x"]}, True), Record("true", "undefined", {}),
-    Cut("items"), Ref(), inviso.self(), inviso.Port(), Atom("$inviso.set"), (Atom("$inviso.set"), [1]), b"", "", b"text",
+    Cut("items"), Ref(), inviso.self(), inviso.Port(), Atom("$inviso.set"), (Atom("$inviso.set"), [1]), b"", "",
+    b"text",
     1 << 20000, -(1 << 64), (1 << 63) - 1, -(1 << 63), [*range(256)], (1,) * 300, frozenset([b"a"]), "\U0001f600",
 ]  # fmt: skip
 
@@ -161,7 +162,8 @@ def test_native_records(data: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [Record("m", "r", {1: 2}), Record("m", 1, {}), Record("m", "r", [1]), Record("m" * 256, "r", {}), Record("m", "\ud800", {})],
+    [Record("m", "r", {1: 2}), Record("m", 1, {}), Record("m", "r", [1]), Record("m" * 256, "r", {}),
+    Record("m", "\ud800", {})],
     ids=range(5),
 )  # fmt: skip
 def test_records_that_are_none(record: Any) -> None:
@@ -261,7 +263,9 @@ def test_limits_of_reading() -> None:
     assert etf.loads(deep, depth=4) == [[[1]]]
     with pytest.raises(BadArg, match="nested too deeply; pass a depth that is larger, up to 200"):
         etf.loads(deep, depth=3)
-    with pytest.raises(BadArg, match="nested too deeply; terms of Erlang's that are nested deeper than 200 can't be read"):
+    with pytest.raises(
+        BadArg, match="nested too deeply; terms of Erlang's that are nested deeper than 200 can't be read"
+    ):
         etf.loads(b"\x83" + b"h\1" * 200 + b"j")
     with pytest.raises(BadArg, match="too large; pass a size"):
         etf.loads(deep, size=len(deep) - 1)
@@ -278,7 +282,8 @@ def test_limits_of_reading() -> None:
 
 def test_what_is_claimed_takes_no_memory() -> None:
     claims = [
-        "83 6c ffffffff", "83 69 ffffffff", "83 74 ffffffff", "83 6d ffffffff", "83 6f ffffffff 00", "83 50 03ffffff 789c",
+        "83 6c ffffffff", "83 69 ffffffff", "83 74 ffffffff", "83 6d ffffffff", "83 6f ffffffff 00",
+        "83 50 03ffffff 789c",
         "83 70 ffffffff 00" + "00" * 16 + "00000000 ffffffff",
     ]  # fmt: skip
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The end of the interpreter with everything on: what the program's finalisers do then comes to our hooks, for the first time too."""
+"""The end of the interpreter with everything on: the program's finalisers call the hooks, some for the first time."""
 
 from __future__ import annotations
 

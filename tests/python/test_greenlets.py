@@ -66,7 +66,8 @@ print(greenlet.gettrace())
 def test_random_programs_in_several_threads(collects: bool) -> None:
     """Where garbage is collected, the order of what is said may differ.
 
-    Finalisers may run while an exception leaves calls: these are events of the thread, at which 3.11 emits ``return_to``.
+    Finalisers may run while an exception leaves calls. These are events of the thread, and 3.11 emits ``return_to``
+    there.
     """
     text = """
 collects = sys.argv[1] == "True"
@@ -157,13 +158,15 @@ def work(n):
     for _ in range(n): main.switch()
 main = greenlet.getcurrent()
 with trace.session_create("counts") as s:
-    for kind in ("call_count", "call_time", "call_memory", "call_latency"): s.function(("__main__", "work", 1), True, [kind])
+    kinds = ("call_count", "call_time", "call_memory", "call_latency")
+    for kind in kinds: s.function(("__main__", "work", 1), True, [kind])
     s.process("all", True, ["call"])
     all = [greenlet.greenlet(work) for _ in range(100)]
     while living := [g for g in all if not g.dead]:
         for g in living: g.switch(7)
     info = lambda kind: s.info(("__main__", "work", 1), kind)[1]
-    print(info("call_count"), [n for _, n, *_ in info("call_time")], [n for _, n, *_ in info("call_memory")], info("call_latency")["count"])
+    time, memory = ([n for _, n, *_ in info(kind)] for kind in ("call_time", "call_memory"))
+    print(info("call_count"), time, memory, info("call_latency")["count"])
 """
     assert good(START + text) == "100 [100] [100] 100\n"
 
@@ -184,7 +187,8 @@ with trace.session_create("deep", None, {{"ring_bytes": 1 << 22}}) as s:
     for n, g in enumerate(all): g.switch(200 + 50 * n)
     for g in all: g.switch()
     counted = collections.Counter(m[2] for m in s.drain())
-    print(counted["call"] == counted["return_from"] if {kind!r} == "local" else s.info(("__main__", "deep", 1), "call_time")[1][0][1])
+    timed = lambda: s.info(("__main__", "deep", 1), "call_time")[1][0][1]
+    print(counted["call"] == counted["return_from"] if {kind!r} == "local" else timed())
 """
     assert good(START + text) == ("True\n" if kind == "local" else "1505\n")
 
@@ -477,11 +481,21 @@ print("done")
         assert line.split()[1] == "20", line
 
 
-@pytest.mark.parametrize(("words", "is_said"), [(["tprof", "-t", "call_time"], True), (["tprof"], False), (["trace", "-p", "json", "--return"], True), (["trace", "-p", "json"], False)])
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [
+        (["tprof", "-t", "call_time"], True),
+        (["tprof"], False),
+        (["trace", "-p", "json", "--return"], True),
+        (["trace", "-p", "json"], False),
+    ],
+)
 def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
     """On a free-threaded interpreter, which this one says that it is."""
     (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
     text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert ("greenlets are not told apart" in done.stderr) == is_said

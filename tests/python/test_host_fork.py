@@ -426,7 +426,9 @@ def test_forks_beside_sessions_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_fork_waits_for_what_another_thread_imports_of_the_package(tmp_path: Path) -> None:
-    (tmp_path / "_slow.py").write_text("import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n")
+    (tmp_path / "_slow.py").write_text(
+        "import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n"
+    )
     text = SETUP + f"inviso.__path__.append({str(tmp_path)!r})" + """
 def bring():
     import inviso._slow
@@ -484,7 +486,7 @@ print("waits for ever" if starting.is_alive() else "ok")
 
 
 def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
-    """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then does not need that lock."""
+    """A finaliser runs while a thread is started. A tracer's thread that begins then does not need that lock."""
     text = SETUP + """
 from inviso import _fork
 from waiting import until

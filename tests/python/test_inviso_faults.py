@@ -1,4 +1,4 @@
-"""Control and runtime components when processes, sockets, disks and files fail: nothing hangs, and others don't notice."""
+"""Control and runtime components when processes, sockets, disks and files fail: nothing hangs, and others go on."""
 
 from __future__ import annotations
 
@@ -149,7 +149,8 @@ def test_a_control_that_is_killed_in_a_call(place: Place, moment: int) -> None:
     first.tell(
         f"control.add([{node.node!r}], 't', {{'dependency': 0}}); "
         f"[control.call(None, 'init_tracing', ('file', 'a')) and control.call(None, 'tpl', [{WORK!r}]) and "
-        f"control.call(None, 'tf', [('all', {FLAGS!r})]) and control.call(None, 'clear', ['keep_log_files']) for _ in range(1000)]"
+        f"control.call(None, 'tf', [('all', {FLAGS!r})]) and control.call(None, 'clear', ['keep_log_files']) for _ in "
+        f"range(1000)]"
     )
     until(lambda: node.ask("listener.host.owner is not None"))
     node.ask(f"[work(1) for _ in range({moment * 40})]")

@@ -1,4 +1,4 @@
-"""What a listener and a control do with bytes that are no frames, with peers that don't behave, and with strange terms."""
+"""A listener and a control get bytes that are not frames, peers that break the protocol, and strange terms."""
 
 from __future__ import annotations
 
@@ -86,10 +86,12 @@ def test_what_is_no_request_closes_the_connection(place: Place, term: Any) -> No
 
 HUGE = 10**5000
 STRANGE: list[tuple[str, list[Any]]] = [
-    *[("add", words) for words in ([], ["t"], ["t", {}, False, 1], ["t", 7, False], ["t", [7], False], ["t", {"x": 1}, False])],
+    *[("add", words) for words in ([], ["t"], ["t", {}, False, 1], ["t", 7, False], ["t", [7], False],
+    ["t", {"x": 1}, False])],
     *[("add", ["t", {name: HUGE, "": 1}, False]) for name in ("dependency", "overload", "protect", "limits")],
     *[("add", ["t", [(name, value)], False]) for name in ("dependency", "overload", "protect", "limits", "resume_after")
-      for value in (-1, "x", {}, {"x": 1}, {1: 2}, {"ms": "x"}, {"rate": (1, "x")}, (), (1,), ("a", 1), ("a", 1, 2, 3, 4), [HUGE, ""], b"x", 1.5)],
+      for value in (-1, "x", {}, {"x": 1}, {1: 2}, {"ms": "x"}, {"rate": (1, "x")}, (), (1,), ("a", 1),
+      ("a", 1, 2, 3, 4), [HUGE, ""], b"x", 1.5)],
     ("add", ["t", [HUGE], False]),
     ("get_status", []),
     ("let_go", []),
@@ -97,31 +99,43 @@ STRANGE: list[tuple[str, list[Any]]] = [
 
 MORE: list[tuple[str, list[Any]]] = [
     ("", []), ("x" * 300, []), ("call", []), ("_close", []), ("__init__", []), ("do_clear", []),
-    ("change_options", []), ("change_options", [1, 2]), ("change_options", [[HUGE]]), ("change_options", [{"limits": {"ms": HUGE}}]),
-    ("change_options", [{"limits": {}}]), ("change_options", [{"dependency": HUGE}]), ("change_options", [{"dependency": "infinity"}]),
-    ("init_tracing", []), ("init_tracing", [HUGE]), ("init_tracing", [{}]), ("init_tracing", [[]]), ("init_tracing", [[("trace", HUGE)]]),
+    ("change_options", []), ("change_options", [1, 2]), ("change_options", [[HUGE]]),
+    ("change_options", [{"limits": {"ms": HUGE}}]),
+    ("change_options", [{"limits": {}}]), ("change_options", [{"dependency": HUGE}]),
+    ("change_options", [{"dependency": "infinity"}]),
+    ("init_tracing", []), ("init_tracing", [HUGE]), ("init_tracing", [{}]), ("init_tracing", [[]]),
+    ("init_tracing", [[("trace", HUGE)]]),
     ("init_tracing", [("file", HUGE)]), ("init_tracing", [("file", "")]), ("init_tracing", [("file", "a\0b")]),
     ("init_tracing", [("file", "\udc80")]), ("init_tracing", [("file", "x" * 5000)]), ("init_tracing", [("file", ".")]),
-    ("init_tracing", [("file", ("a", "wrap", ".log", -1, HUGE))]), ("init_tracing", [("file", ("a", "wrap", "\0", 1, 1))]),
+    ("init_tracing", [("file", ("a", "wrap", ".log", -1, HUGE))]),
+    ("init_tracing", [("file", ("a", "wrap", "\0", 1, 1))]),
     ("init_tracing", [("ip", -1)]), ("init_tracing", [("ip", HUGE)]), ("init_tracing", [(("os", "system"), "true")]),
     ("init_tracing", [{"trace": ("file", "x"), (1, 2): 3}]), ("init_tracing", [("relayer", "x")]),
     *[(name, words) for name in ("tp", "tpl", "ctp", "ctpl") for words in (
-        [], [7], [[7]], [[()]], [[("a",)]], [[("a", "b", "c", "d")]], [[("re", "(", "_", True)]], [[(("re", "("), "_", "_", True)]],
-        [[(("re",), "_", "_", True)]], [[((1, 2), "_", "_", True)]], [[("json", "loads", HUGE, True)]], [[(HUGE, "_", "_", True)]],
-        [[("json", "loads", "_", [HUGE])]], [[("json", "loads", "_", [("_", [], [("nonsense",)])])]], [[("json", "loads", "_", {"x": 1})]])],
+        [], [7], [[7]], [[()]], [[("a",)]], [[("a", "b", "c", "d")]], [[("re", "(", "_", True)]],
+        [[(("re", "("), "_", "_", True)]],
+        [[(("re",), "_", "_", True)]], [[((1, 2), "_", "_", True)]], [[("json", "loads", HUGE, True)]],
+        [[(HUGE, "_", "_", True)]],
+        [[("json", "loads", "_", [HUGE])]], [[("json", "loads", "_", [("_", [], [("nonsense",)])])]],
+        [[("json", "loads", "_", {"x": 1})]])],
     *[(name, words) for name in ("tf", "ctf") for words in (
-        [], [7], [[7]], [[("all",)]], [[("all", 7)]], [[(HUGE, ["call"])]], [[("all", [HUGE])]], [[(("local", "x"), ["call"])]], [[({}, [])]])],
+        [], [7], [[7]], [[("all",)]], [[("all", 7)]], [[(HUGE, ["call"])]], [[("all", [HUGE])]],
+        [[(("local", "x"), ["call"])]], [[({}, [])]])],
     ("suspend", []), ("suspend", [HUGE]), ("cancel_suspension", [1]), ("cancel_suspension", []), ("flush", [1]),
     ("get_tracerdata", [1]), ("list_logs", [1]), ("log_paths", [1]), ("delete_log", [HUGE]), ("delete_log", [[HUGE]]),
-    ("delete_log", [["a\0b"]]), ("delete_log", [[("trace_log", "\0", ["x"])]]), ("delete_log", [[("trace_log", ".", [HUGE])]]), ("delete_log", [{}]),
-    ("trace_tokens", []), ("trace_tokens", [True]), ("count", []), ("count", ["x", []]), ("count", ["call_count", [7]]), ("counts", []),
-    ("init_tpm", []), ("init_tpm", [1, 2, 3, 4]), ("tpm", ["json", "loads", 8, []]), ("ctpm", [HUGE, 1, 2]), ("tpm_localnames", [1]),
-    ("clear", [7]), ("clear", [["x", HUGE]]), ("clear", []), ("stop_tracing", [1]), ("stop_tracing", []), ("info", [1]), ("info", []),
+    ("delete_log", [["a\0b"]]), ("delete_log", [[("trace_log", "\0", ["x"])]]),
+    ("delete_log", [[("trace_log", ".", [HUGE])]]), ("delete_log", [{}]),
+    ("trace_tokens", []), ("trace_tokens", [True]), ("count", []), ("count", ["x", []]), ("count", ["call_count", [7]]),
+    ("counts", []),
+    ("init_tpm", []), ("init_tpm", [1, 2, 3, 4]), ("tpm", ["json", "loads", 8, []]), ("ctpm", [HUGE, 1, 2]),
+    ("tpm_localnames", [1]),
+    ("clear", [7]), ("clear", [["x", HUGE]]), ("clear", []), ("stop_tracing", [1]), ("stop_tracing", []), ("info", [1]),
+    ("info", []),
 ]  # fmt: skip
 
 
 def test_strange_arguments_get_answers(place: Place) -> None:
-    """Whatever is asked, and whoever asks: an answer comes, nothing is written outside, and the program notices nothing."""
+    """For each request and peer: an answer comes, nothing is written outside, and the program notices nothing."""
     node = place.node()
     before = sorted(path.name for path in place.path.iterdir())
     with Peer(place.sockets, node.pid) as peer:
@@ -281,7 +295,7 @@ def random_frame(chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_frames_come_the_same_in_pieces(seed: int) -> None:
-    """Frames are a function of the bytes, not of the pieces; and bytes that are none end the connection, whatever they are."""
+    """Frames depend on the bytes, not on the pieces. Any bytes that are not a frame end the connection."""
     chance = random.Random(seed)
     data = b"".join(pack([chance.randrange(1 << 40), "x" * chance.randrange(99)]) for _ in range(20)) + random_frame(
         chance
@@ -336,7 +350,7 @@ def test_more_connections_than_are_taken(place: Place) -> None:
 
 
 def test_a_peer_that_never_reads_costs_little_and_delays_nobody(place: Place) -> None:
-    """Events that don't fit are counted, and told once there is room; answers without end mean the end of the connection."""
+    """Events that don't fit are counted; the count is sent once there is room. Endless answers end the connection."""
     node = place.node()
     with Peer(place.sockets, node.pid) as peer:
         assert peer.call("add", "mine", {}, False) == ("ok", "new")

@@ -1,4 +1,4 @@
-"""What a prepared program must not notice: forks, the end, exec, signals, closed descriptors; and a listener at rest."""
+"""A prepared program notices nothing at forks, the end, exec, signals and closed descriptors; a listener at rest."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_forked_child_has_no_listener(place: Place, control: Control) -> None:
         "status = os.waitpid(pid, 0)[1]"
     )
     assert node.ask("status") == 0
-    listening, threads, sockets = eval(node.ask("os.read(r, 4096).decode()"))  # noqa: S307
+    listening, threads, sockets = eval(node.ask("os.read(r, 4096).decode()"))
     assert listening is None
     assert threads == 1
     assert sockets == []
@@ -136,8 +136,14 @@ def test_many_forks(place: Place, control: Control) -> None:
 
 
 def test_tracing_begins_and_ends_while_the_program_forks(place: Place, control: Control) -> None:
-    """A request waits for other threads of ours, which rest during a fork: neither waits for the other until its time is over."""
-    node = place.node()
+    """A request waits for other threads of the package. These rest during a fork, and the fork waits for the request.
+
+    A fork and a request that wait for each other take :data:`PATIENCE` of meta tracing, which is long here.
+    """
+    node = place.node(
+        body="sys.modules['inviso.runtime._meta'].PATIENCE = 30.0\n", before="import sys, inviso.runtime._meta\n"
+    )
+    control.timeout = 60.0
     assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")
     node.ask(
         "is_over, longest, forks = threading.Event(), 0.0, 0\n"
@@ -154,12 +160,14 @@ def test_tracing_begins_and_ends_while_the_program_forks(place: Place, control: 
     )
     data = [("trace", ("file", "log")), ("ti", ("file", "ti"))]
     for _ in range(30):
-        assert control.call(None, "init_tracing", data) == [(node.node, ("ok", [("trace_log", "ok"), ("ti_log", "ok")]))]
+        assert control.call(None, "init_tracing", data) == [
+            (node.node, ("ok", [("trace_log", "ok"), ("ti_log", "ok")]))
+        ]
         assert control.call(None, "tf", [("all", FLAGS)])[0][1][0] == "ok"
         assert control.call(None, "flush") == [(node.node, "ok")]
         assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
     node.ask("is_over.set() or forking.join()")
-    assert node.ask("forks") > 30 and node.ask("longest") < 1.5
+    assert node.ask("forks") > 30 and node.ask("longest") < 15
 
 
 def test_a_fork_in_the_listeners_own_thread(place: Place) -> None:
@@ -227,7 +235,7 @@ def test_after_exec_the_process_can_be_prepared_again(place: Place, control: Con
 
 
 def test_a_program_that_closes_all_descriptors(place: Place, control: Control) -> None:
-    """The listener ends with one line. The files that get its numbers are the program's alone; forks and the end go on."""
+    """The listener ends with one line. Files that get its numbers stay the program's. Forks and the end work."""
     node = place.node()
     assert control.add([node.node], "mine", {})[0][1] == ("ok", "new")
     ours = sorted(int(one) for one in node.ask("os.listdir('/proc/self/fd')"))

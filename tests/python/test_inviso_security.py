@@ -259,7 +259,10 @@ def test_only_logs_that_were_written_here_are_deleted(place: Place, control: Con
 # functions
 
 MODULES = {
-    "mine.py": "import os\nfrom os import getcwd\ndef f(message, data): return data\nnumber = 7\nclass Thing: pass\ndef made(): ...\nmade.__module__ = 'os'\n",
+    "mine.py": (
+        "import os\nfrom os import getcwd\ndef f(message, data): return data\nnumber = 7\nclass Thing: pass\n"
+        "def made(): ...\nmade.__module__ = 'os'\n"
+    ),
     "mine_too.py": "def f(message, data): return data\n",
     "pack/__init__.py": "",
     "pack/inner.py": "def f(message, data): return data\n",

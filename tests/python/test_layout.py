@@ -103,7 +103,15 @@ CRATES = {
     "export": {"inviso-log", "inviso-term"},
     "port": {"inviso-core", "inviso-log", "inviso-term"},
     "cpython": {"inviso-term"},
-    "py": {"inviso-core", "inviso-cpython", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
+    "py": {
+        "inviso-core",
+        "inviso-cpython",
+        "inviso-export",
+        "inviso-log",
+        "inviso-match",
+        "inviso-port",
+        "inviso-term",
+    },
 }
 
 # The rooms of a crate: folders, or files beside lib.rs.
@@ -185,7 +193,9 @@ def modules_of(name: str) -> set[str]:
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text())
-    skipped = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     typing = {id(inner) for node in skipped for inner in ast.walk(node)}
     found = set()
     for node in ast.walk(tree):
@@ -246,7 +256,7 @@ def test_crates_depend_downwards_only() -> None:
         assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
 
 
-# The rooms of rust/core, lowest first: what each holds, and the rooms below it that it imports. State below, behaviour above.
+# The rooms of rust/core, lowest first: contents, and the lower rooms that each imports. State below, behaviour above.
 CORE_ROOMS = {
     "sync": set(),  # atomics and locks, barriers, sections, the current snapshot; mutants of the models
     "clock": {"sync"},  # ticks, and the order of records
@@ -332,7 +342,9 @@ def test_nobody_calls_a_method_of_the_node_from_below() -> None:
     rank = {room: at for at, room in enumerate(CORE_ROOMS)}
     code = {module: core_code(path) for module, path in core_files().items()}
     blocks = {module: "".join(re.findall(r"^impl Node \{\n.*?^\}", text, re.S | re.M)) for module, text in code.items()}
-    rooms = {name: module[0] for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)}
+    rooms = {
+        name: module[0] for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)
+    }
     for module, text in code.items():
         called = re.findall(r"\bnode\.(\w+)\(", text) + re.findall(r"\bself\.(\w+)\(", blocks[module])
         above = {name for name in called if name in rooms and rank[rooms[name]] > rank[module[0]]}
@@ -400,8 +412,8 @@ def test_only_two_crates_know_python() -> None:
         assert bool(knows) == (crate in ("cpython", "py")), knows
 
 
-# What stands outside the facade, and so outside the models, with the reason. `Arc` may: its counts are no protocol of ours.
-# A lint of clippy would see the type behind the facade's name, and refuse both.
+# Uses outside the facade, and so outside the models, with the reason. `Arc` is allowed: its counts are not a protocol
+# of this package. A lint of clippy would see the type behind the facade's name, and refuse both.
 BESIDE_THE_FACADE = {
     "count/cells.rs": ({"LazyLock"}, "one store for the process; loom has none that is static"),
     "point.rs": ({"thread::panicking"}, "no synchronisation"),
@@ -411,7 +423,10 @@ BESIDE_THE_FACADE = {
     "sync/barrier.rs": ({"atomic"}, "a compiler's fence, and what the system offers; loom has a fence in its place"),
     "sync/grace.rs": ({"thread::sleep"}, "a wait without an edge; loom yields in its place"),
     "sync/mutants.rs": ({"OnceLock"}, "no model may explore it"),
-    "sync/section.rs": ({"Mutex", "thread::sleep"}, "sections that wait for their next thread: static, and a wait without an edge"),
+    "sync/section.rs": (
+        {"Mutex", "thread::sleep"},
+        "sections that wait for their next thread: static, and a wait without an edge",
+    ),
 }
 
 
@@ -458,7 +473,7 @@ BY_OTHERS = {"py/convert/arrow.rs", "py/api/tracer_abi.rs"}  # called by readers
 
 
 def test_what_the_interpreter_calls_goes_through_the_door() -> None:
-    """A function that CPython calls enters the tracer by ``door``, itself or by the functions of its file that it calls."""
+    """A function that CPython calls enters the tracer by ``door``, directly or through functions of its file."""
     states = []
     for path in sorted(path for crate in ("cpython", "py") for path in (ROOT / "rust" / crate / "src").rglob("*.rs")):
         name, text = str(path.relative_to(ROOT / "rust")).replace("/src/", "/", 1), path.read_text()
@@ -467,7 +482,8 @@ def test_what_the_interpreter_calls_goes_through_the_door() -> None:
         if name in BY_OTHERS:
             continue
         bodies = {
-            found[2]: found[0] for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
+            found[2]: found[0]
+            for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
         }
 
         def enters(function: str, met: frozenset[str] = frozenset(), bodies: dict[str, str] = bodies) -> bool:

@@ -175,7 +175,15 @@ def test_damage_is_told_with_its_file_and_place(write: Callable[..., str]) -> No
 
 @pytest.mark.parametrize("length", [6, 7, 8, 9, 10, 25_339, 300_001])
 def test_a_hole_is_one_damage(write: Callable[..., str], tmp_path: Path, length: int) -> None:
-    parts = (record(called(1)), bytes(length), record(called(2)), dropped(7), bytes(length), dropped(3), record(called(3)))
+    parts = (
+        record(called(1)),
+        bytes(length),
+        record(called(2)),
+        dropped(7),
+        bytes(length),
+        dropped(3),
+        record(called(3)),
+    )
     path = write(*parts)
     places = [len(parts[0]), sum(map(len, parts[:4]))]
     kinds = [m.kind if isinstance(m, log.Damage) else m[-1] for m in log.read(path)]
@@ -458,7 +466,8 @@ def test_a_node_reads_all_of_what_is_written(write: Callable[..., str], tmp_path
 def test_stats_count_everything(write: Callable[..., str]) -> None:
     me = inviso.self()
     path = write(
-        record(called(1, (1, 0, 0))), record(called(2, (1, 2, 0))), dropped(5), dropped(2), record(("seq_trace", 1, "x")),
+        record(called(1, (1, 0, 0))), record(called(2, (1, 2, 0))), dropped(5), dropped(2),
+        record(("seq_trace", 1, "x")),
         record((Atom("trace"), me, Atom("return_from"), (Atom("m"), Atom("f"), 1), 7)), record("odd"), b"\1",
     )  # fmt: skip
     found = log.stats(path)
@@ -626,7 +635,7 @@ def check_client(data: bytes) -> None:
         with peer, contextlib.suppress(OSError):  # who has read enough goes
             peer.sendall(data)
 
-    # Of all loopback addresses: those of one alone would be used up by a minute of this, each is kept for another minute.
+    # Any loopback address: a minute of this would use up the ports of one, and each is kept for another minute.
     address = str(ipaddress.IPv4Address("127.0.0.0") + random.randrange(1, 2**24 - 1))
     with tempfile.NamedTemporaryFile() as file, socket.create_server((address, 0)) as server:
         file.write(data)
@@ -656,7 +665,9 @@ for n in range(int(sys.argv[3])):
 
 
 def test_changed_logs_are_read_or_told_as_damage(tmp_path: Path) -> None:
-    """The short form of fuzz/python/fuzz_log.py and fuzz_client.py; in a process of its own, as names that are met stay."""
+    """The short form of fuzz/python/fuzz_log.py and fuzz_client.py. Names that were read stay, so it has its own
+    process.
+    """
     import subprocess
 
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), "6", "1500"]
@@ -685,13 +696,18 @@ def test_readers_in_several_threads(write: Callable[..., str]) -> None:
 
 
 # what is printable differs between versions of Unicode
-texts = st.text(st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301"))
+texts = st.text(
+    st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301")
+)
 shown = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(), st.integers(-(1 << 90), 1 << 90), texts, st.binary(max_size=20),
-        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("ok", "", "a b", "ö\n")).map(Atom), st.builds(inviso.self),
-        st.sampled_from([inviso.Ref(), etf.Fun("m", "f", 2), inviso.Opaque("app.Order", 4711), inviso.Cut("items"), inviso.Port()]),
-        st.sampled_from([BitString(b"\1\xa0", 3), ImproperList([1, "a"], 2), inviso.Record("shop", "item", {"name": "tea", "n": 3})]),
+        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("ok", "", "a b", "ö\n")).map(Atom),
+        st.builds(inviso.self),
+        st.sampled_from([inviso.Ref(), etf.Fun("m", "f", 2), inviso.Opaque("app.Order", 4711), inviso.Cut("items"),
+        inviso.Port()]),
+        st.sampled_from([BitString(b"\1\xa0", 3), ImproperList([1, "a"], 2),
+        inviso.Record("shop", "item", {"name": "tea", "n": 3})]),
         st.sampled_from([frozenset(), frozenset([1]), frozenset(["it's"])]),
     ),
     lambda inner: st.one_of(
@@ -713,7 +729,8 @@ def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, dat
     head = (inviso.self(), Atom(tag))
     messages = [
         (Atom("trace"), *head, *rest), (Atom("trace_ts"), *head, *rest, stamp), (Atom("trace"), *head), terms[0],
-        (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp), (Atom("trace"), terms[0], Atom(tag), *rest),
+        (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp),
+        (Atom("trace"), terms[0], Atom(tag), *rest),
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "t")

@@ -196,7 +196,9 @@ def test_a_flame_graph(shell: Shell, kind: str) -> None:
     assert "f" in table["text/html"] and "__main__:f/1" in picture["text/html"]
 
 
-@pytest.mark.parametrize(("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")])
+@pytest.mark.parametrize(
+    ("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")]
+)
 def test_pictures_of_an_analysis(shell: Shell, magic: str, title: str) -> None:
     ran = shell(f"%%{magic}\nq = queue.Queue()\nq.put(f(1))\nassert q.get() == 2")
     table, picture = ran.displayed

@@ -1,4 +1,4 @@
-"""The table of messages says what each is: an item, a call, a result or an exception; in sessions and logs of both forms."""
+"""The table of messages names the kind of each: item, call, result or exception; in sessions and logs of both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receipt of a message names its sending: queues of all kinds, futures, executors, event loops, mailboxes, ports; in sessions and in logs."""
+"""A receipt has the number of its sending: queues, futures, executors, event loops, mailboxes, ports; also in logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One event, told in three ways: a tuple in a session's own mailbox, a record of a file, the arguments of a tracer module."""
+"""One event in three forms: a tuple in a session's mailbox, a record of a file, the arguments of a tracer module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from port_tools import read
 from trace_tools import mfa
 
 TAGS = {
-    "call", "return_from", "exception_from", "return_to", "send", "send_to_non_existing_process", "receive", "spawn", "spawned",
+    "call", "return_from", "exception_from", "return_to", "send", "send_to_non_existing_process", "receive", "spawn",
+    "spawned",
     "exit", "register", "unregister", "link", "unlink", "getting_linked", "getting_unlinked", "in", "out", "out_exited",
     "gc_major_start", "gc_major_end", "open", "closed",
 }  # fmt: skip

@@ -338,7 +338,8 @@ def test_queues_of_the_programs_own_classes(session: trace.Session) -> None:
         assert box.get() == 7
     plain = [m[:2] for m in events(session)]
     assert plain == [
-        ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7), ("receive", 7),
+        ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7),
+        ("receive", 7),
     ]  # fmt: skip
 
 

@@ -69,7 +69,16 @@ def nothing(*_: Any) -> None:
     return None
 
 
-WILD = [("_", "f", 1), ("m", "_", 1), ("m", "f", "_"), ("m.**", "f", 1), (1, "f", 1), ("m", 2, 1), ("m", "f", -1), ("m", "f", True)]
+WILD = [
+    ("_", "f", 1),
+    ("m", "_", 1),
+    ("m", "f", "_"),
+    ("m.**", "f", 1),
+    (1, "f", 1),
+    ("m", 2, 1),
+    ("m", "f", -1),
+    ("m", "f", True),
+]
 
 
 @pytest.mark.parametrize("wrong", WILD)
@@ -361,7 +370,14 @@ def test_the_cleaner_runs_by_a_timer(runtime: Runtime) -> None:
     tracer = Meta(str(runtime.ti), TiSpec(lambda: "dirty", None, clean), clock=lambda: time[0])
     tracer.start()
     try:
-        for now, data in [(59.9, "dirty"), (60.0, "clean"), (100.0, "clean"), (119.9, "clean"), (120.0, "clean"), (180.0, "clean")]:
+        for now, data in [
+            (59.9, "dirty"),
+            (60.0, "clean"),
+            (100.0, "clean"),
+            (119.9, "clean"),
+            (120.0, "clean"),
+            (180.0, "clean"),
+        ]:
             time[0] = now
             tracer.look()
             assert tracer._request(lambda: tracer._data) == data
@@ -644,7 +660,9 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callab
     assert meta_tools.entries(runtime.ti) == list(range(status["messages"]))
 
 
-def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtime, patience: Callable[..., None]) -> None:
+def test_after_a_suspension_that_could_not_wait_calls_are_handled(
+    traced: Runtime, patience: Callable[..., None]
+) -> None:
     go_on = threading.Event()
     traced.ask("tpm", *WORK, [], lambda pid, what, data: go_on.wait(0.01) or ("ok", data, None))
     for n in range(1000):
@@ -900,14 +918,19 @@ def test_ctpm_localnames_ends_all_of_it(traced: Runtime) -> None:
     assert len(traced.entries()) == before
 
 
-@pytest.mark.parametrize("spec", [None, (("inviso.meta", "init_std_publld", [4, 0]), None, None), ((lambda: ([], [], []), []), None, None)])
+@pytest.mark.parametrize(
+    "spec", [None, (("inviso.meta", "init_std_publld", [4, 0]), None, None), ((lambda: ([], [], []), []), None, None)]
+)
 def test_names_work_with_all_forms_of_loop_data(runtime: Runtime, spec: Any) -> None:
     runtime.begin(spec)
     before = runtime.data
     assert runtime.ask("tpm_localnames") == ((OK, 1), (OK, 1))
     inviso.register("adder", inviso.self())
     inviso.unregister("adder")
-    assert [entry[1:3] for entry in runtime.entries() if type(entry[1]) is Atom] == [("adder", "alias"), ("adder", "unalias")]
+    assert [entry[1:3] for entry in runtime.entries() if type(entry[1]) is Atom] == [
+        ("adder", "alias"),
+        ("adder", "unalias"),
+    ]
     assert runtime.data == before
 
 
@@ -979,7 +1002,9 @@ def test_loop_data_that_takes_too_long(runtime: Runtime, patience: Callable[...,
     let_go.set()
 
 
-@pytest.mark.parametrize("wrong", [("file",), ("file", 1), ("file", ""), ("file", "x", ()), ("file", "x", (1, 2, 3)), ("relay", "n@h"), None])
+@pytest.mark.parametrize(
+    "wrong", [("file",), ("file", 1), ("file", ""), ("file", "x", ()), ("file", "x", (1, 2, 3)), ("relay", "n@h"), None]
+)
 def test_bad_ti_data(runtime: Runtime, wrong: Any) -> None:
     answer = runtime.ask("init_tracing", [("ti", wrong)])
     assert answer[:1] + answer[1][:1] == (ERROR, "bad_ti_td")
@@ -1170,7 +1195,8 @@ if not child:
 os.waitpid(child, 0)
 work(3)
 component.end()
-print((folder / "t.ti").read_bytes().count(b"of the child"), [n for n in b"123" if b"\\0\\0\\0\\0\\x01%c" % n in (folder / "t.ti").read_bytes()])
+data = (folder / "t.ti").read_bytes()
+print(data.count(b"of the child"), [n for n in b"123" if b"\\0\\0\\0\\0\\x01%c" % n in data])
 """
 
 
@@ -1179,5 +1205,7 @@ def test_a_forked_child_has_none(tmp_path: Path) -> None:
 
 
 def test_importing_inviso_loads_none_of_it() -> None:
-    program = "import inviso, sys; print([name for name in sys.modules if 'meta' in name and name.startswith('inviso')])"
+    program = (
+        "import inviso, sys; print([name for name in sys.modules if 'meta' in name and name.startswith('inviso')])"
+    )
     assert good(program) == "[]\n"

@@ -1,4 +1,4 @@
-"""Random requests of meta tracing against a slow model of INVISO's rules: answers, patterns, call-backs that are called."""
+"""Random requests of meta tracing against a slow model of INVISO's rules: answers, patterns, calls of call-backs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ class Model:
     def takes(self, function: Any, arguments: list[Any]) -> bool:
         """Whether a call of it reaches the call-back."""
         pattern = self.pattern(function)
-        return pattern is not False and (pattern == [] or any(head == "_" or head[0] == arguments[0] for head, *_ in pattern))
+        return pattern is not False and (
+            pattern == [] or any(head == "_" or head[0] == arguments[0] for head, *_ in pattern)
+        )
 
 
 function = st.sampled_from([WORK] * 6 + [OTHER] * 2 + [MISSING, WILD])
@@ -125,7 +127,10 @@ def test_requests_against_the_model(steps: list[Any]) -> None:
         assert runtime.begin() == ("ok", [("ti_log", "ok")])
         try:
             for request, *rest in steps:
-                assert runtime.ask(request, *_arguments(request, rest, call)) == model.ask(request, *rest), (request, rest)
+                assert runtime.ask(request, *_arguments(request, rest, call)) == model.ask(request, *rest), (
+                    request,
+                    rest,
+                )
                 for known in (work, other):
                     assert runtime.patterns(known) == model.pattern(mfa(known))
                 seen.clear()

@@ -1,4 +1,4 @@
-"""Answers of Erlang/OTP 29 that Python's types don't suggest: each test states a rule that a real node was seen to follow."""
+"""Answers of Erlang/OTP 29 that Python's types don't suggest. Each test states a rule that a real node follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from inviso.trace._tables import FLAGS
 from waiting import until
 
 PORT_FLAGS = [
-    "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp",
+    "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp",
+    "strict_monotonic_timestamp",
     "scheduler_id",
 ]  # fmt: skip
 PORTS_ONLY = ["ports", "running_ports"]
@@ -402,7 +403,9 @@ def received(count: int) -> list[Any]:
     return [inviso.receive(timeout=30) for _ in range(count)]
 
 
-def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(session: trace.Session, another: Another) -> None:
+def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(
+    session: trace.Session, another: Another
+) -> None:
     me = inviso.self()
 
     def job() -> None:
@@ -471,7 +474,10 @@ def test_a_tracer_module_is_told_of_trace_messages(another: Another) -> None:
     module, me = Removed(), inviso.self()
     module.answer = "trace"
     other = another.pid
-    with trace.session_create("module", (module, 1)) as session, trace.session_create("its tracer is traced", me) as one:
+    with (
+        trace.session_create("module", (module, 1)) as session,
+        trace.session_create("its tracer is traced", me) as one,
+    ):
         one.process(other, True, ["call"])
         one.function(MFA, True, ["local"])
         session.process(me, True, ["receive"])

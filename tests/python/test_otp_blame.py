@@ -1,4 +1,4 @@
-"""Which argument an error blames: for every pair of wrong arguments, the one that Erlang's own error information names."""
+"""The argument that an error blames: for each pair of wrong ones, the one that Erlang's error information names."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_file_with_losses(tmp_path: Path) -> None:
 
 
 def test_a_wrap_set(tmp_path: Path) -> None:
-    # Erlang's reader takes a set only where number 3 is the missing one; when it is depends on how long names and paths are
+    # Erlang's reader accepts a set only if number 3 is the missing one. That depends on the length of names and paths.
     for size in range(400, 700, 10):
         folder = tmp_path / str(size)
         folder.mkdir()

@@ -270,8 +270,16 @@ def test_a_call_without_a_start_is_left_out() -> None:
 def test_times_are_of_the_first_clock_that_has_any() -> None:
     none = {"process_id": 1, "function": "f", "start_mono_ns": None, "start": None, "duration_ns": 5}
     wall, both = {**none, "start": 10}, {**none, "start": 20, "start_mono_ns": 3}
-    assert [timeline(rows).calls for rows in ([none, wall, wall], [none, both, both], [both, wall], [wall, both])] == [2, 2, 1, 2]
-    mixed = [{"process": 1, "function": "f", "start": 3, "duration": 5}, {"process_id": 1, "function": "f", "start_mono_ns": 4, "duration_ns": 5}]
+    assert [timeline(rows).calls for rows in ([none, wall, wall], [none, both, both], [both, wall], [wall, both])] == [
+        2,
+        2,
+        1,
+        2,
+    ]
+    mixed = [
+        {"process": 1, "function": "f", "start": 3, "duration": 5},
+        {"process_id": 1, "function": "f", "start_mono_ns": 4, "duration_ns": 5},
+    ]
     assert timeline(mixed).calls == 2, "rows may have different names"
 
 

@@ -405,7 +405,12 @@ def test_threads_and_tasks_stand_for_themselves(session: trace.Session) -> None:
 
 
 def test_an_error_asks_no_port(session: trace.Session) -> None:
-    refused = (lambda s: inviso.send(s, 1), inviso.monitor, lambda s: inviso.exit(s, "bye"), lambda s: inviso.register(1, s))
+    refused = (
+        lambda s: inviso.send(s, 1),
+        inviso.monitor,
+        lambda s: inviso.exit(s, "bye"),
+        lambda s: inviso.register(1, s),
+    )
     with socket.socket() as plain:
         of_a_transport = asyncio.trsock.TransportSocket(plain)
         session.port(plain, True, ["ports", "running_ports"])
@@ -1099,7 +1104,10 @@ def test_each_call_that_serves_communicate_is_in_and_out(
 def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session, tmp_path: Path) -> None:
     session.port("new", True, ["send", "receive"])
     go = tmp_path / "go"
-    code = "import os, sys, time; text = sys.stdin.read()\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.stdout.write(text)"
+    code = (
+        "import os, sys, time; text = sys.stdin.read()\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+        "sys.stdout.write(text)"
+    )
     slow = [sys.executable, "-c", code, str(go)]
     one = subprocess.Popen(slow, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     port, text = inviso.port(one), "x" * 1000

@@ -1,4 +1,4 @@
-"""The receipt of what another operating system process sent names its sending: `multiprocessing`, each process with its own log."""
+"""A receipt has the number of its sending in another process: `multiprocessing`, with a log of each process."""
 
 from __future__ import annotations
 

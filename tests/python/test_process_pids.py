@@ -250,7 +250,8 @@ def test_names_that_spawn_keeps(word: str) -> None:
 
 def queues() -> list[Any]:
     return [
-        queue.Queue(), queue.LifoQueue(), queue.PriorityQueue(), queue.SimpleQueue(), asyncio.Queue(), asyncio.LifoQueue(),
+        queue.Queue(), queue.LifoQueue(), queue.PriorityQueue(), queue.SimpleQueue(), asyncio.Queue(),
+        asyncio.LifoQueue(),
         multiprocessing.Queue(), multiprocessing.SimpleQueue(),
     ]  # fmt: skip
 

@@ -315,7 +315,10 @@ def test_an_exception_thrown_through_delegating_generators_goes_to_the_handler()
 def test_nothing_is_told_of_generators_that_are_closed() -> None:
     run = trees.Run()
     inner = ("delegate", "generator_c", (("delegate", "generator_c", (("yield",),)),))
-    steps = (("make", "generator_a", (inner,)), ("call", "plain_c", (("catch", "plain_d", (("next", 0), ("close", 0))),)))
+    steps = (
+        ("make", "generator_a", (inner,)),
+        ("call", "plain_c", (("catch", "plain_d", (("next", 0), ("close", 0))),)),
+    )
     with trace.session_create("tree") as session:
         want = {"patterns": {"plain_a": {"call_time"}, "generator_c": {"local"}}, "flags": {"call", "return_to"}}
         begin(session, want, inviso.self())

@@ -1,4 +1,4 @@
-"""Programs that use `queue.Queue` and `asyncio.Queue` behave the same while their messages are traced or carry tokens."""
+"""Programs with `queue.Queue` and `asyncio.Queue` behave the same while their messages are traced or carry tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
 @pytest.fixture(autouse=True)
 def no_tokens() -> Iterator[None]:
-    """None is in use before a test, nor after it: when the last one goes by itself, what carries them may stay for a second."""
+    """No token is in use before a test, nor after it. After the last one, its carriers may stay instrumented for a
+    second.
+    """
     seq_trace.reset_trace()
     yield
     seq_trace.reset_trace()
@@ -111,14 +113,20 @@ def test_arguments_of_every_kind(session: trace.Session, given_to: str) -> None:
     ways: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), (first * 2, {}), (first, {"other": 1})]
     for one, two in itertools.product([*values, ...], repeat=2):
         named = {name: value for name, value in (("block", one), ("timeout", two)) if value is not ...}
-        ways += [(first, named), ((*first, one), {"timeout": two}), ((*first, one, two), {}), ((*first, one, two, 3), {})]
+        ways += [
+            (first, named),
+            ((*first, one), {"timeout": two}),
+            ((*first, one, two), {}),
+            ((*first, one, two, 3), {}),
+        ]
         ways += [((*first, one), {"block": two}), ((), {"item": "item", **named})]
     for args, kwargs in ways:
         boxes = [queue.Queue(4), Plain(4)]
         found = []
         for box in boxes:
             queue.Queue.put(box, 0)
-            found.append((outcome(lambda box=box: getattr(box, given_to)(*args, **kwargs)), state(box)))  # type: ignore[misc]
+            call = lambda box=box: getattr(box, given_to)(*args, **kwargs)  # type: ignore[misc]  # noqa: B023, E731
+            found.append((outcome(call), state(box)))
         assert found[0] == found[1], (args, kwargs)
 
 
@@ -126,7 +134,9 @@ OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["put", "put_nowait"]), st.integers()),
         st.tuples(st.sampled_from(["get", "get_nowait", "task_done", "qsize", "full", "empty"])),
-        st.tuples(st.sampled_from(["refuse", "shadow", "restore", "count", "replace", "shut", "wide", "dict", "again"])),
+        st.tuples(
+            st.sampled_from(["refuse", "shadow", "restore", "count", "replace", "shut", "wide", "dict", "again"])
+        ),
         st.tuples(st.just("maxsize"), st.sampled_from([-1, 0, 1, 2, 3, 10**30, 2.5])),
     ),
     max_size=40,
@@ -363,7 +373,9 @@ def test_a_coroutine_ends_as_it_would(session: trace.Session, held: bool) -> Non
             left = (frame.f_lasti, frame.f_lineno, sorted(frame.f_locals)) if frame else None
             with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
                 coroutine.send(None)
-            found.append((result, left, coroutine.cr_frame, coroutine.cr_running, result is None or sys.getrefcount(result)))
+            found.append(
+                (result, left, coroutine.cr_frame, coroutine.cr_running, result is None or sys.getrefcount(result))
+            )
     assert found[:2] == found[2:] and [found[0][0], found[1][0]] == [None, [1]]
 
 
@@ -483,7 +495,7 @@ def test_other_tools_see_the_calls(session: trace.Session) -> None:
     put = ["put", "__enter__", "_put", "notify", "_is_owned", "__exit__"]
     for _ in range(3):
         seen: list[str] = []
-        sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+        sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)  # noqa: B023
         try:
             box.put(1)
             box.get()

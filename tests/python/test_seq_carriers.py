@@ -781,11 +781,14 @@ first = word()
         "t = threading.Thread(target=seq_trace.set_token, args=('label', 1)); t.start(); t.join(); assert soon()",
         # a task, and who takes its result
         "async def work(): seq_trace.set_token('label', 1); await settle(); assert not own()\nasync def main():\n"
-        "    t = asyncio.create_task(work()); await t; seq_trace.set_token(None); assert not own(); del t; await settle(); assert own()\nasyncio.run(main())",
+        "    t = asyncio.create_task(work()); await t; seq_trace.set_token(None); assert not own(); del t; "
+        "await settle(); assert own()\nasyncio.run(main())",
         # it is under way, then taken, then gone
-        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); q.get()\n"
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); "
+        "q.get()\n"
         "assert seq_trace.get_token()[1] == 1 and not own(); seq_trace.set_token(None); assert own()",
-        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); del q; assert own()",
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); "
+        "del q; assert own()",
         # in the midst of code that can't import, as a namedtuple's is
         "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); kept = [q]; del q\n"
         "eval('lambda f: [f() for _ in (1, 2, 3)]', {'__builtins__': {}})(kept.clear); assert own()",
@@ -798,17 +801,22 @@ first = word()
         "seq_trace.reset_trace(); assert own(); seq_trace.set_token('label', 2); q.put(3); t.join()\n"
         "assert got == [(3, ('label', 2))], got; seq_trace.set_token(None); assert soon()",
         # another thread may be in the midst of something
-        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); seq_trace.set_token('label', 1)\n"
+        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); "
+        "seq_trace.set_token('label', 1)\n"
         "seq_trace.set_token(None); assert not own(); e.set(); t.join(); assert soon()",
         # so are a pool's
         "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2)\n"
         "for thread in pool._pool: until_blocked(thread)\nseq_trace.set_token('label', 1)\n"
-        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\npool.close(); pool.join()",
+        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\n"
+        "pool.close(); pool.join()",
         # a match specification may set one
-        "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), [(['_'], [], [('set_seq_token', 'label', 1)])])\n"
-        "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); assert own()",
+        "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), "
+        "[(['_'], [], [('set_seq_token', 'label', 1)])])\n"
+        "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); "
+        "assert own()",
         # not more often than is worth it, and what was counted before goes on
-        "seq_trace.set_token('serial', (0, 3))\nfor n in range(40): seq_trace.set_token('label', n); seq_trace.set_token(None)\n"
+        "seq_trace.set_token('serial', (0, 3))\n"
+        "for n in range(40): seq_trace.set_token('label', n); seq_trace.set_token(None)\n"
         "assert not own(); seq_trace.set_token('label', 1); assert seq_trace.get_token()[2:] == (0, inviso.self(), 0)\n"
         "seq_trace.reset_trace(); assert own()",
     ],

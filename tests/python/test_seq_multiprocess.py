@@ -1,4 +1,4 @@
-"""Tokens between operating system processes: queues, connections, pools and their processes, however those are started."""
+"""Tokens between operating system processes: queues, connections, pools and their processes, by each start method."""
 
 from __future__ import annotations
 
@@ -368,7 +368,9 @@ def receives(tracer: inviso.Pid) -> list[Any]:
     return [event for event in shape(tracer, "own") if event[0] == "receive"]
 
 
-@pytest.mark.parametrize("make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"])
+@pytest.mark.parametrize(
+    "make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"]
+)
 @pytest.mark.parametrize("carried", [True, False])
 def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, make: Any, carried: bool) -> None:
     """It takes tasks out of its own pipe, in the thread that terminates it, with tokens and without."""

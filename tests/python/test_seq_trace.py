@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import inviso
@@ -296,7 +297,7 @@ def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
         receives = {event[1]: event for event in got if event[0] == "receive"}
         assert len(sends) == hops == len(receives) and sends.keys() == receives.keys()
         chain = sorted(sends)
-        assert all(later[0] == earlier[1] for earlier, later in zip(chain, chain[1:], strict=False))
+        assert all(later[0] == earlier[1] for earlier, later in pairwise(chain))
 
 
 # -- labels
@@ -305,7 +306,8 @@ def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
 @pytest.mark.parametrize(
     "label",
     [
-        "x" * 20_000, b"x" * 20_000, list(range(5_000)), {n: str(n) for n in range(1_000)}, frozenset(range(1_000)), 1 << 100_000,
+        "x" * 20_000, b"x" * 20_000, list(range(5_000)), {n: str(n) for n in range(1_000)}, frozenset(range(1_000)),
+        1 << 100_000,
         [[[[[[[[[["deep"]]]]]]]]]], ("x" * 1_025, 1),
     ],
     ids=lambda label: type(label).__name__,
@@ -408,7 +410,9 @@ def test_the_deepest_label_goes_on_by_headers() -> None:
 # -- bad input
 
 
-@pytest.mark.parametrize(("flags", "has"), [(-1, 63), (65535, 63), (64, 0), (1 << 70, 0), ((1 << 70) + 5, 5), (-(1 << 70), 0)])
+@pytest.mark.parametrize(
+    ("flags", "has"), [(-1, 63), (65535, 63), (64, 0), (1 << 70, 0), ((1 << 70) + 5, 5), (-(1 << 70), 0)]
+)
 def test_of_the_flags_of_a_token_the_known_ones_are_taken(flags: int, has: int) -> None:
     """As OTP does."""
     seq_trace.set_token((flags, 17, 1, inviso.self(), 0))
@@ -550,8 +554,14 @@ def test_a_label_holds_for_a_block_and_gives_the_token_before_back(tracer: invis
     outer = seq_trace.get_token()
     with seq_trace.label("order 7", events=["send", "print"], timestamp="monotonic_timestamp"):
         assert seq_trace.get_token("label") == ("label", "order 7")
-        assert [seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print", "timestamp", "monotonic_timestamp")] == [
-            True, False, True, False, True,
+        assert [
+            seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print", "timestamp", "monotonic_timestamp")
+        ] == [
+            True,
+            False,
+            True,
+            False,
+            True,
         ]
     assert seq_trace.get_token()[:2] == outer[:2]
     seq_trace.set_token(None)

@@ -76,7 +76,20 @@ for name in NAMES:
 def f(): pass
 f()
 """
-OFTEN = ["copy", "typing", "dataclasses", "enum", "json", "queue", "opcode", "inspect", "select", "types", "functools", "signal"]
+OFTEN = [
+    "copy",
+    "typing",
+    "dataclasses",
+    "enum",
+    "json",
+    "queue",
+    "opcode",
+    "inspect",
+    "select",
+    "types",
+    "functools",
+    "signal",
+]
 OFTEN = [name for name in OFTEN if name not in sys.builtin_module_names]  # which no program has of its own
 
 
@@ -112,7 +125,7 @@ def test_what_was_there_before_the_command_stays(shadows: pathlib.Path, script: 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_started_as_a_module(tmp_path: pathlib.Path, command: str) -> None:
-    """``python -m`` looks in the working directory first, so what the package's own ``__init__`` imports can't be had then."""
+    """``python -m`` looks in the working directory first. The imports of the package's ``__init__`` fail then."""
     text = "import inviso, runpy, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = run(tmp_path, "-c", text)[1].split()
     for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__", *loaded}:
@@ -183,7 +196,8 @@ sys.modules["lazy_one"] = module
 spec.loader.exec_module(module)
 from inviso import trace
 session = trace.session_create("look")
-for pattern in (("_", "_", "_"), ("lazy_one", "_", "_"), ("lazy_one", "f", "_"), ("lazy_one", "C.f", "_"), ("lazy_one", "f", 0)):
+lazy = [("lazy_one", *rest) for rest in (("_", "_"), ("f", "_"), ("C.f", "_"), ("f", 0))]
+for pattern in (("_", "_", "_"), *lazy):
     session.function(pattern, True, ["call_count"])
     session.function(pattern, True, ["local"])
     session.info((*pattern[:2], 0), "all") if "_" not in pattern[:2] else None

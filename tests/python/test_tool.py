@@ -167,8 +167,10 @@ def test_a_session_from_its_begin_to_its_log(shop: Shop) -> None:
 def test_errors_without_and_with_a_session(shop: Shop) -> None:
     tool = shop.tool()
     for call in (
-        lambda: tool.atc("calls", 1), lambda: tool.sync_atc("calls", 1), lambda: tool.dtc("calls", 1), lambda: tool.sync_dtc("calls", 1),
-        lambda: tool.sync_rtc("calls"), lambda: tool.inviso("ctp_all", []), lambda: tool.stop_session(), lambda: tool.flush(),
+        lambda: tool.atc("calls", 1), lambda: tool.sync_atc("calls", 1), lambda: tool.dtc("calls", 1),
+        lambda: tool.sync_dtc("calls", 1),
+        lambda: tool.sync_rtc("calls"), lambda: tool.inviso("ctp_all", []), lambda: tool.stop_session(),
+        lambda: tool.flush(),
         lambda: tool.reinitiate_session(), lambda: tool.get_activities(), lambda: tool.get_session_data(),
         lambda: tool.get_autostart_data(0),
     ):  # fmt: skip
@@ -384,7 +386,9 @@ def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> 
 
 def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
     """Its own check suspends it, each time; the waits grow, and none is shorter than the one before."""
-    (shop.place.path / "drowns.py").write_text("def check(what): return ('suspend', 'too much') if what[0] == 'timeout' else 'ignore'\n")
+    (shop.place.path / "drowns.py").write_text(
+        "def check(what): return ('suspend', 'too much') if what[0] == 'timeout' else 'ignore'\n"
+    )
     node = shop.place.node("drowning", before="import sys; sys.path.insert(0, '.')\n", allow=("drowns",))
     events: list[Any] = []
     options = {"overload": (("drowns", "check"), 10)}
@@ -392,7 +396,8 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
     tool.events(lambda event: events.append(event[3]))
     tool.start_session()
     tool.sync_rtc("many")
-    until(lambda: sum(event[2] == ("tracing", ("suspended", "too much")) for event in events if event[0] == "state_change") >= 4)
+    suspended = ("tracing", ("suspended", "too much"))
+    until(lambda: sum(event[0] == "state_change" and event[2] == suspended for event in events) >= 4)
     assert any("too much" in text for text in tool.problems)
     assert [nodes for nodes in NOTED if nodes] == [[node.node]] * len([nodes for nodes in NOTED if nodes])
     assert len(NOTED) >= 1
@@ -407,14 +412,24 @@ def test_a_program_that_calls_more_than_can_be_traced(shop: Shop) -> None:
     options = {"overload": 20, "protect": {"cpu": 1, "lost": 1}}
     tool = shop.tool("one", optg=lambda _: ("ok", options), reactivate=(0.05, 2.0, 0.2))
     suspended = []
-    tool.events(lambda event: suspended.append(event[3][2][1]) if event[3][0] == "state_change" and event[3][2][1] != "running" else None)
+    tool.events(
+        lambda event: (
+            suspended.append(event[3][2][1]) if event[3][0] == "state_change" and event[3][2][1] != "running" else None
+        )
+    )
     tool.start_session()
     tool.sync_rtc("flags")
     tool.sync_atc("calls", 1, {"Function": "step"})
-    shop.one.ask("drowning = True\ndef drown():\n    while drowning: work(1000)\nthread = threading.Thread(target=drown)\nthread.start()")
+    shop.one.ask(
+        "drowning = True\ndef drown():\n    while drowning: work(1000)\nthread = threading.Thread(target=drown)\n"
+        "thread.start()"
+    )
     until(lambda: len(suspended) >= 3)
     shop.one.ask("drowning = False\nthread.join()")
-    assert {status[0] for status in suspended} == {"suspended"} and {status[1][0] for status in suspended} <= {"cpu", "lost"}
+    assert {status[0] for status in suspended} == {"suspended"} and {status[1][0] for status in suspended} <= {
+        "cpu",
+        "lost",
+    }
     until(lambda: state(tool, "one") == TRACING)
     assert patterns(shop.one) == {"step"}
 
@@ -444,8 +459,13 @@ def test_a_node_that_somebody_else_lets_trace_again(shop: Shop) -> None:
 
 
 def test_the_own_process_as_a_node(shop: Shop) -> None:
-    program = shop.place.node("own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n")
-    assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == ("ok", "ok")
+    program = shop.place.node(
+        "own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n"
+    )
+    assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == (
+        "ok",
+        "ok",
+    )
     program.ask("runtime.suspend('lunch')")
     both = [("ok", TRACING)] * 2
     until(lambda: [answer for _, answer in program.ask("tool.get_node_status()[1]")] == both)
@@ -541,7 +561,12 @@ def test_a_session_is_restored_from_a_file(shop: Shop) -> None:
 def test_files_that_are_no_history(shop: Shop) -> None:
     tool = shop.tool()
     assert error(tool.restore_session("absent"))[0] == "open"
-    for data in (b"", b"\x83", etf.dumps(("inviso_tool_history", 2, [])), etf.dumps(("inviso_tool_history", 1, [("case", 1)]))):
+    for data in (
+        b"",
+        b"\x83",
+        etf.dumps(("inviso_tool_history", 2, [])),
+        etf.dumps(("inviso_tool_history", 1, [("case", 1)])),
+    ):
         Path("broken").write_bytes(data)
         assert error(tool.restore_session("broken"))[0] == "bad_history"
     assert error(tool.get_session_data()) == "no_session"
@@ -575,7 +600,12 @@ def test_autostart_data_traces_from_the_start(shop: Shop) -> None:
     assert arguments[0] == shop.one.node and arguments[2:] == ["z"]
     assert error(dict(results)[f"nobody@{HOST}"]) == "unknown_node"
     config = shop.place.path / "auto.config"
-    assert autostart.setup_autostart(None, None, options, ("file", "auto.log"), [[item for _, item in items]], [], [], file=str(config)) is None
+    assert (
+        autostart.setup_autostart(
+            None, None, options, ("file", "auto.log"), [[item for _, item in items]], [], [], file=str(config)
+        )
+        is None
+    )
     child = shop.place.child("def work(n): return n\n", name="auto", INVISO_AUTOSTART=str(config))
     child.ask("work(1)")
     child.ask("from inviso import runtime; runtime.flush()")
@@ -650,7 +680,9 @@ def test_a_program_with_a_tool_forks(shop: Shop) -> None:
     shop.place.node("absent")
     until(lambda: program.ask("tool.get_node_status()[1][1][1]") == ("ok", TRACING))
     program.ask("tool.stop()")
-    until(lambda: program.ask("len(os.listdir('/proc/self/task'))") == 1)  # a thread that has ended is there for a moment
+    until(
+        lambda: program.ask("len(os.listdir('/proc/self/task'))") == 1
+    )  # a thread that has ended is there for a moment
 
 
 def test_nodes_by_patterns_and_a_config_file(shop: Shop) -> None:
@@ -737,7 +769,10 @@ def test_wrong_definitions(tmp_path: Path, text: str) -> None:
 
 def test_names_of_logs() -> None:
     data = std_tdg("shop-1@web", ((2026, 1, 2), (3, 4, 5)), "ignored")
-    assert data == [("trace", ("file", "shop-1@web_2026-1-2_3-4-5.log")), ("ti", ("file", "shop-1@web_2026-1-2_3-4-5.ti"))]
+    assert data == [
+        ("trace", ("file", "shop-1@web_2026-1-2_3-4-5.log")),
+        ("ti", ("file", "shop-1@web_2026-1-2_3-4-5.ti")),
+    ]
 
 
 def test_back_off_grows_to_its_longest_and_begins_anew() -> None:
@@ -783,7 +818,12 @@ def test_what_a_node_is_told() -> None:
     """Entries in order, whatever became of the cases in the meantime."""
     history = History()
     call = history.call("tpl", ("json",))
-    on, off, failed, once = history.begin("on", 1, {}), history.begin("off", 1, {}), history.begin("failed", 1, {}), history.once("once", {})
+    on, off, failed, once = (
+        history.begin("on", 1, {}),
+        history.begin("off", 1, {}),
+        history.begin("failed", 1, {}),
+        history.once("once", {}),
+    )
     for run in (on, off):
         history.activated(run)
     assert history.after(0, set()) == [call, on, off, failed, once]

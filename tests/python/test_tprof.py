@@ -746,12 +746,17 @@ def test_a_notebook_is_not_flooded() -> None:
     shown = many(20_000)._repr_html_()
     assert len(shown) < 60_000 and "<summary>19,970 smaller</summary>" in shown
     assert re.findall(r"<td>(… and [\d,]+ smaller)</td>", shown) == ["… and 19,800 smaller"]
-    assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]
+    assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == [
+        "shop:f2/0",
+        "shop:f1/0",
+        "shop:f0/0",
+        "total",
+    ]
 
 
 @pytest.mark.parametrize("pattern", ["made_again:f", "made_again:f:1", "made_again"])
 def test_what_is_defined_again_is_measured(pattern: str) -> None:
-    """As a cell of a notebook that runs again, ``importlib.reload``, and a library that makes functions from texts do."""
+    """A notebook's cell that runs again, ``importlib.reload``, and a library that makes functions from text."""
     module: dict[str, Any] = {"__name__": "made_again"}
     exec("def f(x): return x", module)
     with Profiler() as profiler:

@@ -150,7 +150,10 @@ def test_a_session_that_begins_while_the_interpreter_starts(tmp_path: pathlib.Pa
         "sys.early.function(('os', 'getenv', 2), [('_', [], [('message', ('process_dump',))])], ['local'])\n"
         "sys.early.process('all', True, ['call', 'send', 'receive', 'procs'])\n"
     )
-    text = "import os, sys; os.getenv('A'); os.getenv('B'); print(sys.found > 10, sys.early.info(('os', 'getenv', 2), 'call_count'))"
+    text = (
+        "import os, sys; os.getenv('A'); os.getenv('B'); print(sys.found > 10, sys.early.info(('os', 'getenv', 2), "
+        "'call_count'))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},

@@ -285,7 +285,8 @@ def test_inviso_spawn(session: trace.Session) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ValueError("x", 1), ("ValueError", ["x", 1])), (SystemExit(3), ("SystemExit", [3])), (KeyError(), ("KeyError", []))
+        (ValueError("x", 1), ("ValueError", ["x", 1])), (SystemExit(3), ("SystemExit", [3])),
+        (KeyError(), ("KeyError", []))
     ],
 )  # fmt: skip
 def test_exit_reasons_of_threads(session: trace.Session, error: BaseException, reason: Any) -> None:
@@ -648,7 +649,9 @@ def test_a_thread_whose_class_says_what_it_runs_is_its_argument() -> None:
         thread = Runner()
         thread.start()
         thread.join()
-        shown = {m[2]: m[3] if m[2] == "call" else m[4] for m in session.drain() if m[2] in ("spawn", "spawned", "call")}
+        shown = {
+            m[2]: m[3] if m[2] == "call" else m[4] for m in session.drain() if m[2] in ("spawn", "spawned", "call")
+        }
     assert set(shown) == {"spawn", "spawned", "call"}
     module, function, arguments = shown["call"]
     assert (module, function, len(arguments)) == (Runner.__module__, "Runner.run", 1)
@@ -915,7 +918,9 @@ def test_a_task_that_is_destroyed_in_the_midst_of_something_else_is_told_soon(se
 
 @pytest.mark.parametrize("kind", ["asyncio's own", "derived", "with a finaliser", "derived while traced"])
 def test_the_end_of_a_task_of_any_class_is_seen(session: trace.Session, kind: str) -> None:
-    """Of asyncio's own class the finaliser tells, of others a weak reference; a class may be older or younger than that."""
+    """The finaliser of asyncio's own class reports the end; other classes need a weak reference. A class may be made
+    later.
+    """
 
     class Derived(asyncio.Task[Any]):
         if kind == "with a finaliser":
@@ -1069,7 +1074,8 @@ assert grown < 1 << 20, grown
 value = s.info(("__main__", "short", 0), "call_time")[1]
 assert sum(calls for _, calls, _, _ in value) == 110_000, value
 assert len(value) <= 12, len(value)
-folded = [pid for pid, *_ in value if not pid.is_alive() and "fold" in repr(pid).lower() + str(pid.name).lower() + pid.kind]
+shown = lambda pid: repr(pid).lower() + str(pid.name).lower() + pid.kind
+folded = [pid for pid, *_ in value if not pid.is_alive() and "fold" in shown(pid)]
 assert len(folded) == 1, value
 print("ok")
 """

@@ -1,4 +1,4 @@
-"""What holds and was never looked at: each of these fails under a change of the source that all other tests let live."""
+"""Facts that no other test checks: each of these tests fails under a change of the source that all others pass."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _run(program: Program, mode: Mode, folder: Path) -> Done:
 
 
 def run_service(python: Path, script: Path, *words: str) -> tuple[int | str, str, float]:
-    """Runs the script of a service in a folder and a process group of its own: its exit status, what it said, and how long it took."""
+    """Runs a service's script in its own folder and process group. Returns exit status, output and seconds."""
     folder = Path(tempfile.mkdtemp(prefix="real-"))
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "INVISO"))}
     env = {**plain, "PYTHONFAULTHANDLER": "1", "INVISO_DIR": str(folder / "sockets"), "HOME": str(folder)}

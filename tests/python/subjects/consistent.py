@@ -88,8 +88,8 @@ def whole(ring_bytes: int = 1 << 25, processes: list[str] = PROCESSES, ports: li
 
 
 def lives(messages: list[Any]) -> None:
-    """Who is spawned says so first and ends once; nothing comes after its end but that it is out. Until then asyncio does something
-    for it still, with a collection in the midst of that, perhaps.
+    """A spawned process has ``spawned`` first and one ``exit``. Only an ``out`` follows its ``exit``: until then
+    asyncio still does something for it, and a collection may run meanwhile.
     """
     spawned = {(m[2], m[0]) for m in messages if m[1] == "spawned"}
     spawns = {(m[0], m[2]) for m in messages if m[1] == "spawn"}

@@ -94,4 +94,6 @@ def main(folder: str, seconds: float, forking: int = 0) -> None:
     for thread in threads:
         thread.join()
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("inviso")]
-    print("ok" if not errors and not trace.session_info("all") and not left else (errors, trace.session_info("all"), left))
+    print(
+        "ok" if not errors and not trace.session_info("all") and not left else (errors, trace.session_info("all"), left)
+    )

@@ -105,7 +105,7 @@ def factory(loop: str) -> Any:
 
 @asynccontextmanager
 async def by_httpx(stock: str) -> AsyncIterator[Ask]:
-    """Asks the stock over a few connections, which the requests wait for: by anyio's locks, which the client has within."""
+    """Asks the stock over a few connections. The requests wait for them by anyio's locks, which the client uses."""
     import httpx
     from inviso.propagate.httpx import attach
 

@@ -1,4 +1,4 @@
-"""Gunicorn with three sync workers under `inviso run`: arbiter and workers are traced by one control, also those that come later."""
+"""Gunicorn with three sync workers under `inviso run`. One control traces the arbiter and all workers."""
 
 import os
 import signal
@@ -61,8 +61,8 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
     end(gunicorn)
     assert nodes("web*") == {}
 
-# workers come and go all the time: nobody is hindered, and nothing of them is left. (Gunicorn's worker misses a SIGTERM that comes between
-# the fork and its own handler for it, and is killed after a time.)
+# Workers come and go all the time. They don't hinder anything, and leave nothing. (Gunicorn's worker misses a SIGTERM
+# that comes between the fork and its own handler for it, and is killed after a time.)
 STORM = ("-w", "3", "--max-requests", "2", "--graceful-timeout", "2")
 with service(*WORDS, *STORM, "-b", "unix:storm.sock", "shop_wsgi:application") as gunicorn:
     with Cluster("web*") as cluster:

@@ -88,7 +88,9 @@ def get(address: str, path: str, headers: Mapping[str, str] | None = None) -> st
 def calls(path: str, function: str) -> int:
     """How many calls of ``module:function`` a log has."""
     wanted = tuple(function.split(":"))
-    return sum(message[2] == "call" and message[3][:2] == wanted for message in log.read(path) if message[0] == "trace_ts")
+    return sum(
+        message[2] == "call" and message[3][:2] == wanted for message in log.read(path) if message[0] == "trace_ts"
+    )
 
 
 def merged(folder: str) -> list[Any]:

@@ -61,7 +61,7 @@ app = application()
 
 @app.task(name="pack", bind=True, max_retries=1)
 def pack(self, number):
-    """The first try of every third order fails. (A result of Celery's own may be overwritten by the state of the first try.)"""
+    """The first try of every third order fails. (The state of the first try may overwrite Celery's own result.)"""
     if number % 3 == 0 and not self.request.retries:
         raise self.retry(countdown=0)
     with open(f"{FOLDER}/packed/{number}.part", "w") as file:
