@@ -82,7 +82,7 @@ def test_a_command_that_is_told_to_end_fetches_the_logs(shop: list[Node]) -> Non
         def records() -> int:
             assert running.poll() is None
             shop[0].run("work(1)")
-            return int(looked("shop-1")[0]["records"])
+            return looked("shop-1")[0]["records"] or 0
 
         until(records)
         running.send_signal(signal.SIGTERM)
