@@ -56,7 +56,7 @@ class Host:
         until(lambda: self.status() is not None)
 
     def status(self) -> Any:
-        """What the agent says of itself; None if it does not answer."""
+        """The agent's description of itself; None if it does not answer."""
         before = os.environ.get("INVISO_DIR")
         os.environ["INVISO_DIR"] = str(self.folder)
         try:

@@ -57,7 +57,7 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
-        """What the browser told unasked, since the last page was opened."""
+        """Messages of the browser other than answers, since the last page was opened."""
         targets = self.send("Target.getTargets")["targetInfos"]
         tab = next(target["targetId"] for target in targets if target["type"] == "page")
         self._session = self.send("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
@@ -147,7 +147,7 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code, modifiers=modifiers)
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Types into the focused element."""
         self.send("Input.insertText", text=text)
 
     def click(self, x: float, y: float) -> None:
@@ -161,7 +161,7 @@ class Browser:
         self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=by, modifiers=modifiers)
 
     def theme(self, name: str) -> None:
-        """What pages are told that the user prefers: "light" or "dark"."""
+        """Sets the user's preference that pages see: "light" or "dark"."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def screenshot(self, path: pathlib.Path) -> None:

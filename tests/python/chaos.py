@@ -110,7 +110,7 @@ while True:
 
 
 class Way:
-    """What is between one host and the agent of another: a TCP port in front of its socket."""
+    """Stands between one host and the agent of another: a TCP port in front of its socket."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, target: Path) -> None:
         self._loop = loop
@@ -126,7 +126,7 @@ class Way:
         self._loop.call_soon_threadsafe(self._cut)
 
     def hold(self) -> None:
-        """Nothing comes through, and nobody is told."""
+        """Nothing comes through, and neither side learns of it."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def mend(self) -> None:
@@ -189,7 +189,7 @@ class Apart(Host):
 
 @dataclass
 class Log:
-    """A log that a program was told to write."""
+    """A log that a program has to write."""
 
     path: Path
     is_wrapped: bool
@@ -205,7 +205,7 @@ class Log:
 
 @dataclass
 class Read:
-    """What is in a log."""
+    """The messages of a log."""
 
     calls: int = 0
     lost: int = 0
@@ -254,7 +254,7 @@ class Program:
         self.tell("go")
 
     def state(self) -> tuple[int, Any]:
-        """How many calls it has made, and what its component is."""
+        """The number of calls that it has made, and the state of its component."""
         self.tell("state")
         produced, _, both = self.answer().partition(" ")
         return int(produced), both
@@ -311,7 +311,7 @@ class Chaos:
 
     def __init__(self, place: Path, seed: int, seconds: float, agents: int, runtimes: int) -> None:
         self._dice = random.Random(seed)
-        """Of what is asked; what breaks has its own."""
+        """Random numbers for requests; faults have others."""
         self._ill = random.Random(seed + 1)
         self._place = place
         self._seconds = seconds
@@ -321,7 +321,7 @@ class Chaos:
         self._thread.start()
         self._count = 0
         self._mends: list[tuple[float, Callable[[], None]]] = []
-        """What is mended when."""
+        """Repairs, each with its time."""
         self._lock = threading.Lock()
         self.faults: list[str] = []
         self.done: Counter[str] = Counter()
@@ -347,7 +347,7 @@ class Chaos:
         self.control.timeout = TIMEOUT
 
     def note(self, what: Any) -> None:
-        """Something has happened; what happened last is printed where something was wrong."""
+        """Notes an event. The last events are printed if something was wrong."""
         self.events.append((time.monotonic() - self._began, what))
 
     # programs
@@ -415,7 +415,7 @@ class Chaos:
             self.faults.append(f"{what} took {took:.1f} s, and may take {most} s")
         return result
 
-    # what happens
+    # events
 
     def run(self) -> None:
         """Has things happen until the time is over: one thread breaks and mends, this one has the control ask."""
@@ -469,7 +469,7 @@ class Chaos:
         program.process.wait(LIMIT)
         self.programs.remove(program)
         self.ended.append(program)
-        self._more(1)[0].go()  # it is traced when it is told to begin a log
+        self._more(1)[0].go()  # it is traced from the moment that it begins a log
         self.done["programs killed"] += 1
         self.note(f"programs killed: program {program.name}")
 
@@ -573,13 +573,13 @@ class Chaos:
     # the end
 
     def check(self) -> None:
-        """Everything is as it should be now; ``faults`` has what is not."""
+        """Checks that everything is right now; ``faults`` gets what is wrong."""
         self.note("all is mended")
         self.control.timeout = LIMIT
         names = {program.name for program in self.programs}
         for way in self.ways:
             way.mend()
-        time.sleep(LEASE / 1000 + WINDOW + 1)  # who was silent for longer is given up until then
+        time.sleep(LEASE / 1000 + WINDOW + 1)  # a peer that was silent for longer is given up by then
         until(lambda: all(host.status()["connections"] == len(self.hosts) - 1 for host in self.hosts), LIMIT)
         until(lambda: names <= self._known(), LIMIT)
 
@@ -651,7 +651,7 @@ class Chaos:
                 self.done["logs copied"] += 1
 
     def show(self) -> None:
-        """Prints what happened last, and what agents and programs have said."""
+        """Prints the last events, and the output of agents and programs."""
         for when, what in list(self.events)[-200:]:
             print(f"{when:8.3f} {what}")
         for host in self.hosts:
@@ -670,7 +670,7 @@ class Chaos:
 
 
 def run(place: Path, seed: int, seconds: float, agents: int = 4, runtimes: int = 40) -> tuple[list[str], Counter[str]]:
-    """One run: what was wrong, and how often what was done."""
+    """One run: returns its faults, and how often each event happened."""
     chaos = Chaos(place, seed, seconds, agents, runtimes)
     try:
         chaos.run()

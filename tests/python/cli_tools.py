@@ -51,7 +51,7 @@ def both_ways(
 
 
 def settled(text: str) -> str:
-    """Without what differs from run to run: addresses and numbers of threads."""
+    """The text without parts that differ from run to run: addresses and thread numbers."""
     return re.sub(r"0x[0-9a-f]+|started \d+", "N", text)
 
 

@@ -35,7 +35,7 @@ def empty_mailbox_of_earlier_files() -> None:
 
 
 def empty_mailbox() -> None:
-    """Takes what earlier tests have left to the caller, such as answers of `delivered`."""
+    """Takes messages that earlier tests have left to the caller, such as answers of `delivered`."""
     while inviso.peek():
         inviso.receive(timeout=0)
 

@@ -1,4 +1,4 @@
-"""What any bytes from a peer may do to a listener: used by its tests and by fuzz/python/fuzz_frames.py."""
+"""Effects of arbitrary bytes from a peer on a listener: used by its tests and by fuzz/python/fuzz_frames.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALLS: list[tuple[str, list[Any]]] = [
 
 
 def seeds() -> list[bytes]:
-    """What peers send: each call by itself, and rounds of several."""
+    """Bytes that peers send: each call by itself, and rounds of several."""
     frames = [pack((Atom("call"), number, name, arguments)) for number, (name, arguments) in enumerate(CALLS)]
     hello = greeting(node="peer@here", pid=1)
     added = hello + frames[0]

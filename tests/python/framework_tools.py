@@ -1,4 +1,4 @@
-"""Clusters of Dask and Ray for tests: a child process that starts one and asks it, and what merged logs say of it."""
+"""Clusters of Dask and Ray for tests: a child process starts one and sends requests; its merged logs are read."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def story(folder: Path) -> list[Event]:
 
 @contextmanager
 def tokens(*patterns: str, folder: Path) -> Iterator[Callable[[], list[Event]]]:
-    """Tokens of those nodes go to logs in a folder, until what this yields is called: it answers the events, merged."""
+    """Writes tokens of those nodes to logs in a folder. The function that this yields stops that, and returns the
+    merged events.
+    """
     with Cluster(*patterns, timeout=LIMIT) as cluster:
         cluster.tokens(folder=str(folder)).check()
 

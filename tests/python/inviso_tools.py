@@ -164,7 +164,7 @@ class Child:
         return self.process.wait(timeout)
 
     def end(self) -> None:
-        """It is gone afterwards, whatever it did."""
+        """It is gone afterwards in any case."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
@@ -184,7 +184,7 @@ class Place:
         self.children: list[Child] = []
 
     def child(self, body: str, **options: Any) -> Child:
-        """A child that runs ``body``, then does what it is asked."""
+        """A child that runs ``body``, then carries out requests."""
         made = Child(body, self.path, **options)
         self.children.append(made)
         return made
@@ -295,7 +295,7 @@ class Peer:
 
 
 def frame(content: bytes) -> bytes:
-    """Bytes behind their length."""
+    """Bytes after their length."""
     return struct.pack(">I", len(content)) + content
 
 

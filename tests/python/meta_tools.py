@@ -50,7 +50,7 @@ class Runtime:
         return tracer._request(lambda: tracer._data)
 
     def entries(self) -> list[Any]:
-        """What is in the ti file."""
+        """The messages of the ti file."""
         if self.component._meta is not None:
             self.settle()
         return entries(self.ti)
@@ -95,7 +95,7 @@ def record(seen: list[Any], output: Any = None) -> Callable[..., Any]:
     return callback
 
 
-# what is meta traced
+# the functions with meta tracing
 
 
 def assoc_id(pid: Any, reference: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Prepared processes for tests: real ones, which do what a test tells them, line by line."""
+"""Prepared processes for tests: real ones that carry out a test's lines."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def command(code: str, *arguments: str) -> list[str]:
 
 
 def erl(code: str, *arguments: str, folder: Path | None = None, seconds: float = 60) -> str:
-    """What a node prints that evaluates `code` (its last expression: `halt()`)."""
+    """The output of a node that evaluates `code` (its last expression: `halt()`)."""
     done = subprocess.run(
         command(code, *arguments), cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
     )

@@ -15,7 +15,7 @@ from inviso import _native
 
 
 class Cut(Exception):
-    """The log ends in the midst of a record."""
+    """The log ends inside a record."""
 
 
 def term_of(payload: bytes) -> bytes:

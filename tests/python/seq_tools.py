@@ -1,4 +1,4 @@
-"""What tests of sequential tracing share: a system tracer, and tokens."""
+"""Shared by tests of sequential tracing: a system tracer, and tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def system_tracer() -> Iterator[inviso.Pid]:
 
 
 def begin(label: Any) -> None:
-    """A token of which everything is told."""
+    """A token with all flags."""
     seq_trace.set_token("label", label)
     for flag in ("send", "receive", "print"):
         seq_trace.set_token(flag, True)

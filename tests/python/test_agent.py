@@ -1,4 +1,4 @@
-"""Several hosts: agents that join them, controls that ask nodes of another host, and what of them can fail."""
+"""Several hosts: agents that join them, controls that ask nodes of another host, and failures of each."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_an_agent_that_ends(own_hosts: tuple[Host, Host], at: int, number: int) 
         agent = own_hosts[at].agent
         agent.send_signal(number)
         if number == signal.SIGSTOP and at == 0:
-            # its own agent hangs: nothing tells, but each call ends in its time
+            # its own agent hangs: no event comes, but each call ends in its time
             assert control.call(None, "get_status", timeout=0.5)[0][1] == ("error", "timeout")
         else:
             assert events.get(timeout=20)[1][:2] == ("disconnected", node.name)
@@ -447,7 +447,7 @@ def test_another_version_is_not_joined(hosts: tuple[Host, Host], tmp_path: Path)
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as later:
         try:
             assert later.stderr is not None
-            # each of the two is told of the other
+            # each of the two gets the other's name
             until(lambda: here.status()["not_joined"] == [what])
             told = [later.stderr.readline() for _ in range(2)]
             assert sorted(told) == sorted(
@@ -462,7 +462,7 @@ def test_another_version_is_not_joined(hosts: tuple[Host, Host], tmp_path: Path)
 
 
 def test_a_request_in_the_wrong_class_is_refused(hosts: tuple[Host, Host], tmp_path: Path) -> None:
-    """Whoever has the right to watch only, and asks for more where that is given, gets nothing."""
+    """A control that may only watch gets nothing if it asks for more."""
     here, there = hosts
     node = there.node("shop-2")
     seen(here, node)
@@ -514,7 +514,7 @@ def test_a_log_that_comes_in_parts() -> None:
     answers = [part(data[at : at + PART], len(data)) for at in range(0, len(data), PART)]
     assert whole(There(Liar(*answers), "/x")) == data
     assert whole(There(Liar(part(b"", 0)), "/x")) == b""
-    # what is written meanwhile is not read
+    # data that is written meanwhile is not read
     assert whole(There(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
 
 
@@ -544,7 +544,7 @@ def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
 
 
 class Files:
-    """Answers as an agent does, and keeps what it was asked for: the parts of files by name, request and offset."""
+    """Answers as an agent does, and keeps the requests: parts of files by name, request and offset."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         self.contents = contents
@@ -586,7 +586,7 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
     # the first one is there, and some of the second; there was more once
     assert copied(whole[: first + PART]) == {"/a.0.log": {0}, "/a.1.log": everything["/a.1.log"]}
     assert copied(whole + b"more") == {"/a.0.log": {0}, "/a.1.log": {0}}
-    # another log had the name: nothing of it stays, nor of what stands behind what is another's
+    # another log had the name: nothing of it stays, nor of the parts after it
     assert copied(b"x" + whole[1:]) == everything
     assert copied(whole[:PIECE] + b"x" + whole[PIECE + 1 :]) == {
         "/a.0.log": {0, *range(PIECE, first, PART)},

@@ -1,4 +1,4 @@
-"""Hosts whose clocks differ: what agents measure, and logs that are merged by it."""
+"""Hosts whose clocks differ: agents measure the difference, and logs are merged by it."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_nothing_is_received_before_it_was_sent(hosts: tuple[Host, Host]) -> Non
     assert order("wall") != right
     done = merge.logs("logs", "all.txt", clock="causal")
     assert list(done.clocks) == [nodes[1].name] and done.unordered == 0
-    # where nothing was measured: the receipts of the one that is behind are those that the clocks have too early
+    # without measurements: the slower clock's receipts are the ones that come too early
     Path("logs", f"{nodes[1].name}.clock").unlink()
     assert order("causal") == right
     done = merge.logs("logs", "all.txt", clock="causal")

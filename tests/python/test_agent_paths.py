@@ -146,9 +146,8 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
             way.set(False)
             until(lambda: here.status()["connections"] == 0)
             told = ("disconnected", node.name, "noconnection")
-            if (
-                window > 10
-            ):  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
+            # it may come back; then it reports that it has left its control, which was out of reach for it, too
+            if window > 10:
                 time.sleep(1.5)
                 assert heard.empty() and cluster.nodes == [node.name]
                 way.set(True)
@@ -165,7 +164,7 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
 
 
 def test_what_is_asked_is_not_dropped(place: Path) -> None:
-    """zenoh drops what doesn't fit at once, unless it is told to wait."""
+    """By default zenoh drops data that doesn't fit at once."""
     ends = [f"tcp/127.0.0.1:{free_port()}" for _ in range(2)]
     one, other = Engine(ends[:1], []), Engine(ends[1:], ends[:1])
     try:
@@ -193,7 +192,7 @@ def test_what_is_asked_is_not_dropped(place: Path) -> None:
 
 
 class Replies:
-    """A session of zenoh that notes what comes back to each question, as it comes; whoever asked gets it, too."""
+    """A session of zenoh that notes the replies to each question as they come, and passes them on."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -252,7 +251,7 @@ def sockets(pid: int) -> list[tuple[str, str]]:
 
 
 def test_an_agent_listens_where_it_was_told_and_looks_for_nobody(place: Path, made: list[Host]) -> None:
-    """zenoh listens at all addresses and looks for others by multicast, unless it is told otherwise."""
+    """By default zenoh listens at all addresses and looks for others by multicast."""
     port = free_port()
     made.append(Host(HOST, place / "here", endpoint=f"tcp/127.0.0.1:{port}"))
     assert sockets(made[0].agent.pid) == [("tcp", f"0100007F:{port:04X}")]

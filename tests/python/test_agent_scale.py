@@ -150,7 +150,7 @@ def test_a_control_learns_that_a_node_has_let_it_go(hosts: tuple[Host, Host], at
 
 
 def test_a_control_that_has_gone_before_its_request_is_carried_out(hosts: tuple[Host, Host]) -> None:
-    """The agent finds the request and the word that the control has gone at once, and leaves no connection behind."""
+    """The agent finds the request and the end of its control at the same time, and leaves no connection."""
     here, there = hosts
     node = there.node("shop-2")
     until(lambda: here.sees(node.name))

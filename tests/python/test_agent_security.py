@@ -1,4 +1,4 @@
-"""Rights between hosts: who has which certificate, what its name may do, and what everybody else sees."""
+"""Rights between hosts: the owner of each certificate, the rights of its name, and the view of other peers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 class Certificates:
-    """Who signs, and a folder of certificates."""
+    """The signer, and a folder of certificates."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

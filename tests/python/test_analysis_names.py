@@ -1,4 +1,4 @@
-"""Tasks, threads and functions of another process: its log is compared with what the process says itself."""
+"""Tasks, threads and functions of another process: its log is compared with its own output."""
 
 from __future__ import annotations
 

@@ -106,13 +106,13 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def held(pid: int) -> tuple[list[str], int]:
-    """What a process has open, and how many threads."""
+    """A process's open descriptors, and its number of threads."""
     names = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
     return sorted(re.sub(r"\d+", "N", name) for name in names), len(os.listdir(f"/proc/{pid}/task"))
 
 
 def ask(pid: int, folder: Path, requests: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """What a listener answers to a control's requests."""
+    """A listener's answers to a control's requests."""
     from inviso._link._folder import Folder
     from inviso._link._frame import Frames, greeting, pack
 
@@ -316,7 +316,7 @@ def test_a_listener_that_is_there_is_enough(folder: Path) -> None:
             try:
                 assert detach(running.pid) == found.node
                 break
-            except CannotAttach as why:  # the listener has not seen yet that the control has gone
+            except CannotAttach as why:  # the listener has not yet noticed the control's end
                 assert "belongs to the control" in str(why)
         assert running.communicate("\n", timeout=LIMIT)[0] == "None\n"
 

@@ -319,7 +319,7 @@ def test_tracer_data_of_a_function(python: Path, tmp_path: Path) -> None:
 
 
 def test_main_waits_for_the_initiation_but_not_for_ever(python: Path, tmp_path: Path) -> None:
-    """An item that waits for what the program does: without a limit neither would go on."""
+    """An item that waits for the program's work: without a limit neither would go on."""
     write(tmp_path, "later.py", "import os\ndef wait():\n    while not os.path.exists('go'): os.stat('.')\n")
     write(tmp_path, "prog.py", "open('go', 'w').close()\nprint('ran')\n")
     path = config(tmp_path, ("wait", 0.2), standard(tracerdata=("file", "t.log"), cmdfiles=[("later", "wait", [])]))
@@ -374,7 +374,7 @@ def test_start_files_name_one_module() -> None:
 
 
 def test_the_page(python: Path, tmp_path: Path) -> None:
-    """Its three files are run as it says, and what it shows is what comes."""
+    """Its three files are run as it says, and the output is as shown."""
     page = (START_FILES.parents[2] / "docs" / "autostart.md").read_text()
     texts = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     for name, text in zip(("shop.py", "shop.case", "shop.config"), texts, strict=True):
@@ -412,6 +412,6 @@ def test_the_programs_own_modules_are_found(python: Path, tmp_path: Path) -> Non
     write(tmp_path, "prog.py", "def leaf(n): return n\nleaf(41)\n" + text)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(tmp_path / "auto.config"))
     assert done.stderr == ""
-    plain = run(python, "prog.py", cwd=tmp_path).stdout  # what is built in comes first there, too
+    plain = run(python, "prog.py", cwd=tmp_path).stdout  # built-in names come first there, too
     assert done.stdout == plain and plain.count("True") >= len(names) - 1
     assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")

@@ -55,7 +55,7 @@ def prepared(folder: Path, program: str, *pairs: object, **parameters: object) -
 
 
 def children_of(said: str) -> dict[int, str]:
-    """The nodes of the children that said who they are."""
+    """The nodes of the children that printed their names."""
     return {int(pid): node for pid, node in re.findall(r"^(\d+) (\S+)$", said, re.MULTILINE)}
 
 
@@ -145,7 +145,7 @@ def test_names_in_place_of_numbers(python: Path, tmp_path: Path) -> None:
 
 
 def test_a_pool_that_the_program_ends(python: Path, tmp_path: Path) -> None:
-    """Its workers end by `os._exit`, or by a signal: what they did before a request was answered is in their logs."""
+    """Its workers end by `os._exit`, or by a signal: their logs have all calls before an answered request."""
     text = """
 from concurrent.futures import ProcessPoolExecutor
 if __name__ == "__main__":
@@ -192,7 +192,7 @@ def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
 
 
 def test_only_the_path_has_the_package(tmp_path: Path) -> None:
-    """An interpreter without start files follows where its parent was told by hand to begin."""
+    """An interpreter without start files follows if its parent was started by hand."""
     import sys
 
     path = prepared(tmp_path, STARTS["subprocess"], ("follow", True))

@@ -112,7 +112,7 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def status(running: subprocess.Popen[str], until: str = "") -> str:
-    """What the program sees of itself, perhaps when it has become something."""
+    """The program's view of itself, perhaps after an `exec`."""
     assert running.stdin is not None
     running.stdin.write(f"{until}\n")
     running.stdin.flush()

@@ -503,7 +503,7 @@ def test_programs_that_can_not_run(tmp_path: Path) -> None:
 
 
 LONE = "\udc80"
-"""What ``os.fsdecode`` makes of a byte that is not UTF-8."""
+"""The result of ``os.fsdecode`` for a byte that is not UTF-8."""
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class Shop:
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def fails(self, *words: str, status: int = 1) -> str:
-        """What a command that fails says."""
+        """The error output of a failing command."""
         done = self.command(*words)
         assert done.returncode == status and "Traceback" not in done.stderr, (done.stdout, done.stderr)
         return done.stdout + done.stderr
@@ -110,7 +110,7 @@ def test_a_case_runs_once(shop: Shop) -> None:
 def test_nodes_that_do_not_trace_are_left_alone(shop: Shop) -> None:
     idle = shop.place.node("shop-3")
     shop.two.ask("runtime.suspend('lunch')")
-    assert shop.two.ask("runtime.get_status()[1][1]") == ("suspended", "lunch")  # it is asked behind the other
+    assert shop.two.ask("runtime.get_status()[1][1]") == ("suspended", "lunch")  # its request comes after the other
     rows = shop.run("case", "on", "calls", "Function=work", "-n", "shop-*", status=1)
     assert sorted(row[1] for row in rows) == [
         "calls",
@@ -144,7 +144,7 @@ def test_processes_that_have_ended_and_come_again(shop: Shop) -> None:
     shop.one.kill(signal.SIGKILL)
     shop.one.wait()
     assert shop.run("case", "list")[0][3] == ""
-    shop.run("case", "on", "calls", "Function=step", "-n", "shop-2")  # nothing lives of what was on
+    shop.run("case", "on", "calls", "Function=step", "-n", "shop-2")  # nothing of it is left
     shop.run("stop", "shop-2")
     assert shop.run("case", "off", "calls") == [[again.node, "calls", "it traces no longer", ""]]
 

@@ -1,4 +1,4 @@
-"""What a program's child processes do is measured with it."""
+"""A program's child processes are measured with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster and the commands leave alone, and what they say of nodes that they can't reach."""
+"""Nodes that a cluster and the commands leave alone, and their messages on unreachable nodes."""
 
 from __future__ import annotations
 

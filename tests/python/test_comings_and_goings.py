@@ -19,7 +19,9 @@ SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))
 
 
 def test_dropped_sessions_go_while_others_look_for_functions() -> None:
-    """Each search for functions goes through all objects; none keeps alive what another thread drops meanwhile."""
+    """Each search for functions goes through all objects. None keeps an object alive that another thread drops
+    meanwhile.
+    """
     most = 0
 
     def come() -> None:

@@ -151,7 +151,7 @@ def test_a_task_that_submits_another_sends_its_token(client: Child, traced: Even
     events = traced()
     (printed,) = (event for event in events if event.tag == "print")
     received = [event.serial for event in events if event.tag == "receive"]
-    # the task's, then that of the one which it has submitted; between them are messages of Dask's own in the worker
+    # the task's, then that of the task that it submitted; between them are messages of Dask itself in the worker
     assert len(received) == 2 and received[1][0] >= received[0][1]
     assert printed.serial[0] == received[1][1] and printed.content == 7
 

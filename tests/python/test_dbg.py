@@ -59,7 +59,7 @@ def traced(*, flags: Any = "c") -> list[Any]:
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was printed when everything is over."""
+    """The output after the end."""
     dbg.stop()
     return capsys.readouterr().out.splitlines()
 
@@ -364,7 +364,7 @@ def test_odd_values_of_specifications_in_files(tmp_path: Path) -> None:
     (read,) = [value for key, value in dbg._session._default.saved if key == 1]
     expected = [*values[:6], frozenset({2}), *values[7:10], 7, "n", *values[12:]]
     assert _saved._same(read[0][2][0][1][1], expected)
-    # what no file can hold is refused by name, and the file stays
+    # values that a file can't hold are refused by name, and the file stays
     before = Path(name).read_bytes()
     for value, shown in (
         (inviso.self(), repr(inviso.self())),

@@ -1,4 +1,4 @@
-"""dbg ends by itself, and nobody ever waits for who reads it."""
+"""dbg ends by itself, and the program never waits for a reader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     calls(100)
     until(ended)
     until(lambda: trace.session_info("all") == [])
-    assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # what was saved stays
+    assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # saved patterns stay
     assert dbg.p("all", "c") == ("error", "no_tracers")
     printed = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[2].split(":")[0] for line in printed[:3]] == [
@@ -130,7 +130,7 @@ def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> Non
     dbg.tracer("process", (lambda message, state: go.wait(), None))
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", [])
-    calls(100_000)  # nobody waits
+    calls(100_000)  # nothing waits
     go.set()
     until(ended)
     text = capsys.readouterr().out
@@ -163,7 +163,7 @@ def test_lines_are_written_without_giving_the_gil_away() -> None:
     output = Descriptor(writing)
     try:
         with Computing() as beside:
-            time.sleep(0)  # has the GIL anew
+            time.sleep(0)  # takes the GIL again
             seen = beside.steps
             for n in range(100):
                 assert output.write(f"line {n}") == 0
@@ -185,7 +185,7 @@ dbg.tracer(**eval(sys.argv[1])); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
 
 
 class Piped:
-    """A program whose standard output nobody reads yet; what it writes to standard error are signs of life."""
+    """A program with an unread standard output; its standard error shows that it lives."""
 
     def __init__(self, text: str, options: str = "{}") -> None:
         path = os.pathsep.join([str(TESTS), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -278,7 +278,7 @@ def test_a_terminal_that_leaves_lines_as_they_are(monkeypatch: pytest.MonkeyPatc
         output.write("one\nof two")
         output.write("äöü")
         due, came = "one\r\nof two\r\näöü\r\n".encode(), b""
-        while len(came) < len(due):  # what has been written comes bit by bit
+        while len(came) < len(due):  # the written bytes come in parts
             came += os.read(reader, 1000)
         assert came == due
         assert output.finish(1) == 0

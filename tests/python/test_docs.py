@@ -39,7 +39,7 @@ def of(page: pathlib.Path, language: str) -> list[str]:
 
 
 def as_here(text: str) -> str:
-    """What it says of `json.loads`, which takes one argument more from 3.15 on."""
+    """The page's output of `json.loads`, which has one parameter more from 3.15 on."""
     if sys.version_info >= (3, 15):
         text = text.replace('"json", "loads", 8', '"json", "loads", 9').replace("json:loads/8", "json:loads/9")
         text = text.replace("'json', 'loads', 8", "'json', 'loads', 9").replace(
@@ -201,7 +201,7 @@ def test_every_page_can_be_found_from_the_readme() -> None:
 
 
 PARTS = {"inviso.logs", "inviso.seq"}
-"""What ``inviso.log`` and ``inviso.seq_trace`` are made of; they have no names for users."""
+"""The parts of ``inviso.log`` and ``inviso.seq_trace``; they have no names for users."""
 
 
 def test_the_api_reference_has_every_public_module() -> None:

@@ -1,4 +1,4 @@
-"""The external term format: what goes out comes back, what OTP wrote is read, and no bytes do harm."""
+"""The external term format: terms come back the same, bytes of OTP are read, and no bytes do harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOLD = [
 
 
 def for_erlang(value: Any) -> Any:
-    """What becomes of a snapshot on the way, by the words of inviso.etf."""
+    """A snapshot after encoding and decoding, as the docs of inviso.etf describe it."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return Atom({"inf": "infinity", "-inf": "-infinity"}.get(str(value), "nan"))
     if isinstance(value, (tuple, list)):
@@ -116,7 +116,7 @@ def test_what_otp_wrote_is_read_in_every_form(forms: list[bytes]) -> None:
         ("83 6e 01 01 05", -5), ("83 6f 00000001 00 05", 5), ("83 6b 0002 0102", [1, 2]), ("83 69 00000000", ()),
         ("83 4d 00000001 08 61", b"a"), ("83 4d 00000001 03 a0", BitString(b"\xa0", 3)),
         ("83 6c 00000001 6101 6c 00000001 6102 6a", [1, 2]), ("83 74 00000000", {}),
-        ("83 6101 63", 1),  # bytes behind a term are nothing
+        ("83 6101 63", 1),  # bytes after a term are ignored
         ("83 74 00000002 6101 6102 46 3ff0000000000000 6103", Map([(1, 2), (1.0, 3)])),
         ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)),
         ("83 71 77016d 770166 62 00000100", etf.Fun("m", "f", 256)),
@@ -339,7 +339,7 @@ def check_changed(seed: int, times: int) -> None:
 
 
 def check_bytes(data: bytes) -> None:
-    """What is a term goes out and comes back as the same; what is none is refused with its place."""
+    """A term comes back the same; any other value is refused with its place."""
     try:
         term = etf.loads(data, size=1 << 20)
     except BadArg as wrong:

@@ -578,7 +578,7 @@ assert len(s.drain()) >= 4
 
 
 class Hostile:
-    """Whatever is asked of it ends the test."""
+    """Any call of it ends the test."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""Exports of what programs say of themselves: real pids, programs, threads, nodes; several nodes in one file."""
+"""Exports of programs with real pids, threads and nodes; several nodes in one file."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_what_erlang_reads_is_what_it_was(tmp_path: Path) -> None:
-    """The first record has more behind its term; the messages are the same."""
+    """The first record has more bytes after its term; the messages are the same."""
     with trace.session_create("e", trace_port("file", tmp_path / "log")()) as session:
         session.function(("json", "dumps", "_"), True, ["local"])
         session.process(inviso.self(), True, ["call"])

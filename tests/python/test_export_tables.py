@@ -1,4 +1,4 @@
-"""Tables of messages, read by those for whom they are."""
+"""Tables of messages, as other libraries read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight recorder: what the rings of a session hold is written when somebody asks for it."""
+"""The flight recorder: a session's rings are written at a request."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_what_a_dump_could_not_write_is_told_by_the_next(tmp_path: Path) -> None
         work(7)
         assert session.dump(tmp_path / "box")[1:] == (2, 2000)
         assert read(tmp_path / "box")[0] == ("drop", 2000) and calls(tmp_path / "box") == [7]
-        # whoever takes the messages otherwise is told, too
+        # a reader that takes the messages in another way learns of it, too
         work(8)
         with pytest.raises(OSError):
             session.dump("/dev/full", compress=False)

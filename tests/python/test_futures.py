@@ -295,13 +295,13 @@ OUTSIDE: dict[str, Any] = {
 
 
 def all_in(result: Any) -> Any:
-    """What is innermost, and last, in lists."""
+    """The innermost, last elements of lists."""
     while isinstance(result, list):
         result = result[-1]
     return result
 
 
-# nobody is said to receive what a `shield` holds that was made around a `gather` and is awaited when both are done
+# a `shield` around a `gather`, awaited when both are done: its contents have no receiver
 WAYS = [(outside, when) for outside in OUTSIDE for when in ("before", "between", "while it waits")]
 WAYS.remove(("shield of gather", "between"))
 

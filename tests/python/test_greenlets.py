@@ -1,4 +1,4 @@
-"""Greenlets that take turns on a thread: each has its own calls, and is charged for what it runs itself."""
+"""Greenlets that take turns on a thread: each has its own calls, time and memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def compare(seed, flags):
 
 @pytest.mark.parametrize("flags", [("call",), ("call", "return_to")])
 def test_a_random_program_says_the_same_of_its_calls(flags: tuple[str, ...]) -> None:
-    """Switches, exceptions thrown in, greenlets that nobody keeps, generators: the program knows what its calls do."""
+    """Switches, thrown exceptions, dropped greenlets, generators: the program counts its own calls."""
     text = f"""
 print(sum(compare(seed, {flags!r}) for seed in range(40)) > 1000)
 import greenlet
@@ -194,7 +194,7 @@ with trace.session_create("deep", None, {{"ring_bytes": 1 << 22}}) as s:
 
 
 def test_greenlet_may_be_imported_after_the_session_began() -> None:
-    """The calls that have not ended then are those of the thread's first greenlet, in each thread."""
+    """Calls that have not ended then belong to the thread's first greenlet, in each thread."""
     text = """
 s = session("outer", "inner")
 def inner(home): home.switch()

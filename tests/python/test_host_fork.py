@@ -297,7 +297,9 @@ print("ok", flush=True)
 
 
 def test_exit_while_daemon_threads_change_sessions() -> None:
-    """A thread that is stopped in the middle keeps its locks; what is let go of at the end doesn't wait for them."""
+    """A thread that is stopped inside a call keeps its locks. Objects that are dropped at the end don't wait for these
+    locks.
+    """
     text = SETUP + """
 import time
 def changes():
@@ -465,7 +467,7 @@ print("ok")
 
 
 def test_a_tracers_thread_that_comes_too_late_says_so() -> None:
-    """Who starts it, in ``fork`` maybe, waits for it to be ready: also where the tracer has ended just as it begins."""
+    """The thread that starts it, maybe in ``fork``, waits until it is ready, also if the tracer ends just then."""
     text = SETUP + """
 class Late:
     def __init__(self, lock, over): self.lock, self.over = lock, over

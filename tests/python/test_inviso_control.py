@@ -306,7 +306,7 @@ def test_the_control_is_one(added: list[Node]) -> None:
 
 
 def again(tag: str, call: Any = control.add_nodes, *, of_node: Node) -> Any:
-    """What a new control is told by a node."""
+    """A node's answer to a new control."""
     control.stop()
     control.start()
     return of(call([of_node.name], tag))[of_node.name]

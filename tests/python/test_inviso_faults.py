@@ -90,7 +90,7 @@ def test_a_killed_node_is_noticed_soon(place: Place, control: Control) -> None:
 
 @pytest.mark.parametrize("request_", ["get_status", "init_tracing", "stop_tracing", "info", "suspend", "clear"])
 def test_a_node_that_is_killed_in_a_call(place: Place, control: Control, request_: str) -> None:
-    """The call ends, that node has an error, the other its answer, and what was logged can be read."""
+    """The call ends with an error for that node and an answer for the other. The log can be read."""
     dies, lives = place.node("dies"), place.node("lives")
     trace(control, dies, lives)
     dies.ask("work(100)")
@@ -144,7 +144,7 @@ def test_a_killed_control(place: Place, dependency: Any) -> None:
 
 @pytest.mark.parametrize("moment", range(8))
 def test_a_control_that_is_killed_in_a_call(place: Place, moment: int) -> None:
-    """Whatever it was about to ask: the node goes on, and its log can be read."""
+    """At any request: the node goes on, and its log can be read."""
     node, first = place.node(), place.control("first")
     first.tell(
         f"control.add([{node.node!r}], 't', {{'dependency': 0}}); "
@@ -204,7 +204,7 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
         ]
         assert 2.9 < time.monotonic() - began < 20
     assert control.call([names[0]], "suspend", "late", timeout=0.1) == [(names[0], ("error", "timeout"))]
-    until(lambda: control._nodes[names[0]].pending == {})  # nobody waits any more
+    until(lambda: control._nodes[names[0]].pending == {})  # nothing waits any more
     nodes[0].kill(signal.SIGCONT)
     # the requests are carried out in their order; their answers are dropped
     until(lambda: [event for _, event in events] == [("state_change", names[0], ("tracing", ("suspended", "late")))])
@@ -224,7 +224,7 @@ def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Call
     assert answers == [(nodes[0].node, ("error", "timeout")), *((node.node, ("ok", "new")) for node in nodes[1:])]
     assert time.monotonic() - began < 30
     nodes[0].kill(signal.SIGCONT)
-    # what it was asked is void: the connection has gone
+    # its request is void: the connection has ended
     until(lambda: nodes[0].ask("listener.host.owner is None and not listener._connections"))
     assert control.add([nodes[0].node], "mine", {})[0][1][0] == "ok"
 
@@ -322,7 +322,7 @@ def test_only_plain_files_are_fetched(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_full(place: Place, control: Control) -> None:
-    """The log ends, the control is told, and the program notices nothing."""
+    """The log ends, the control gets an event, and the program notices nothing."""
     node = place.node()
     events = heard(control)
     trace(control, node, overload=None)
@@ -340,7 +340,7 @@ def test_the_disk_is_full(place: Place, control: Control) -> None:
 
 
 def test_there_is_no_room_on_the_disk(place: Place, control: Control, small_disk: Path) -> None:
-    """ENOSPC, as a file system says it: for a log, and for what is fetched."""
+    """ENOSPC from a file system: for a log, and for a fetched file."""
     node = place.node()
     events = heard(control)
     assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")

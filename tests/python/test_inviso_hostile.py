@@ -383,7 +383,7 @@ def test_answers_that_nobody_reads_are_bounded(place: Place) -> None:
             peer.socket.settimeout(5)
             for _ in range(200):
                 peer.send(("call", 0, "change_options", [big]))
-            # and what follows in the same bytes isn't done any more
+            # and requests after that in the same bytes are not carried out
             peer.send(("call", 0, "add", ["again", {}, False]))
         until(lambda: node.ask("listener._connections") == {})
         until(lambda: node.ask("(listener.host.owner, listener.host.component)") == (None, None))
@@ -391,7 +391,9 @@ def test_answers_that_nobody_reads_are_bounded(place: Place) -> None:
 
 
 def test_no_descriptor_is_left_for_a_connection(place: Place) -> None:
-    """A program without descriptors is not kept busy by who knocks; who knocked is served when there are some again."""
+    """A program without free descriptors spends no time on new connections. It serves them when there are descriptors
+    again.
+    """
     node = place.node()
     node.ask("import resource")
     node.ask("limits = resource.getrlimit(resource.RLIMIT_NOFILE)")

@@ -44,7 +44,7 @@ def stop(control: Control, node: Node) -> int:
 
 
 def test_a_forked_child_has_no_listener(place: Place, control: Control) -> None:
-    """Neither thread nor socket; it runs what is traced untraced; and the parent goes on."""
+    """No thread and no socket; traced functions run untraced there; the parent goes on."""
     node = place.node()
     trace(control, node)
     node.ask("work(5)")
@@ -211,7 +211,7 @@ def test_a_program_that_ends_while_it_is_traced(place: Place, control: Control, 
     "way", ["os._exit(3)", "os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'])"]
 )
 def test_a_program_that_ends_at_once(place: Place, control: Control, way: str) -> None:
-    """Nothing hangs; what was written can be read; the control sees that it has gone."""
+    """Nothing hangs; the written log can be read; the control notices the end."""
     node = place.node(body="import sys\n")
     trace(control, node)
     node.ask("work(50)")
@@ -321,7 +321,7 @@ CAUGHT = "int(re.search('SigCgt:\\\\t(.*)', open('/proc/self/status').read())[1]
 
 
 def test_sigterm_ends_a_program_after_its_log_is_whole(place: Place, control: Control) -> None:
-    """Also in the midst of its work; the program sees the default action, and that is what ends it."""
+    """Also during its work; the program sees the default action, and ends by it."""
     node = place.node(body="import re\n")
     trace(control, node)
     node.ask("work(5000)")
@@ -387,7 +387,9 @@ def test_sigterm_while_the_interpreter_is_held(place: Place, control: Control) -
 
 
 def test_a_thread_of_the_program_waits_for_signals(place: Place, control: Control) -> None:
-    """One that all threads of the program block goes to who waits for it, and to no thread of this package."""
+    """A signal that all threads of the program block goes to the thread that waits for it, and never to one of this
+    package.
+    """
     node = place.node(before="import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n")
     trace(control, node)
     node.tell("signal.sigwait([signal.SIGTERM])")

@@ -51,7 +51,7 @@ class Inside:
 
     @property
     def told(self) -> list[Any]:
-        """The states that were told, in order."""
+        """The reported states, in order."""
         return [event[1] for event in self.events if event[0] == "state_change"]
 
 

@@ -1,4 +1,4 @@
-"""Who may import whom, and that nothing leans on a machine."""
+"""Allowed imports, and independence of the machine."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def parts_of(name: str) -> list[pathlib.Path]:
 
 
 def imports(path: pathlib.Path) -> set[str]:
-    """What a module takes from this package, by the names just under it; and other packages by theirs."""
+    """The modules that a module imports: of this package by the names just under it, of others by their own."""
     own = ["inviso", *path.relative_to(PACKAGE).parts[:-1]]
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -226,7 +226,7 @@ def test_a_module_is_one_thing() -> None:
 
 def test_the_package_needs_the_standard_library_only() -> None:
     for path in PACKAGE.rglob("*.py"):
-        # a module for another package is named after it, and nobody else imports it
+        # a module for another package is named after it, and no other module imports it
         guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
         guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
@@ -251,7 +251,7 @@ def _path() -> dict[str, str]:
 
 def test_crates_depend_downwards_only() -> None:
     for crate, below in CRATES.items():
-        # what a crate's tests need is not what it stands on
+        # imports of a crate's tests don't count
         manifest = (ROOT / "rust" / crate / "Cargo.toml").read_text().partition("[dev-dependencies]")[0]
         assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
 
@@ -262,8 +262,8 @@ CORE_ROOMS = {
     "clock": {"sync"},  # ticks, and the order of records
     "ring": {"sync"},  # the ring of one thread and session
     "count": {"sync"},  # cells, counters, histograms
-    "record": {"clock"},  # what a record holds, and what stands in each place of its message
-    "state": {"sync", "clock", "ring", "count", "record"},  # what a node, its sessions, processes and threads keep
+    "record": {"clock"},  # the fields of a record, and the elements of its message
+    "state": {"sync", "clock", "ring", "count", "record"},  # state of a node, its sessions, processes and threads
     "delivery": {"sync", "ring", "record", "state"},  # from the rings to the taker, and from a record to its message
     "emit": {"sync", "record", "state"},  # from an event to its ring, or to a tracer module after the section
     # the hot path; it makes room in a ring whose taker lags
@@ -308,7 +308,7 @@ def core_code(path: pathlib.Path) -> str:
 
 
 def core_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]:
-    """What a file names of its crate, by whole paths."""
+    """The items of its crate that a file names, by whole paths."""
     code = core_code(path)
     uses = r"\buse\s+([^;]+);"
     named = [path for body in re.findall(uses, code) for path in trees(body)]
@@ -352,7 +352,7 @@ def test_nobody_calls_a_method_of_the_node_from_below() -> None:
 
 
 def test_files_of_the_core_form_no_circle() -> None:
-    """But for the ring: its ends use fields of the ring that nobody else may."""
+    """Except for the ring: its ends use private fields of the ring."""
     files = core_files()
     below: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for module, path in files.items():
@@ -387,7 +387,7 @@ def test_rooms_use_what_lies_below_them_only(crate: str) -> None:
 
 
 PY_ROOMS = {"api", "convert", "entry", "host", "instrument", "library", "processes", "thread"}
-# What Python calls lies on top; these files need a class or a function of it.
+# Python's entry points lie on top; these files need a class or a function of them.
 USES_API = {"convert/etf.rs", "convert/match_spec.rs", "entry/forking.rs", "host/instruments.rs", "host/outlet.rs"}
 
 

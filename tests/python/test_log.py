@@ -65,7 +65,7 @@ def write(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-# what OTP has written
+# bytes that OTP has written
 
 
 def plain(value: Any) -> Any:
@@ -137,7 +137,7 @@ def test_logs_of_a_real_node_are_read_as_that_reads_them(sample: Path) -> None:
     files = about.get("read_order") or [path.name for path in sample.iterdir() if path.suffix != ".json"]
     found = list(log.read(source_of(sample, files)))
     damage = [message for message in found if isinstance(message, log.Damage)]
-    # OTP's reader ends at damage, this one goes on behind what holds no term
+    # OTP's reader ends at damage; this one continues after a record without a term
     assert [plain(m) for m in found if m not in damage][: len(expected)] == expected
     assert bool(damage) == (not whole)
 
@@ -299,7 +299,7 @@ def test_a_followed_log_that_is_begun_anew_is_read_from_its_beginning(
         damage, *messages = (next(reader) for _ in range(1 + after))
         assert (damage.kind, damage.path) == ("anew", str(followed)) and "started again" in str(damage)
         assert messages == list(range(20_000, 20_000 + after))
-        # what ended the file doesn't end the next one, and a part of a record is no record's beginning
+        # the reason that ended one file doesn't end the next one, and a part of a record doesn't begin one
         for part in b"\7", record("half")[:-2]:
             followed.write_bytes(content(40_000, 2) + part)
             assert [m if isinstance(m, int) else m.kind for m in islice(reader, 3)] == ["anew", 40_000, 40_001]
@@ -612,7 +612,9 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def check_log(data: bytes, folder: Path) -> None:
-    """It is read to its end, the same in both ways; and what was read of it is a log without damage but deep terms."""
+    """It is read to its end, the same in both ways. The records that were read are a log without damage except deep
+    terms.
+    """
     path, out = folder / "any", folder / "out"
     path.write_bytes(data)
     found = list(log.read(path))
@@ -628,11 +630,11 @@ def check_log(data: bytes, folder: Path) -> None:
 
 
 def check_client(data: bytes) -> None:
-    """What comes over a connection is what a log of the same bytes gives."""
+    """A connection gives the same messages as a log of the same bytes."""
 
     def serve(server: socket.socket) -> None:
         peer, _ = server.accept()
-        with peer, contextlib.suppress(OSError):  # who has read enough goes
+        with peer, contextlib.suppress(OSError):  # the reader that has enough closes
             peer.sendall(data)
 
     # Any loopback address: a minute of this would use up the ports of one, and each is kept for another minute.
@@ -692,10 +694,10 @@ def test_readers_in_several_threads(write: Callable[..., str]) -> None:
     assert counts == [2000] * 4
 
 
-# what is shown and counted without Python is what Python shows and counts
+# Rust shows and counts the same as Python
 
 
-# what is printable differs between versions of Unicode
+# printable characters differ between versions of Unicode
 texts = st.text(
     st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301")
 )

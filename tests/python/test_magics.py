@@ -37,7 +37,7 @@ async def g(x):
 
 
 class Ran:
-    """A cell that has run: what it printed, showed, and left."""
+    """A cell that has run: its output, displays, and variables."""
 
     def __init__(self, shell: InteractiveShell, code: str) -> None:
         with capture_output() as seen:
@@ -57,7 +57,7 @@ class Ran:
 
 
 class Shell:
-    """A shell of IPython that has the magics, and what is defined in its first cell."""
+    """A shell of IPython with the magics, and the definitions of its first cell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
@@ -271,7 +271,7 @@ def test_a_cell_whose_task_is_left_behind(shell: Shell, monkeypatch: pytest.Monk
     ran = shell("%%trace\nf(1)\nclass Turn:\n    def __await__(self): yield\nwhile True: await Turn()")
     assert "__main__:f(1)" in ran.table
     monkeypatch.undo()
-    left.pop().close()  # whatever ends the task later shows nothing more
+    left.pop().close()  # a later end of the task shows nothing more
     gc.collect()
     assert shell("f(1)").displayed == [] and trace.session_info("all") == []
 

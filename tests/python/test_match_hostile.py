@@ -1,4 +1,4 @@
-"""Match specifications over objects that resist: none of the program's code runs, and nothing is left behind."""
+"""Match specifications over objects that resist: none of the program's code runs, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def blocks() -> int:
 
 
 def growth(step: Callable[[], object]) -> int:
-    """Blocks that ten more steps leave behind, at best of three."""
+    """Memory blocks that ten more steps leak, at best of three."""
     least = 1 << 60
     for _ in range(3):
         step()
@@ -410,7 +410,7 @@ def test_a_rejected_call_allocates_nothing(session: trace.Session, name: str) ->
     assert traced <= plain
 
 
-# what has no end
+# endless values
 
 
 def self_containing() -> list[Any]:

@@ -64,7 +64,7 @@ def kept(node: str, term: Any, names: list[Any], data: list[Any]) -> Any:
 
 
 def taken(files: list[Any], **options: Any) -> list[Any]:
-    """What a work handler is given."""
+    """The arguments of a work handler."""
     found: list[Any] = []
     answer = merge.merge(files, lambda *given: found.append(given[:3]) or ("ok", None), None, **options)
     assert answer == ("ok", len(found))
@@ -104,7 +104,7 @@ def test_log_files_of_a_list_are_read_one_after_the_other(write: Callable[..., s
     assert [term[3][2] for _, term, _ in found] == [[0], [1], [2]]
 
 
-# what comes in which order
+# the order of messages
 
 
 PROGRAM = """\
@@ -157,7 +157,7 @@ def test_six_calls_of_three_nodes_come_in_the_order_of_time(named: bool, tmp_pat
             node.wait()
     found = list(merge.read(tmp_path))
     assert [(each.node, each.message[3][2]) for each in found] == [(name, [n]) for n, name in enumerate(order)]
-    # and their pids are those of three nodes
+    # and their pids belong to three nodes
     merge.logs(tmp_path, tmp_path / "all", "erlang")
     pids = [message[1] for message in log.read(tmp_path / "all")]
     assert [pid.node for pid in pids] == order and len(set(pids)) == 3
@@ -415,7 +415,7 @@ def test_bad_sources(write: Callable[..., str], tmp_path: Path) -> None:
     assert Path(ti).read_bytes() == entry(ME, "db", "alias", 1)
 
 
-# what could not be read
+# unreadable records
 
 
 def test_damage_is_counted_by_node(write: Callable[..., str], tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ def test_pids_get_the_names_of_their_nodes_and_names_stay_theirs(tmp_path: Path)
             "a@h (db) <db@b@h> ! 'hello'", "b@h (db) <db@a@h> ! 'hello'", "b@h (db) <a@h.4.0> ! 'hello'",
             "a@h (<0.4.0>) <0.8.0> ! 'hello'",
         ]  # fmt: skip
-        # what was merged can be merged again: it has its names, and the new one is for what has none
+        # a merged log can be merged again: it keeps its names, and the new one is for pids without a name
         again = [(each.node, each.names) for each in merge.read({"again@h": out})]
         assert again == [("again@h", ["db"]), ("again@h", ["db"]), ("again@h", ["db"]), ("again@h", [])]
         os.remove(out)
@@ -529,7 +529,7 @@ def test_a_folder_has_logs_wrap_sets_and_names_of_processes(tmp_path: Path) -> N
     (tmp_path / "dir.log").mkdir()
     (tmp_path / "web@h.ti").write_bytes(entry(ME, "w", "alias", 0))
     found = [(each.node, each.names, each.message[3][2]) for each in merge.read(tmp_path)]
-    # the wrap set begins behind its hole, and what goes back in time comes then
+    # the wrap set begins after its hole; the record that goes back in time follows
     assert found == [
         ("shop@10.0.0.5", [], [1]), ("web@h", ["w"], [3]), ("web@h", ["w"], [4]), ("web@h", ["w"], [2]),
         ("pay@10.0.0.5", [], [5]),

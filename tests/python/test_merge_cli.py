@@ -1,4 +1,4 @@
-"""`inviso merge`: what it shows and writes, and how it ends."""
+"""`inviso merge`: its output, files and exit status."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_merged_log_is_printed_with_nodes_and_names(folder: Path, tmp_path: Pa
     assert (done.stdout, done.returncode) == ("", 0)
     assert done.stderr.endswith(f"inviso merge: 5 records of 2 nodes to {out}, with names in {tmp_path / 'all.ti'}\n")
     shown = execute(command("log", "print", out), TZ="UTC")
-    # of a drop record nothing in a log tells the node
+    # a drop record does not name its node
     assert (shown.stdout, shown.returncode) == (LINES.replace("shop@h ***", "***"), 0)
     limited = execute(command("log", "print", "-n1", out), TZ="UTC").stdout
     assert limited == LINES.splitlines(True)[0]

@@ -27,7 +27,7 @@ FLAGS = ["call", "return_to", "send", "receive", "procs", "running", "running_pr
 
 
 class Told:
-    """A tracer module that makes of each event what a message has of it."""
+    """A tracer module that builds a message from each event."""
 
     def enabled(self, tag: str, state: Any, tracee: Any) -> str:
         return "trace"
@@ -75,7 +75,7 @@ def program() -> None:
 
 
 def by_process(messages: list[Any]) -> dict[Any, list[Any]]:
-    """The messages of each tracee. What a collection counts is another thing for each session."""
+    """The messages of each tracee. The counts of a collection differ by session."""
     found = defaultdict(list)
     for message in messages:
         found[message[1]].append(message[:3] if message[2].startswith("gc_") else message)

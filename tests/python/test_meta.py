@@ -62,7 +62,7 @@ def seconds() -> int:
     return mega * 10**6 + rest
 
 
-# section 1.6: what each request answers
+# section 1.6: the answer to each request
 
 
 def nothing(*_: Any) -> None:
@@ -321,7 +321,7 @@ def test_it_goes_on_after_ctpm_in_no_way(traced: Runtime) -> None:
     traced.ask("tpm", *WORK, RETURNS, record(seen))
     work(1)
     assert traced.ask("ctpm", *WORK) == OK
-    assert len(seen) == 1  # what was called before was handled before
+    assert len(seen) == 1  # earlier calls were handled first
     work(2)
     traced.settle()
     assert len(seen) == 1
@@ -634,7 +634,7 @@ def test_a_call_back_that_does_not_return(runtime: Runtime, patience: Callable[.
     until(lambda: tracer._worker._over.is_set())
     assert meta_tools.entries(runtime.ti) == []
     assert tracer._data == (([], []), [])
-    assert tracer.status()["functions"] == 1  # what nobody waited for any more was not done
+    assert tracer.status()["functions"] == 1  # an abandoned request was not carried out
 
 
 def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callable[..., None]) -> None:

@@ -20,7 +20,7 @@ SPECS = {"empty": [], "even": EVEN, "all": ALL, "bad": BAD, "none": "no list"}
 
 
 class Model:
-    """What is initiated, and which match specifications it has."""
+    """The initiated functions with their match specifications."""
 
     def __init__(self) -> None:
         self.functions: dict[Any, dict[str, Any]] = {}
@@ -81,7 +81,7 @@ class Model:
         return "ok"
 
     def pattern(self, function: Any) -> Any:
-        """What the trace session has on a function; False for nothing."""
+        """The trace session's pattern for a function; False for none."""
         known = self.functions.get(function)
         if known is None:
             return False
@@ -143,7 +143,7 @@ def test_requests_against_the_model(steps: list[Any]) -> None:
 
 
 def _arguments(request: str, rest: list[Any], call: Any) -> list[Any]:
-    """What the component is asked for a step of the model's."""
+    """The request to the component for a step of the model."""
     match request, rest:
         case "init_tpm", [mfa]:
             return [*mfa, call]

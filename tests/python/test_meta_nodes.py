@@ -1,4 +1,4 @@
-"""Meta tracing of other processes: what a control may name, and what comes of it."""
+"""Meta tracing of other processes: names that a control may use, and the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``multiprocessing``: what goes through queues, connections and pools, by the outer call and by nothing else."""
+"""``multiprocessing``: messages of queues, connections and pools, by the outer call only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def echo_queue(requests: Any, replies: Any) -> None:
         replies.put(item)
 
 
-# what follows runs in programs of their own: they start processes
+# the following tests run programs of their own: these start processes
 
 HEAD = """
 import inviso, multiprocessing, queue, sys, warnings

@@ -1,4 +1,4 @@
-"""Tracer modules in C: loaded by path, asked and told, upgraded and unloaded; refused where they don't fit."""
+"""Tracer modules in C: loaded by path, called, upgraded and unloaded; refused if they don't fit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_example_tells_who_sends_to_whom(build: Build) -> None:
         session.process(worker, True, ["send", "receive"])
         session.process(me, True, ["send"])
         assert session.info(worker, "flags") == ("flags", ["send", "receive"])
-        inviso.send(worker, "the question")  # of the told one itself nothing is told
+        inviso.send(worker, "the question")  # it gets no messages about itself
         assert ready.wait(10)
         assert told(2) == [("trace", worker, me), "the answer"]
         assert session.info("session", "tracer_errors") == ("tracer_errors", 0)

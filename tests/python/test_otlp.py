@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: what they are made of, where they go, and how they meet OpenTelemetry's own."""
+"""Spans for OpenTelemetry: their contents, their destinations, and their links to OpenTelemetry's own."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ RECORDED = ROOT / "tests" / "data" / "live" / "blame.jsonl"
 
 
 def lines(file: Path = RECORDED) -> list[Any]:
-    """The recorded calls: function, arguments, what Erlang blames."""
+    """The recorded calls: function, arguments, the argument that Erlang blames."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,4 +1,5 @@
-"""A real Erlang reads what trace ports write: `dbg:trace_client` on our files, wrap sets and sockets, term by term."""
+"""A real Erlang reads the output of trace ports: `dbg:trace_client` on our files, wrap sets and sockets, term by term.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from waiting import until
 
 pytestmark = needs_otp
 
-# The client's handler keeps what it is called with. At the end a file gets `term_to_binary` of the list.
+# The client's handler keeps its arguments. At the end a file gets `term_to_binary` of the list.
 CLIENT = """
     [Kind, Where, Out] = init:get_plain_arguments(),
     {ok, Tokens, _} = erl_scan:string(Where ++ "."),
@@ -96,7 +97,7 @@ def program() -> None:
 
 
 def two_sessions(port: Any, flags: list[str], options: Any = ()) -> list[Any]:
-    """Runs the program under a session with this port and one that is its own tracer; what that one tells."""
+    """Runs the program under a session with this port and one that is its own tracer; returns the latter's messages."""
     roomy = {"ring_bytes": 8 << 20}
     with trace.session_create("own", None, roomy) as own, trace.session_create("port", port, options) as sent:
         for session in (own, sent):
@@ -166,7 +167,7 @@ def test_a_socket(tmp_path: Path) -> None:
         assert session.delivered().wait(10)
         wait_for_the_client(port)
         told = two_sessions(port, ["timestamp"])[:]
-    # what the client was not sent yet when the port is closed it gets for a second
+    # for a second after the port is closed, the client still gets unsent messages
     assert client.wait(60) == 0
     there = decoded(out.read_bytes())
     own = [m for m in there if m[0] == "trace_ts"]
@@ -232,7 +233,7 @@ def test_the_same_messages_take_as_many_bytes_as_in_otps_own_file(tmp_path: Path
         for n in (0, 1):
             scope["nthtail"](n, [inviso.Atom("a"), "b", 3.0])
     ours = read(tmp_path / "log")
-    # Erlang's function calls itself, and the atom is not what begins the list then
+    # Erlang's function calls itself, and then the atom is not the head of the list
     without_pids = [m[2:] for m in theirs]
     assert [m[2:] for m in ours if m[2] == "call"] == [m for m in without_pids if m[0] == "call"][:2]
     assert next(m[2:] for m in ours if m[2] == "return_from") in without_pids
@@ -244,7 +245,7 @@ def test_the_same_messages_take_as_many_bytes_as_in_otps_own_file(tmp_path: Path
 
 
 def sized(data: bytes) -> list[tuple[Any, int]]:
-    """Each message, as what can be a key, and how many bytes it takes with its head."""
+    """Each message, in a hashable form, and its number of bytes with its head."""
     all_, at = [], 0
     for message in frames(data):
         number = int.from_bytes(data[at + 1 : at + 5], "big") + 5

@@ -1,4 +1,4 @@
-"""Patterns: a package and all below it, stars that stand for nothing, what is near a pattern that matches nothing."""
+"""Patterns: a package and all below it, stars that match nothing, suggestions for a pattern that matches nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pictures show, computed from rows: layout, aggregation, percentiles, and the page's text. No browser."""
+"""The contents of pictures, computed from rows: layout, aggregation, percentiles, and the page's text. No browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = '</script><b>"&\x00\udc80'
 
 
 def data(made: picture.Picture) -> Any:
-    """What the page of a picture carries."""
+    """The data in a picture's page."""
     found = re.search(r'id="data">([^<]*)<', made.html())
     assert found
     return json.loads(zlib.decompress(base64.b64decode(found[1])))
@@ -522,7 +522,7 @@ def test_a_page_carries_every_box() -> None:
 
 
 class Sanitizer(HTMLParser):
-    """What JupyterLab leaves of an output that is not trusted: no frames, no scripts, and only some attributes."""
+    """The parts of an untrusted output that JupyterLab keeps: no frames, no scripts, and only some attributes."""
 
     def __init__(self) -> None:
         super().__init__()

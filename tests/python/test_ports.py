@@ -29,12 +29,12 @@ CAT = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]
 
 
 def of(messages: list[Any], port: Port) -> list[Any]:
-    """What is told of a port: tags and what follows."""
+    """A port's messages: tags and elements."""
     return [message[2:] for message in messages if message[1] == port]
 
 
 def data(messages: list[Any], port: Port) -> list[Any]:
-    """What goes through a port: in which direction, and the bytes."""
+    """The data through a port: direction and bytes."""
     return [(tag, more[0][1][1]) for tag, *more in of(messages, port) if tag in ("send", "receive")]
 
 
@@ -136,7 +136,7 @@ def test_what_a_port_is(kind: socket.SocketKind, name: str) -> None:
         assert inviso.port(one).name == name
 
 
-# what is told
+# messages
 
 
 def test_a_socket_opens_and_closes_once(session: trace.Session) -> None:
@@ -585,7 +585,7 @@ def test_sendall_over_tls_is_told_as_it_begins(session: trace.Session, certifica
         assert connection.send(b"part") == 4
         thread.join()
         messages = session.drain()
-    # the writer's is first, and one, whatever it takes to write it
+    # the writer's is first, and single, in any case
     assert messages[0][1:3] == (port, "receive")
     parts = [what for tag, what in data(messages, port) if tag == "receive"]
     assert [len(parts), *parts[1:]] == [3, b"array", b"part"]
@@ -655,7 +655,7 @@ def test_what_writelines_is_given_may_be_any_iterable(session: trace.Session) ->
         session.port(port, True, ["receive"])
         for make in given:
             writer.writelines(make())
-            # nobody can have read it before
+            # it can't have been read before
             told.append([m[3][1][1] for m in session.drain()])
         writer.writelines([])
         with pytest.raises(TypeError):

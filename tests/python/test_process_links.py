@@ -1,4 +1,4 @@
-"""Links, monitors, exit signals, names, timers: what Erlang's mean for threads and tasks."""
+"""Links, monitors, exit signals, names, timers: Erlang's meaning for threads and tasks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def logged(path: str | Path, flags: list[str] = FLAGS, **options: Any) -> Iterat
 
 
 def channel(context: Any, kind: str) -> tuple[Any, Any]:
-    """What puts in, and what takes out."""
+    """The functions that put and take."""
     if kind == "Pipe":
         reader, writer = context.Pipe(False)
         return writer, reader
@@ -72,7 +72,7 @@ def sends(path: str | None, into: Any, count: int, go: Any, last: str = "return"
 
 
 def echoes(out: Any, back: Any, count: int, path: str | None) -> None:
-    """A child that gives back what it takes."""
+    """A child that sends back each item."""
     with logged(path) if path else open(os.devnull):
         for _ in range(count):
             put(back, take(out))
@@ -82,7 +82,7 @@ def echoes(out: Any, back: Any, count: int, path: str | None) -> None:
 
 
 def messages(*logs: Path) -> list[dict[str, Any]]:
-    """What was received, in this order."""
+    """The received items, in this order."""
     rows = [
         row
         for row in analysis.tables({path.stem: path for path in logs}).messages.rows()
@@ -102,7 +102,7 @@ def test_equal_messages_of_two_processes_are_told_apart(tmp_path: Path, method: 
             process = context.Process(target=sends, args=(str(path), into, count, go))
             process.start()
             assert go.acquire(True, PATIENCE)
-        # who sent last is taken from first
+        # the last sender's item is taken first
         for _, out, _ in reversed(made):
             assert [take(out) for _ in range(count)] == [ITEM] * count
         for child in multiprocessing.active_children():
@@ -207,7 +207,9 @@ def test_a_receipt_that_stands_before_its_sending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
 def test_one_object_that_several_threads_put_at_once(tmp_path: Path, kind: str) -> None:
-    """Nobody sees in which order they get it in, so there is no number; nor is a wrong one for what comes after."""
+    """The order in which they get the item is unknown, so there is no number; later messages have no wrong number
+    either.
+    """
     made: Any = getattr(multiprocessing, kind)(1)
     with logged(tmp_path / "here.log"):
         made.put("first")
@@ -325,7 +327,7 @@ def test_a_receiver_that_is_not_traced(tmp_path: Path, method: str, kind: str) -
 
 
 def test_a_receiver_without_this_package() -> None:
-    """It runs without a path to it, and gets what it would get."""
+    """It runs without a path to the package, and gets the right values."""
     from multiprocessing.connection import Listener
 
     text = (
@@ -364,7 +366,7 @@ def test_with_a_token(tmp_path: Path, kind: str) -> None:
 
 
 def test_numbers_come_and_go_with_sessions(tmp_path: Path) -> None:
-    """What was put in before a session is none of its messages, also where it is the same object."""
+    """An item from before a session is not one of its messages, even if it is the same object."""
     pytest.importorskip("pyarrow")
     made: Any = multiprocessing.Queue()
     gate = threading.Event()

@@ -149,7 +149,7 @@ def test_a_pid_that_comes_back_is_the_same(protocol: int) -> None:
 
 
 def elsewhere(text: str) -> Any:
-    """What another process pickles."""
+    """The pickle of another process."""
     program = f"import pickle, sys, inviso\n{text}\nsys.stdout.buffer.write(pickle.dumps(value))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -231,7 +231,7 @@ def test_a_foreign_pid_among_arguments_is_not_taken_for_one_of_ours(session: tra
     (foreign,) = elsewhere("value = [inviso.self()]")
 
     def traced(*pids: inviso.Pid) -> None:
-        """What is called."""
+        """The called function."""
 
     session.process(inviso.self(), True, ["call"])
     session.function((__name__, traced.__qualname__, 1), True, ["local"])

@@ -1,4 +1,4 @@
-"""What has changed between two profiles: as a table, and as a command with an exit status."""
+"""The difference of two profiles: as a table, and as a command with an exit status."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """What the functions below did, by their own account."""
+    """The calls of the functions below, by their own count."""
 
     def __init__(self) -> None:
         self.calls: Counter[Path_] = Counter()
@@ -63,7 +63,7 @@ def f2(model: Model, path: Path_, script: list[Any]) -> None:
 
 
 class Pausing:
-    """A generator with the chain of whoever has it go on."""
+    """A generator with the chain of its current caller."""
 
     def __init__(self, model: Model, kind: int, scripts: list[list[Any]]) -> None:
         self.model, self.scripts, self.path = model, scripts, ()
@@ -111,7 +111,7 @@ MEASURED = [f"{HERE}:{name}" for name in (*FUNCTIONS, "g0", "g1", *COROUTINES)]
 
 
 def execute(model: Model, path: Path_, script: list[Any]) -> None:
-    """Not measured, as ``perform``: it belongs to whoever has called."""
+    """Not measured, as ``perform``: it counts for its caller."""
     own: list[Pausing] = []
     for what, *rest in script:
         if what == "call":
@@ -186,7 +186,7 @@ def paths(profile: Profile) -> list[Path_]:
 
 
 def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
-    """The profile, which is what the model says and the session beside."""
+    """The profile, checked against the model and a session beside it."""
     for each in (profiler, beside):
         each.pause()
     profile, flat = profiler.collect(), beside.collect()
@@ -196,7 +196,7 @@ def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
     seen = {(f.mfa, c.process): (c.calls, c.measurement) for f in profile.functions for c in f.processes if c.calls}
     assert {key: calls for key, (calls, _) in seen.items()} == {key: calls for key, (calls, _) in known.items()}
     for key, (_, own) in seen.items():
-        # of each place the nanoseconds are rounded; what is told of a pause may differ by its length
+        # the nanoseconds of each place are rounded; the reported length of a pause may differ
         assert abs(own - known[key][1]) <= len(profile.nodes) + 50_000, key
     checked_sums(profile)
     return profile

@@ -107,7 +107,7 @@ class Frame:
         self.walk, self.name, self.steps = walk, name, steps
         self.of = of or self  # the generator that is resumed when this one is
         self.begun = self.running = self.over = False
-        self.suspended: list[str] = []  # its part of the stack: itself, and what it delegates to
+        self.suspended: list[str] = []  # its part of the stack: itself, and its delegates
         self.going = self.run()
 
     def run(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class Frame:
 
 
 def told(walk: Walk, traced: set[str], return_to: bool) -> list[tuple[str, str]]:
-    """The messages of a walk: a return_to for each call that was told and ends, one for all that an exception ends."""
+    """The messages of a walk: a return_to for each reported call that ends, one for all that an exception ends."""
     messages = []
     where = ""
     left: int | None = None  # how deep the frame is that an exception has come to
@@ -231,7 +231,7 @@ def begin(session: trace.Session, want: Any, procs: Any) -> None:
 
 
 def check_counters(session: trace.Session, want: Any, walk: Walk, pids: list[inviso.Pid], limit: float) -> None:
-    """Each counter against the walk, which every one of these processes has gone."""
+    """Each counter against the walk; each of these processes has run it."""
     flagged = "call" in want["flags"]
     seconds = 0.0
     for name, kinds in want["patterns"].items():
@@ -360,7 +360,7 @@ def climb(name: str) -> inviso.Pid:
 
 
 class Pattern:
-    """What is set on one function in one session."""
+    """The patterns of one function in one session."""
 
     def __init__(self) -> None:
         self.traced: Any = False
@@ -641,7 +641,7 @@ values = st.recursive(
 
 
 def snapshot(value: Any, depth: int = LIMITS["depth"]) -> Any:
-    """What arrives of an argument, by the words of docs/limits.md."""
+    """The captured form of an argument, as docs/limits.md describes it."""
     if isinstance(value, (type(None), bool, float, inviso.Atom, inviso.Pid)):
         return value
     if isinstance(value, int):
@@ -696,7 +696,7 @@ def container_snapshot(value: Any, depth: int) -> Any:
 
 
 def exact(value: Any) -> Any:
-    """A form of a snapshot that tells 1 from 1.0 and True, 0.0 from -0.0, and the order of a dict."""
+    """A form of a snapshot that distinguishes 1 from 1.0 and True, 0.0 from -0.0, and the order of a dict."""
     if isinstance(value, float):
         return "float", struct.pack(">d", value)
     if isinstance(value, (tuple, list)):

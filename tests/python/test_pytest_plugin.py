@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with the module ``shop``. No session is left behind, and those of the outer run are as they were."""
+    """A project with the module ``shop``. No session is left, and those of the outer run are unchanged."""
     for name in (
         "INVISO_PATTERNS",
         "INVISO_EVENTS",
@@ -55,7 +55,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
-    """A run inside this process, which leaves no session behind."""
+    """A run inside this process. It leaves no session."""
     before = trace.session_info("all")
     result = project.runpytest_inprocess(*PLUGIN, *words)
     assert trace.session_info("all") == before

@@ -1,4 +1,4 @@
-"""The runner of the test files: what fails is shown and counted, also where pytest itself comes to no end."""
+"""The runner of the test files: it shows and counts failures, also if pytest itself doesn't finish."""
 
 from __future__ import annotations
 

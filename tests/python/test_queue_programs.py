@@ -35,7 +35,7 @@ def no_tokens() -> Iterator[None]:
 
 
 def copy(function: Any) -> Any:
-    """The same function in another module, with code of its own, which nobody has taken."""
+    """The same function in another module, with code of its own, and not instrumented."""
     scope = {**function.__globals__, "__name__": "copies"}
     same = types.FunctionType(function.__code__.replace(), scope, function.__name__, function.__defaults__)
     same.__qualname__ = function.__qualname__
@@ -43,7 +43,7 @@ def copy(function: Any) -> Any:
 
 
 class Plain(queue.Queue):  # type: ignore[type-arg]
-    """What `queue.Queue` is without anybody looking."""
+    """`queue.Queue` without instruments."""
 
     put, get, _put, _get = (copy(vars(queue.Queue)[name]) for name in METHODS)  # type: ignore[assignment]
 
@@ -55,7 +55,7 @@ class PlainAsync(asyncio.Queue):  # type: ignore[type-arg]
 
 
 def answer(coroutine: Any) -> Any:
-    """What a coroutine that doesn't wait returns."""
+    """The result of a coroutine that doesn't wait."""
     try:
         coroutine.send(None)
     except StopIteration as ended:
@@ -99,7 +99,7 @@ def test_the_functions_are_what_they_were(session: trace.Session) -> None:
 
 
 class Undecided:
-    """What is neither true nor false."""
+    """Neither true nor false."""
 
     def __bool__(self) -> bool:
         raise ValueError("undecided")
@@ -314,7 +314,7 @@ def test_tasks_that_wait_are_woken(session: trace.Session) -> None:
         await box.put(-1)
         await asyncio.wait_for(box.join(), 10)
         await server
-        for number in range(3):  # more than fit, with nobody there
+        for number in range(3):  # more items than fit, without a reader
             if number:
                 asyncio.get_running_loop().call_soon(back.get_nowait)
             await asyncio.wait_for(back.put(number), 10)
@@ -357,7 +357,7 @@ def test_what_asyncio_changes_holds_at_once(session: trace.Session, owner: Any, 
     called.clear()
     box.put_nowait(2)
     assert not called and [box.get_nowait() for _ in range(4)] == [0, 1, 1, 2]
-    if name != "_put":  # which is what is watched: another one is not
+    if name != "_put":  # the original `_put` is watched; another one is not
         assert [kind for kind, _ in events(session)] == ["send"] * 4 + ["receive"] * 4
 
 

@@ -80,7 +80,7 @@ class Running:
         assert self.line() == "worked"
 
     def end(self) -> tuple[int, str]:
-        """Status and standard error of the program, whose child is told that there are no more jobs."""
+        """Status and standard error of the program; its child gets the end of the jobs."""
         os.write(self._jobs, b"\n")
         return self.ended()
 
@@ -116,7 +116,7 @@ def running(python: Path, folder: Path, program: str, *words: str, **env: str) -
 
 
 def nodes() -> dict[str, int]:
-    """Who can be traced: names without the host, and their processes."""
+    """Traceable processes: names without the host, and their pids."""
     with Cluster() as cluster:
         return {each.node.removesuffix(f"@{HOST}"): each.pid for each in cluster.found()}
 
@@ -157,7 +157,7 @@ def test_a_child_is_found_and_traced(python: Path, folder: Path, how: str) -> No
 
 
 def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) -> str:
-    """What a program says whose child says one line."""
+    """The output of a program whose child prints one line."""
     write(folder, "who.py", "import os, sys\nfrom inviso import runtime\nfound = runtime.listening()\n"
           "print(found and found.node.partition('@')[0], sorted(name for name in os.environ if 'INVISO' in name), "
           "flush=True)\n")  # fmt: skip
@@ -170,7 +170,7 @@ def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) 
 
 
 def test_programs_see_nothing_of_it(python: Path, folder: Path) -> None:
-    """Neither in its own environment nor in that of a grandchild."""
+    """Not in its own environment and not in a grandchild's."""
     program = (
         "print([name for name in os.environ if 'INVISO' in name], flush=True)\n"
         "subprocess.run([sys.executable, '-c', \"import os, sys, subprocess; subprocess.run([sys.executable, "
@@ -220,7 +220,7 @@ def test_a_template_is_of_each_process(python: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("way", ["the end", "kill -9"])
 def test_the_end_of_a_traced_child_is_said(python: Path, folder: Path, way: str) -> None:
-    """The control gets an event, and `stop` answers for it by what it has left."""
+    """The control gets an event, and `stop` answers for it from its log."""
     with running(python, folder, FORK, "--node", "shop") as shop:
         pid = int(shop.line())
         name = f"shop-{pid}@{HOST}"
@@ -251,7 +251,7 @@ def test_the_end_of_a_traced_child_is_said(python: Path, folder: Path, way: str)
 
 
 def command(*words: str, status: int = 0) -> list[list[str]]:
-    """What a command says, a line for each node."""
+    """The output of a command, a line for each node."""
     done = subprocess.run(
         [sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=LIMIT, check=False
     )
@@ -261,7 +261,7 @@ def command(*words: str, status: int = 0) -> list[list[str]]:
 
 @pytest.mark.parametrize("way", ["the end", "kill -9"])
 def test_the_end_of_a_child_is_said_to_who_comes_later(python: Path, folder: Path, way: str) -> None:
-    """`inviso start` has gone when the child ends: `inviso fetch` and `inviso stop` know of it, the latter once."""
+    """`inviso start` has ended before the child: `inviso fetch` and `inviso stop` know of it, the latter once."""
     with running(python, folder, FORK, "--node", "shop") as shop:
         pid = int(shop.line())
         name = f"shop-{pid}@{HOST}"

@@ -31,7 +31,7 @@ def component() -> Iterator[None]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """What a function answers in a thread of its own."""
+    """The result of a function in a thread of its own."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
@@ -202,7 +202,7 @@ def test_what_was_lost_before_a_suspension_is_no_reason_after_it(component: None
 
 
 def test_several_things_at_once() -> None:
-    """Each waits for all the others: in one thread none would end. What one raises is told, and the others go on."""
+    """Each waits for all the others: in one thread none would end. An exception is reported, and the others go on."""
     told: list[str] = []
     barrier = threading.Barrier(3, timeout=LIMIT)
     seen: list[int] = []

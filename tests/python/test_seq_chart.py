@@ -329,4 +329,4 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
     with pytest.raises(inviso.BadArg) as refused:
         call()
     assert refused.value.argument == argument and "; pass" in refused.value.why
-    assert before.issuperset(inviso.processes())  # those of earlier tests may end meanwhile
+    assert before.issuperset(inviso.processes())  # messages of earlier tests may come meanwhile

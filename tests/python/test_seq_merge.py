@@ -52,7 +52,7 @@ class Process:
 
 
 class History:
-    """What happens on some nodes, and what their tracers are told."""
+    """Events on some nodes, and the messages to their tracers."""
 
     def __init__(self, nodes: int, processes: int, flags: dict[str, frozenset[str]]) -> None:
         self.processes = [Process(n % nodes, n) for n in range(processes)]
@@ -157,7 +157,7 @@ def test_no_event_comes_before_its_cause(
         if entry.after is not None:
             assert entry.after < n and before(seen[entry.after], seen[n])
         assert stamps or entry.by != "time"
-        if len(flags) == 2:  # all is told: a serial decides exactly where there is a cause
+        if len(flags) == 2:  # all messages are there: a serial orders exactly by cause
             assert (entry.by == "serial") == (n > 0 and before(seen[n - 1], seen[n]))
 
 
@@ -328,7 +328,7 @@ def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
         seq_trace.set_token("print", True)
         seq_trace.print("one")
         (event,) = collector.output().events
-        # what it is told as a tracer it receives, as any process; what it is asked is nobody's
+        # a tracer receives its messages like any process; requests to it are not messages
         assert session.drain() == [("trace", collector.pid, "receive", event)]
 
 
@@ -389,4 +389,4 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
         call()
     assert refused.value.argument == argument and "; pass" in refused.value.why
     assert seq_trace.get_token() == token
-    assert before.issuperset(inviso.processes())  # those of earlier tests may end meanwhile
+    assert before.issuperset(inviso.processes())  # messages of earlier tests may come meanwhile

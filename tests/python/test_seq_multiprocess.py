@@ -41,7 +41,7 @@ def shape(tracer: inviso.Pid, label: Any) -> list[Any]:
 
 
 def echo(taken: Any, answers: Any) -> None:
-    """A child: what it takes it gives back, with its token."""
+    """A child: it sends each item back, with its token."""
     answers.put(("begun", label()))
     while (item := taken.get()) is not None:
         answers.put((item, label()))
@@ -74,7 +74,7 @@ def test_queues_and_processes(tracer: inviso.Pid, method: str, kind: str) -> Non
     there.put(None)
     process.join(PATIENCE)
     assert process.exitcode == 0
-    # sends and receives of the child are told there, to nobody
+    # sends and receives of the child are events there, without a tracer
     assert shape(tracer, "queue") == [("send", (0, 1)), ("receive", (1, 2)), ("send", (2, 3)), ("receive", (3, 4))]
 
 
@@ -630,7 +630,7 @@ def test_objects_that_can_t_be_pickled(tracer: inviso.Pid, capfd: pytest.Capture
     near.send("next")
     assert far.recv() == "next" and label() == "x"
     queue: Any = multiprocessing.get_context("spawn").Queue()
-    queue.put(lambda: None)  # its feeder thread says so, and goes on
+    queue.put(lambda: None)  # its feeder thread reports the error, and goes on
     queue.put("next")
     assert queue.get(timeout=PATIENCE) == "next" and label() == "x"
     assert "ickle" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Sequential tracing: tokens, serials, what carries them, and what must not."""
+"""Sequential tracing: tokens, serials, carriers, and things that carry none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs whose folder has files named like standard modules, and what a run leaves in ``sys.modules``."""
+"""Programs whose folder has files named like standard modules, and the modules in ``sys.modules`` after a run."""
 
 from __future__ import annotations
 

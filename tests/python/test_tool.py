@@ -41,7 +41,7 @@ NOTED: list[Any] = []
 
 
 def wait() -> None:
-    """What a case waits for, until the test opens it."""
+    """A case waits for it; the test opens it."""
     WAITING.set()
     assert GATE.wait(60)
 
@@ -69,7 +69,7 @@ def cases(place: Place) -> Path:
 
 
 class Shop:
-    """Two nodes, and what makes tools for them, which end with the test."""
+    """Two nodes, and a maker of tools for them. All end with the test."""
 
     def __init__(self, place: Place, cases: Path) -> None:
         self.place = place
@@ -100,7 +100,7 @@ def shop(place: Place, cases: Path) -> Iterator[Shop]:
 
 
 def ok(answer: Any) -> Any:
-    """What stands behind ``"ok"``."""
+    """The value after ``"ok"``."""
     assert answer[0] == "ok", answer
     return answer[1]
 
@@ -111,7 +111,7 @@ def state(tool: Tool, node: str) -> Any:
 
 
 def error(answer: Any) -> Any:
-    """What stands behind ``"error"``."""
+    """The value after ``"error"``."""
     assert answer[0] == "error", answer
     return answer[1]
 
@@ -323,7 +323,7 @@ def test_stopping_a_session_ends_its_cases(shop: Shop) -> None:
     tool = shop.session(timeout=0.2)
     tool.atc("waits", 1)
     assert WAITING.wait(60)
-    assert ok(tool.stop_session())[0] == 1  # it does not wait for ever for what can't be stopped
+    assert ok(tool.stop_session())[0] == 1  # it does not wait for ever for cases that can't be stopped
     assert any("does not end" in text for text in tool.problems)
     shop.one.ask("before = listener.host.component._flags")
     GATE.set()
@@ -408,7 +408,8 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
 
 
 def test_a_program_that_calls_more_than_can_be_traced(shop: Shop) -> None:
-    """The built-in check sees it, the tool is told, waits, and tries again, until the program calls less."""
+    """The built-in check sees the load. The tool gets an event, waits, and tries again, until the program calls less.
+    """
     options = {"overload": 20, "protect": {"cpu": 1, "lost": 1}}
     tool = shop.tool("one", optg=lambda _: ("ok", options), reactivate=(0.05, 2.0, 0.2))
     suspended = []
@@ -493,7 +494,7 @@ def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:
     again.ask("work()")
     tool.stop_session()
     assert calls(again) == ["work", "step"]
-    assert len([*(shop.place.path / "logs").glob("two@*.log")]) == 2  # what the first process has left is there
+    assert len([*(shop.place.path / "logs").glob("two@*.log")]) == 2  # nodes that the first process has left are there
 
 
 def test_reconnecting_by_hand(shop: Shop) -> None:
@@ -673,7 +674,7 @@ def forked():
 
 
 def test_a_program_with_a_tool_forks(shop: Shop) -> None:
-    """The child has none; the parent's goes on, and finds nodes that come."""
+    """The child has no tool. The parent's goes on, and finds nodes that come."""
     program = shop.place.child(FORKS, name="forks")
     assert "belongs to another process" in program.ask("forked()")
     assert program.ask("tool.get_node_status()[1][0][1]") == ("ok", TRACING)
@@ -799,7 +800,7 @@ def test_states_of_a_node() -> None:
     nodes.connected(NODE, "new", "running")
     assert nodes[NODE].shape() == ("inactive", "running") and nodes.active() == []
     assert nodes.changed(NODE, "tracing", "running") is None and nodes.active() == [NODE]
-    nodes.connected(NODE, "new", "running")  # older than what it has said itself
+    nodes.connected(NODE, "new", "running")  # older than its own latest report
     assert nodes.active() == [NODE]
     assert nodes.changed(NODE, "tracing", SUSPENDED) == "suspended" and nodes.active() == []
     assert nodes.changed(NODE, "idle", SUSPENDED) is None
@@ -815,7 +816,7 @@ def test_states_of_a_node() -> None:
 
 
 def test_what_a_node_is_told() -> None:
-    """Entries in order, whatever became of the cases in the meantime."""
+    """Entries in order, for any later state of the cases."""
     history = History()
     call = history.call("tpl", ("json",))
     on, off, failed, once = (

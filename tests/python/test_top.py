@@ -1,4 +1,4 @@
-"""``inviso top``: what a node answers, its rates, and the view over nodes that die, hang, or are another control's."""
+"""``inviso top``: a node's answers, its rates, and the view over nodes that die, hang, or are another control's."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
 
 
 def asked(name: str, *arguments: Any) -> dict[str, Any]:
-    """What a node answers to who only looks."""
+    """A node's answer to a peer that only watches."""
     control = Control(name=f"looks@{HOST}", timeout=10)
     looks = Looks(control, [name], "sample")
     try:

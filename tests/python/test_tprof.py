@@ -1,4 +1,4 @@
-"""``inviso.tprof`` as a library: what is measured, in which windows, and how it is shown."""
+"""``inviso.tprof`` as a library: measurements, their windows, and their display."""
 
 from __future__ import annotations
 
@@ -212,10 +212,10 @@ def test_what_tasks_do_after_their_end_counts_as_well(type: Any, tree: bool) -> 
         loops = (f for f in profile.functions if f.module in ("asyncio.base_events", "asyncio.events", "asyncio.tasks"))
         return {f.function: f.calls for f in loops if f.function != "BaseEventLoop.__del__"}
 
-    asyncio.run(main())  # what the first run imports and makes
+    asyncio.run(main())  # imports and objects of the first run
     profile = tprof.profile(main, type=type, tree=tree)
     assert of_asyncio(profile) == of_asyncio(tprof.profile(main))
-    # a task tells who waits for it that it is done, after its coroutine has returned
+    # a task informs its waiter after its coroutine has returned
     [leaves] = [f for f in profile.functions if f.function == "leaf"]
     [told] = [f for f in profile.functions if f.function == "BaseEventLoop.call_soon"]
     tasks = {each.process for each in leaves.processes}
@@ -455,7 +455,7 @@ def test_the_modules_own_profiler() -> None:
     assert tprof.start().running, "one that was stopped by its own method is not in the way"
 
 
-# what is refused
+# refused arguments
 
 BAD_PATTERNS = {
     "number": (7, "7 is not a pattern"),

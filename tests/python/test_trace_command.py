@@ -175,7 +175,7 @@ def test_a_pattern_that_matches_no_function_is_named(work: Path, tmp_path: Path)
     named = [line for line in done.stderr.splitlines() if line.startswith("***")]
     missing = ("later:gone:1", "nowhere:_:_", "json:loads:_")
     assert named == [f"*** inviso trace: {pattern} matches no function." for pattern in missing]
-    # of what is written into a log nobody knows here what was called
+    # calls that go into a log are not known here
     for out, still in (("lines.txt", ""), ("calls.log", " that is there at the end")):
         done = trace("-p", "__main__:fact", "-p", "__main__:nosuch", "-o", out, work, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (
@@ -341,7 +341,7 @@ def test_a_reader_that_stands_still_stops_nobody(tmp_path: Path) -> None:
         command("trace", "-p", "__main__:f", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN
     )
     assert process.stdout and process.stderr
-    assert process.stdout.readline() == "end\n"  # nobody has read a line by now
+    assert process.stdout.readline() == "end\n"  # no line has been read yet
     text = process.stderr.read()
     assert process.wait(LIMIT) == 0
     process.stdout.close()

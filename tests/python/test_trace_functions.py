@@ -1,4 +1,4 @@
-"""Which functions a pattern takes, by what names, and that every call of them is counted."""
+"""The functions that a pattern matches, their names, and exact counts of their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is global to a process, each in a process of its own: forks, exits, other tools beside us."""
+"""State that is global to a process, each test in a process of its own: forks, exits, other tools beside us."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def run(program: str, *flags: str, timeout: float = 60) -> str:
-    """Runs a program; it must end well and in time. Answers what it printed."""
+    """Runs a program, which must end well and in time. Returns its output."""
     words = [sys.executable, "-W", "error::DeprecationWarning", *flags, "-c", textwrap.dedent(program)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Messages: their forms, their order, where they go, and what is told of those that are lost."""
+"""Messages: their forms, their order, their destinations, and reports of lost ones."""
 
 from __future__ import annotations
 

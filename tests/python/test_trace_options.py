@@ -17,7 +17,7 @@ from trace_tools import count, good, in_threads, local, mfa, own
 
 
 class Thing:
-    """What is not copied."""
+    """Not copied."""
 
     def __init__(self, text: Any = "a thing") -> None:
         self.text = text
@@ -29,11 +29,11 @@ class Thing:
 
 
 def traced(*values: Any) -> None:
-    """What is called."""
+    """Called."""
 
 
 def other(value: Any) -> None:
-    """What is called, too."""
+    """Called, too."""
 
 
 def first(session: trace.Session, *values: Any) -> Any:

@@ -86,7 +86,7 @@ def test_order_is_kept_while_messages_are_read(make: Callable[..., trace.Session
 
 
 def test_the_time_is_the_time_whatever_came_before(session: trace.Session, make: Callable[..., trace.Session]) -> None:
-    """A session without time stamps has told of much when another asks for them."""
+    """A session without timestamps has emitted many messages when another asks for timestamps."""
     session.function((__name__, "step", 1), True, ["local"])
     own(session, ["call"])
     step(0)

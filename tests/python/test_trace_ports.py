@@ -1,4 +1,4 @@
-"""Trace ports as tracers: what they write is what a session that is its own tracer tells."""
+"""Trace ports as tracers: they write the messages that a session as its own tracer gets."""
 
 from __future__ import annotations
 

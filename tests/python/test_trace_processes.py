@@ -1,4 +1,4 @@
-"""Process flags, who inherits them, and the messages spawn, spawned and exit."""
+"""Process flags, their inheritance, and the messages spawn, spawned and exit."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_group_without_flags_matches_none(session: trace.Session) -> None:
 
 def test_existing_takes_those_that_are_there(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    most = len(inviso.processes())  # messages of earlier tests may come meanwhile
     matched = session.process("existing", True, ["call"])
     assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == ("flags", ["call"])
@@ -127,7 +127,7 @@ def test_new_takes_those_to_come(session: trace.Session, waiting: Waiting) -> No
 
 def test_all_takes_both_and_gives_both_back(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    most = len(inviso.processes())  # messages of earlier tests may come meanwhile
     matched = session.process("all", True, ["call", "arity"])
     assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == session.info("new", "flags")
@@ -351,7 +351,7 @@ class Mixed(Initialised, Further):
 
 
 def told_of_tasks(make: Callable[..., Any], how: str) -> list[Any]:
-    """What is told of tasks that a factory makes by ``make``; pids by the order of their coming."""
+    """Messages about tasks that a factory makes by ``make``; pids by the order of their first message."""
 
     async def fails() -> None:
         await asyncio.sleep(0)
@@ -642,7 +642,7 @@ class Runner(threading.Thread):
 
 
 def test_a_thread_whose_class_says_what_it_runs_is_its_argument() -> None:
-    """As of any bound method: what is spawned is what is called."""
+    """As of any bound method: the spawned function is the called one."""
     with trace.session_create("runner", None) as session:
         session.process(inviso.self(), True, ["procs", "set_on_spawn", "call"])
         session.function(("test_trace_processes", "Runner.run", 1), True, ["local"])
@@ -698,7 +698,7 @@ def test_a_thread_that_the_system_refuses_ends_at_once(
     child = messages[0][3]
     assert messages[0] == ("trace", me, "spawn", child, ("builtins", "print", []))
     assert ("trace", child, "exit", ("RuntimeError", ("can't start new thread",))) in messages
-    # who has the exception has no signal, nor a message
+    # a process that has the exception has no signal, nor a message
     told = [message[2:] for message in messages[1:] if message[1] == me]
     assert told == ([("link", child), ("getting_unlinked", child)] if link else [])
     assert set(inviso.processes()) == before
@@ -756,7 +756,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
         for make in (asyncio.create_task, Derived):
             task, later = make(step()), make(step())
             pid = inviso.pid(task)
-            inviso.monitor(inviso.self())  # nobody watches tasks for that
+            inviso.monitor(inviso.self())  # tasks are not watched for that
             assert pid.is_alive() and pid in inviso.processes()
             await asyncio.gather(task, later)
             asked.clear()
@@ -790,7 +790,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
 
 
 class Awaitable(Coroutine[Any, Any, Any]):
-    """What runs a coroutine and is none of Python's own."""
+    """Runs a coroutine, and is not one of Python's own classes."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self.inner = inner
@@ -1020,7 +1020,7 @@ print("ok")
 
 
 def test_a_session_begins_while_a_task_is_made() -> None:
-    """asyncio asks the loop something in the midst of making one: it has no coroutine yet."""
+    """asyncio asks the loop something while it makes one: it has no coroutine yet."""
     text = """
 import asyncio
 import inviso.process

@@ -1,4 +1,4 @@
-"""``return_to``: where execution goes on when a traced function ends."""
+"""``return_to``: the function that continues when a traced function ends."""
 
 from __future__ import annotations
 

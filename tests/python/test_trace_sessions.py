@@ -97,7 +97,7 @@ class Holds:
 
 
 class Aside:
-    """Tells its state."""
+    """Sends its state."""
 
     def enabled(self, *_: Any) -> str:
         return "trace"
@@ -126,12 +126,11 @@ def test_a_tracer_that_has_its_own_session_goes_with_it(kind: str) -> None:
     for _ in range(100):
         watched()
     del holds
-    for _ in range(
-        2
-    ):  # on 3.15 a dict that is made for the last messages, in the midst of the first one, is not looked at by that
+    # twice: on 3.15 the collection during the first message does not look at a dict made for the last ones
+    for _ in range(2):
         gc.collect()
     assert weak() is None and len(weak_handles) == 1 and ours() == []
-    # what had arrived is handled, by who is whole still
+    # messages that had arrived are handled, by a tracer that is still whole
     assert len(told) == len(WHOLE) == 100 and all(WHOLE)
     watched()
     assert len(told) == 100
@@ -156,7 +155,7 @@ def test_a_tracer_stays_while_anybody_else_has_its_session(kind: str) -> None:
 
 def test_a_tracer_that_the_collector_takes_is_not_called_any_more() -> None:
     class Last:
-        """Its end calls what is traced, while the collector takes the others."""
+        """Its end calls a traced function, while the collector takes the others."""
 
         __slots__ = ()
 

@@ -40,7 +40,7 @@ def open_in(folder: pathlib.Path) -> int:
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="descriptors are looked up in /proc")
 @pytest.mark.parametrize("kind", ["file", "compressed", "wrap"])
 def test_a_port_whose_descriptor_is_another_files_now(tmp_path: pathlib.Path, kind: str) -> None:
-    """It neither writes to the program's file nor closes it, and says what it has lost."""
+    """It neither writes to the program's file nor closes it, and reports its losses."""
     folder = tmp_path / "log"
     folder.mkdir()
     if kind == "wrap":
@@ -123,7 +123,7 @@ def test_a_scheduler_stands_beside_a_stamp(stamp: str) -> None:
 
 
 def test_each_of_many_functions_is_found_wherever_its_place_is() -> None:
-    """The table has chunks: a search that begins near the end of one goes on at its beginning."""
+    """The table has chunks: a search that begins near the end of one continues at the beginning of it."""
     made: dict[str, Any] = {"__name__": "many_functions"}
     exec("\n".join(f"def f{i}(): return {i}" for i in range(20_000)), made)
     with trace.session_create("unnoticed") as session:
@@ -188,7 +188,7 @@ print("all")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forks_while_a_client_stalls_in_the_midst_of_a_batch() -> None:
-    """What was not sent yet is sent afterwards, once."""
+    """Unsent bytes are sent afterwards, once."""
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", STALL]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "all\n"), done.stderr

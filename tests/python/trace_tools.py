@@ -1,4 +1,4 @@
-"""What the tests of ``inviso.trace`` share: names, readings, and children with a watchdog."""
+"""Shared by the tests of ``inviso.trace``: names, readings, and children with a watchdog."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def names(messages: Iterable[Any]) -> list[str]:
 
 
 def in_threads(number: int, body: Callable[[int], Any]) -> None:
-    """Runs ``body(n)`` in threads that begin together; what they raise is raised here."""
+    """Runs ``body(n)`` in threads that begin together, and raises their exceptions here."""
     barrier = threading.Barrier(number)
     errors: list[BaseException] = []
 
@@ -148,7 +148,7 @@ class Computing:
 
 
 def good(text: str, *arguments: str, **options: Any) -> str:
-    """What such a program prints; it must end with status 0 and nothing on standard error."""
+    """The output of such a program; it must end with status 0 and nothing on standard error."""
     done = child(text, *arguments, **options)
     assert (done.returncode, done.stderr) == (0, ""), f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

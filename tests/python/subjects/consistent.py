@@ -1,4 +1,4 @@
-"""What must be so among the messages of a whole program, and in the standard library once nobody traces it."""
+"""Rules for the messages of a whole program, and for the standard library when nothing is traced."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def steps(messages: list[Any]) -> dict[Pid, int]:
 
 
 def pairs(messages: list[Any], untaken: Collection[Any] = ()) -> None:
-    """Each message that is sent is received, by whom it was sent to where that is a process or port."""
+    """Each sent message is received, by its addressee if that is a process or port."""
     sent, received = Counter[str](), Counter[str]()
     to, by = Counter[tuple[Any, str]](), Counter[tuple[Any, str]]()
     for message in messages:
@@ -191,7 +191,7 @@ def collections(messages: list[Any]) -> None:
 
 
 def standard() -> dict[str, Any]:
-    """What the standard library's functions and types are: objects, code, C functions, slots."""
+    """The standard library's functions and types: objects, code, C functions, slots."""
     found: dict[str, Any] = {"gc.callbacks": tuple(gc.callbacks)}
     for name in MODULES:
         try:
@@ -220,7 +220,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def same(before: dict[str, Any]) -> None:
-    """All of it is what it was, and no event is switched on in it."""
+    """All of it is unchanged, and no event is switched on in it."""
     now = standard()
     other = [name for name, value in before.items() if now.get(name) is not value and now.get(name) != value]
     assert not other, other

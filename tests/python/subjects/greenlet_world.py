@@ -13,7 +13,7 @@ HERE = threading.local()
 
 
 class Boom(Exception):
-    """What greenlets raise, and throw into each other."""
+    """The exceptions that greenlets raise, and throw into each other."""
 
 
 class World:
@@ -46,7 +46,7 @@ class World:
         return self.random.choice(found) if found else None
 
     def act(self) -> None:
-        """One thing, whatever it is."""
+        """One random step."""
         what = self.random.choice(
             ["call", "call", "catch", "each", "spawn", "switch", "switch", "throw", "kill", "raise"]
         )
@@ -71,7 +71,7 @@ class World:
         elif what == "throw":
             self.turn(Boom())
         elif what == "kill" and self.others:
-            # nobody has it any more: it is ended by greenlet, when and where that likes
+            # without references: greenlet ends it, at any place and time
             self.switches += 1
             del self.others[self.random.randrange(len(self.others))]
         elif what == "raise":

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def answer(path: str) -> str:
-    """What the services say to a path."""
+    """The services' answer to a path."""
     return path[::-1]
 
 
@@ -119,12 +119,12 @@ def starlette(clients: int, times: int, loop: str = "asyncio") -> None:
         uvloop.run(main())
     else:
         asyncio.run(main())
-    for thread in set(threading.enumerate()) - before:  # starlette's, which nobody waits for
+    for thread in set(threading.enumerate()) - before:  # starlette's own; nothing waits for it
         thread.join(30)
 
 
 def threads(workers: int, items: int) -> None:
-    """Threads that take from a queue, compute in an executor, and put what comes of it into another queue."""
+    """Threads that take from a queue, compute in an executor, and put the results into another queue."""
     work: queue.Queue[int | None] = queue.Queue(16)
     results: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
 

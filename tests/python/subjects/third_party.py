@@ -18,7 +18,7 @@ from inviso import trace
 
 Name = tuple[str, str, int]
 WILD = ("_", "_", "_")
-# From 3.13 on the interpreter's own frame under an __init__ is taken for who called that.
+# From 3.13 on the interpreter's own frame below an __init__ counts as its caller.
 THROUGH_INIT = sys.version_info >= (3, 13)
 TEXT = "\n\n".join(
     f"# Part {n}\n\nSome *emphasis*, `code` and a [link](http://example.org/{n}).\n\n* one\n* two\n\n> quoted\n\n"

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Oops(Exception):
-    """What a step raises."""
+    """The exception of a step."""
 
 
 class Run:
@@ -23,7 +23,7 @@ class Run:
         self.pool: list[Any] = []
 
     def generator(self, number: int) -> Any:
-        """The generator of that number, or None if there is none or it is running already."""
+        """The generator of that number; None if there is none or it is running."""
         found = self.pool[number % len(self.pool)] if self.pool else None
         return None if found is None or found.gi_running else found
 
@@ -97,8 +97,8 @@ FUNCTIONS = {name: named(globals()[name[:-2]], name) for name in NAMES}
 
 
 def root(run: Run, name: str, steps: Any) -> None:
-    """Runs one function and catches what it raises."""
-    try:  # in this frame, so that it is the one that goes on
+    """Runs one function and catches its exceptions."""
+    try:  # in this frame, which is the one that continues
         FUNCTIONS[name](run, name, steps)
     except Oops:
         run.pool.clear()

@@ -59,7 +59,7 @@ class Files(Quick, filesystem.Transport):
 
 
 def make() -> Celery:
-    """In memory here; in the worker that forks, files say what is to be done and what came out."""
+    """In memory here; in the forking worker, files hold the tasks and their results."""
     folder = os.environ.get("CELERY_FILES")
     if folder is None:
         app = Celery("shop", broker_transport=f"{__name__}:Memory", backend="cache+memory://")

@@ -64,7 +64,7 @@ def nodes(pattern: str) -> dict[str, int]:
 
 
 def get(address: str, path: str, headers: Mapping[str, str] | None = None) -> str:
-    """What a server answers that listens at a socket in the file system; asked again while it isn't there."""
+    """The answer of a server at a socket in the file system; the request is repeated until the socket is there."""
 
     def ask() -> str | None:
         connection = http.client.HTTPConnection("localhost", timeout=LIMIT)

@@ -1,4 +1,4 @@
-"""Tasks of the shop: a worker with a pool of processes runs them; files are the broker, or what SHOP_BROKER names (``redis://…``)."""
+"""Tasks of the shop, run by a worker with a pool of processes; the broker is files, or SHOP_BROKER (``redis://…``)."""
 
 import os
 import time
