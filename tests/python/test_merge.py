@@ -658,12 +658,8 @@ def test_what_could_not_be_compared_is_said(write: Callable[..., str], tmp_path:
         record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 6)),
     )
     assert merge.logs({"a@h": one, "b@h": other}, tmp_path / "all.txt").other_clock == 2
-    assert (
-        merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], str(tmp_path / "all.txt"))[
-            1
-        ].merged.other_clock
-        == 2
-    )
+    logs = [("a@h", trace_log(one)), ("b@h", trace_log(other))]
+    assert merge.merge(logs, str(tmp_path / "all.txt"))[1].merged.other_clock == 2
 
 
 SENT, TAKEN = Atom("send"), Atom("receive")

@@ -681,9 +681,8 @@ def test_a_program_with_a_tool_forks(shop: Shop) -> None:
     shop.place.node("absent")
     until(lambda: program.ask("tool.get_node_status()[1][1][1]") == ("ok", TRACING))
     program.ask("tool.stop()")
-    until(
-        lambda: program.ask("len(os.listdir('/proc/self/task'))") == 1
-    )  # a thread that has ended is there for a moment
+    threads = "len(os.listdir('/proc/self/task'))"
+    until(lambda: program.ask(threads) == 1)  # a thread that has ended is there for a moment
 
 
 def test_nodes_by_patterns_and_a_config_file(shop: Shop) -> None:
