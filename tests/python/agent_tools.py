@@ -68,7 +68,7 @@ class Host:
         return found[0] if found else None
 
     def sees(self, *nodes: str) -> bool:
-        """Whether the agent knows just these nodes of other hosts."""
+        """Whether the agent knows exactly these nodes of other hosts."""
         status = self.status()
         return status is not None and status["nodes"] == sorted(nodes)
 

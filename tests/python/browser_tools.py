@@ -26,7 +26,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1200,800", "--force-color-profile=srgb"),
 ]
-# puts the pipes' ends where the browser looks for them, and becomes the browser
+# puts the pipes' ends at the browser's descriptors, and becomes the browser
 _BEGIN = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
@@ -105,7 +105,7 @@ class Browser:
         self.event("Page.loadEventFired")
 
     def run(self, script: str) -> Any:
-        """The value of an expression of the page; a promise is waited for."""
+        """The value of an expression of the page. A promise is awaited."""
         answer = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
@@ -131,7 +131,7 @@ class Browser:
         ]
 
     def asked(self) -> list[str]:
-        """The addresses that the page asked for."""
+        """The addresses that the page requested."""
         self.run("1")
         return [
             event["params"]["request"]["url"] for event in self.events if event["method"] == "Network.requestWillBeSent"

@@ -180,7 +180,7 @@ class Way:
 
 
 class Apart(Host):
-    """A host whose agent is reached through ways only: its socket is not where it says that it is."""
+    """A host whose agent is reached through proxies only: its socket is not at the announced place."""
 
     def start(self) -> None:
         super().start()
@@ -194,9 +194,9 @@ class Log:
     path: Path
     is_wrapped: bool
     is_first: bool
-    """Whether the program had made no call before."""
+    """Whether the program had made no call before it."""
     may_be_cut: bool = False
-    """Whether its writer was killed, or had no room."""
+    """Whether its writer was killed, or had no space."""
 
     @property
     def source(self) -> Any:
@@ -210,9 +210,9 @@ class Read:
     calls: int = 0
     lost: int = 0
     first: int | None = None
-    """The number of the first call, less those that were lost before."""
+    """The number of the first call, less the lost calls before it."""
     after: int = 0
-    """The number after the last call, and after those that were lost then."""
+    """The number after the last call, and after the lost calls there."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -227,7 +227,7 @@ class Program:
         self.errors = self.folder / "errors"
         self.logs: list[Log] = []
         self.is_armed = False
-        """Whether it is sure that its calls go to its last log."""
+        """Whether its calls surely go to its last log."""
         self.is_stopped = self.calls = False
         self._progress = self.folder / "progress"
         words = [name, str(self.folder / "logs"), str(self._progress), str(int(life))]
@@ -249,7 +249,7 @@ class Program:
             self.process.stdin.write(word.encode() + b"\n")
 
     def go(self) -> None:
-        """Has it call ``step`` from now on."""
+        """Makes it call ``step`` from now on."""
         self.calls = True
         self.tell("go")
 
@@ -260,25 +260,25 @@ class Program:
         return int(produced), both
 
     def has_file(self) -> bool:
-        """Whether its last log is a plain file, which is there."""
+        """Whether its last log is a plain file that exists."""
         return bool(self.logs) and self.logs[-1].path.is_file()
 
     def at_most(self) -> int:
-        """More calls than that it has not made."""
+        """An upper bound of its number of calls."""
         return int.from_bytes(self._progress.read_bytes(), "little")
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def room(self, more: int | None) -> None:
-        """How much its log may still grow; None: without a limit."""
+        """The number of bytes by which its log may still grow; None: without a limit."""
         most = resource.RLIM_INFINITY if more is None else self.logs[-1].path.stat().st_size + more
         with suppress(ProcessLookupError):
             resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
 
 def read(one: Log) -> Read:
-    """Reads a log, and looks whether each call is there once, or counted as lost."""
+    """Reads a log, and checks that each call is there once, or counted as lost."""
     found, lost, last = Read(), 0, None
     for message in log.read(one.source):
         if last is not None:
@@ -330,7 +330,7 @@ class Chaos:
         self.programs: list[Program] = []
         self.ended: list[Program] = []
         self._busy: set[int] = set()
-        """Hosts whose agent, and ways, are not as they should be."""
+        """Hosts whose agent, or proxies, are disturbed."""
         for number in range(agents):
             targets = [host.place / "hidden" for host in self.hosts]
             ways = [Way(self._loop, target) for target in targets]
@@ -353,7 +353,7 @@ class Chaos:
     # programs
 
     def _more(self, count: int) -> list[Program]:
-        """So many programs more, on the hosts in turns."""
+        """This many more programs, on the hosts in turns."""
         new = []
         for _ in range(count):
             host = self.hosts[self._count % len(self.hosts)]
@@ -365,7 +365,7 @@ class Chaos:
         return new
 
     def _begin(self, count: int) -> None:
-        """So many programs begin, and are traced before they call anything."""
+        """This many programs begin, and are traced before they call anything."""
         new = self._more(count)
         names = [program.name for program in new]
         until(lambda: set(names) <= self._known(), LIMIT)
@@ -380,7 +380,7 @@ class Chaos:
     def _reach(self, programs: list[Program]) -> list[Any]:
         """The control has these, if they can be reached."""
         names = [program.name for program in programs if program.name not in self.control.nodes()]
-        # until its agent takes it, and until the node answers
+        # until its agent has it, and until the node answers
         return self._timed("add", 2 * self.control.timeout, lambda: self.control.add(names, "chaos", SETTINGS))
 
     def _trace(self, programs: list[Program]) -> None:
@@ -418,7 +418,9 @@ class Chaos:
     # events
 
     def run(self) -> None:
-        """Has things happen until the time is over: one thread breaks and mends, this one has the control ask."""
+        """Makes things happen until the time is over: one thread breaks and repairs, this one makes the control's
+        requests.
+        """
         end = time.monotonic() + self._seconds
         breaks = threading.Thread(target=self._break, args=(end,))
         breaks.start()
@@ -489,7 +491,7 @@ class Chaos:
         self.note(f"programs stopped: program {program.name}")
 
     def _host(self) -> int | None:
-        """A host whose agent is as it should be; it is not, afterwards."""
+        """A host whose agent is undisturbed, and will be disturbed."""
         number = self._ill.choice([number for number in range(len(self.hosts)) if number not in self._busy] or [None])
         if number is not None:
             self._busy.add(number)
@@ -639,7 +641,7 @@ class Chaos:
                         self.faults.append(f"{one.path}: {why}")
 
     def _copy(self) -> None:
-        """A log comes from each host as it is there."""
+        """A log from each host has the contents that it has there."""
         for host in self.hosts:
             for program in [each for each in self.programs if each.host is host and each.has_file()][:1]:
                 path, data = program.logs[-1].path, b""

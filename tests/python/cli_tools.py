@@ -76,7 +76,7 @@ def row(text: str, label: str) -> list[str]:
 
 
 def opened_terminal() -> tuple[int, int]:
-    """Both ends of a terminal. Where there can be none the test is skipped."""
+    """Both ends of a terminal. The test is skipped if there can be none."""
     try:
         return pty.openpty()
     except OSError as error:

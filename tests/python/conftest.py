@@ -14,7 +14,7 @@ from inviso_tools import Place, at_most
 from node_tools import Node, started
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts its background jobs so, and the programs that the tests start would inherit it.
+    # A shell starts its background jobs in this way, and the tests' programs would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -73,7 +73,7 @@ def session(make: Callable[..., trace.Session]) -> trace.Session:
 
 @pytest.fixture
 def dbg_over() -> Iterator[None]:
-    """dbg ends after the test, and no session of its is left."""
+    """dbg ends after the test, and leaves no session."""
     before = trace.session_info("all")
     yield
     dbg.stop()

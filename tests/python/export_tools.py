@@ -201,7 +201,7 @@ class Slice:
 
 @dataclass
 class Perfetto:
-    """A Perfetto trace, as far as it is looked at here."""
+    """The part of a Perfetto trace that the tests read."""
 
     tracks: dict[int, str] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)

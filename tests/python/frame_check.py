@@ -75,7 +75,7 @@ def _answers(data: bytes) -> list[Any]:
             made.sendall(data)
             made.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError, OSError):
-            pass  # it was left before it had said all
+            pass  # it was disconnected before it had sent everything
         try:
             while piece := made.recv(1 << 16):
                 found += frames.feed(piece)

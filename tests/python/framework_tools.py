@@ -42,7 +42,7 @@ def nodes(pattern: str) -> dict[str, int]:
 
 
 def until_nodes(pattern: str, count: int) -> dict[str, int]:
-    """The same, once there are so many of them."""
+    """The same, when there are this many of them."""
     found: dict[str, int] = until(
         lambda: len(found := nodes(pattern)) == count and found, what=f"no {count} nodes are {pattern}"
     )
@@ -50,7 +50,7 @@ def until_nodes(pattern: str, count: int) -> dict[str, int]:
 
 
 class Event(NamedTuple):
-    """One of a token's that crosses nodes, or that the program itself has printed."""
+    """An event of a token that crosses nodes, or a print of the program itself."""
 
     node: str
     tag: str
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 
 
 def story(folder: Path) -> list[Event]:
-    """The events of all logs in a folder, merged, where each message of a header is sent before it is received."""
+    """The merged events of all logs in a folder. Each message of a header is sent before it is received."""
     merge.logs(folder, folder / "all", to="erlang")
     found, sent = [], set()
     for message in log.read(folder / "all"):
@@ -93,7 +93,7 @@ def tokens(*patterns: str, folder: Path) -> Iterator[Callable[[], list[Event]]]:
 
 
 def calls(path: Path, function: str) -> int:
-    """How many calls of ``module:function`` a log has."""
+    """The number of calls of ``module:function`` in a log."""
     wanted = tuple(function.split(":"))
     told = [message for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call"]
     return sum(message[3][:2] == wanted for message in told)

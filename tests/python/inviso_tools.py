@@ -72,7 +72,7 @@ sys.modules["inviso.runtime._listener"].{name} = {value}
 
 
 def sets(name: str, value: float) -> str:
-    """Another value for one of the listener's limits, before it begins."""
+    """Sets one of the listener's limits before it begins."""
     return SETS.format(name=name, value=value)
 
 
@@ -141,7 +141,7 @@ class Child:
             return value
 
     def has_answer(self) -> bool:
-        """Whether :meth:`answer` would not wait long."""
+        """Whether :meth:`answer` would return at once."""
         assert self.process.stdout is not None
         return b"\n" in self._data or bool(select.select([self.process.stdout], [], [], 0.05)[0])
 
@@ -306,5 +306,5 @@ def resident(pid: int) -> int:
 
 
 def descriptors(pid: int) -> int:
-    """How many files a process has open."""
+    """The number of open files of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))

@@ -36,7 +36,7 @@ class Runtime:
         return self.ask("init_tracing", [*both, ("ti", part)])
 
     def settle(self) -> dict[str, Any]:
-        """The status, after all calls that were made before, and a look at the names."""
+        """The status, after all earlier calls and a check of the names."""
         tracer = self.component._meta
         assert tracer is not None
         tracer._request(tracer._names.look)
@@ -44,7 +44,7 @@ class Runtime:
 
     @property
     def data(self) -> Any:
-        """The public loop data, after all calls that were made before."""
+        """The public loop data, after all earlier calls."""
         tracer = self.component._meta
         assert tracer is not None
         return tracer._request(lambda: tracer._data)
@@ -86,7 +86,7 @@ def aliases(found: list[Any], word: type) -> list[Any]:
 
 
 def record(seen: list[Any], output: Any = None) -> Callable[..., Any]:
-    """A call-back that notes its arguments but the loop data, and counts in that."""
+    """A call-back that notes its arguments except the loop data, and counts in the loop data."""
 
     def callback(*arguments: Any) -> Any:
         seen.append(arguments[:-1])

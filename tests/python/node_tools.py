@@ -57,7 +57,7 @@ class Node:
         assert self._answer() == "ready"
 
     def run(self, line: str) -> None:
-        """Has it run a line of Python, and waits until that is done."""
+        """Runs a line of Python there, and waits until that is done."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -87,7 +87,7 @@ class Node:
 
 @contextmanager
 def started(folder: Path, *names: str, **more: Any) -> Iterator[list[Node]]:
-    """Some nodes, whose logs are each in a folder of its name."""
+    """Some nodes. The logs of each are in a folder of its name."""
     nodes: list[Node] = []
     try:
         for name in names:

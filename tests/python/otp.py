@@ -14,7 +14,7 @@ needs_otp = pytest.mark.skipif(ERL is None, reason="no Erlang here: apt-get inst
 
 
 def command(code: str, *arguments: str) -> list[str]:
-    """How a node is started that evaluates `code`, which gets `arguments` from `init:get_plain_arguments()`."""
+    """The command of a node that evaluates `code`. The code gets `arguments` from `init:get_plain_arguments()`."""
     assert ERL is not None
     return [ERL, "-noshell", "-noinput", "-eval", code, "-extra", *arguments]
 

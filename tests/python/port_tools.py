@@ -55,7 +55,7 @@ def _term(payload: bytes) -> Any:
 
 
 def _of_a_node(payload: bytes) -> bytes:
-    """A node without a name gives its pids no creation, so they are of no node; here they are."""
+    """A node without a name gives its pids no creation, so they belong to no node. Here they get one."""
     head = rb"(?s)(X(?:w|s|d\0)\rnonode@nohost.{8})\0\0\0\0"
     return re.sub(head, lambda found: found[1] + b"\0\0\0\1", payload)
 

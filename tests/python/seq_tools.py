@@ -13,7 +13,7 @@ from waiting import until
 
 @contextmanager
 def system_tracer() -> Iterator[inviso.Pid]:
-    """A process that gets the events; afterwards there is neither token nor tracer."""
+    """A process that gets the events. Afterwards there is no token and no tracer."""
     keeper = inviso.spawn(inviso.receive, "over")
     seq_trace.set_system_tracer(keeper)
     yield keeper

@@ -583,7 +583,7 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
         "/a.0.log": {0, *range(PIECE + 5 * PART, first, PART)},
         "/a.1.log": everything["/a.1.log"],
     }
-    # the first one is there, and some of the second; there was more once
+    # the first one is there, and a part of the second; there was more once
     assert copied(whole[: first + PART]) == {"/a.0.log": {0}, "/a.1.log": everything["/a.1.log"]}
     assert copied(whole + b"more") == {"/a.0.log": {0}, "/a.1.log": {0}}
     # another log had the name: nothing of it stays, nor of the parts after it

@@ -146,7 +146,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be some
 @needs_root
 @pytest.mark.parametrize("what", ["another user's", "unreadable"])
 def test_another_users_file(tmp_path: Path, what: str) -> None:
-    """Read in a child that is another user, by the code that reads it at a start."""
+    """Read by a child with another user id, by the code that reads it at a start."""
     path = config(tmp_path, ("repeat", 1))
     os.chown(tmp_path, NOBODY, NOBODY)
     if what == "another user's":
@@ -312,7 +312,7 @@ def test_tracer_data_that_is_refused(python: Path, tmp_path: Path) -> None:
 def test_tracer_data_of_a_function(python: Path, tmp_path: Path) -> None:
     path = prepared(tmp_path, tracerdata=("mfa", ("json", "loads", ['["file", "t.log"]'])))
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
-    assert "tracing was not initiated" in done.stderr  # a list is no tracer data here
+    assert "tracing was not initiated" in done.stderr  # here a list is not tracer data
     path = prepared(tmp_path, tracerdata=("mfa", ("json", "nothing", [])))
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert "json:nothing gave no tracer data: AttributeError" in done.stderr

@@ -60,7 +60,7 @@ def children_of(said: str) -> dict[int, str]:
 
 
 def check_logs(folder: Path, nodes: dict[int, str], function: tuple[str, str, list[int]]) -> None:
-    """Each child has a name of its own, and a log in which its one call is."""
+    """Each child has a name of its own, and a log with its one call."""
     assert len(set(nodes.values())) == len(nodes) > 0
     for pid, node in nodes.items():
         assert node.endswith(f"-{pid}")
@@ -175,7 +175,7 @@ if __name__ == "__main__":
 
 
 def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
-    """Its action follows; where the program handles the signal that is all there is."""
+    """Its action follows. If the program handles the signal, nothing else happens."""
     text = (
         "import signal\nwork(1)\nassert signal.getsignal(15) is signal.SIG_DFL\nos.kill(os.getpid(), 15)\n"
         "signal.pause()\n"

@@ -68,7 +68,7 @@ class Connection:
 
 @contextmanager
 def control(folder: Path, node: str) -> Iterator[Any]:
-    """Something that listens where controls do; yields a function that accepts the next connection."""
+    """A listener in a control's place; yields a function that accepts the next connection."""
     with Folder.open(str(folder)) as above, above.below(CONTROL) as place:
         listening = place.listen(os.getpid())
         listening.settimeout(LIMIT)

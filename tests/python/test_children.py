@@ -309,7 +309,7 @@ def traced(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def shown(text: str) -> list[str]:
-    """Calls of lines, with the name of the child before them."""
+    """Calls of lines, with the name of the child in front."""
     found = re.findall(
         r"^(?:[0-9:.]+ )?\(<0\.\d+\.\d+>(?:@\d+ (.*?))?\) call __main__:f\('(.*)'\)$", text, re.MULTILINE
     )

@@ -95,7 +95,7 @@ def test_a_terminal_shows_how_much_was_copied(shop: list[Node]) -> None:
     shop[0].run("work(1)")
     words = [sys.executable, "-m", "inviso", "stop", "shop-*", "-o", "logs"]
     seen = Terminal(words, INVISO_DIR=os.environ["INVISO_DIR"]).rest()
-    # on a line that is taken away before the table comes
+    # on a line that is removed before the table comes
     assert " MB copied\x1b[K\r\x1b[K" in seen and seen.index(" MB copied") < seen.index(shop[1].name), seen
 
 

@@ -125,7 +125,7 @@ def test_one_that_hangs_costs_the_others_its_time_once(shop: list[Node], monkeyp
 def test_a_process_that_ends_while_it_is_stopped_is_answered_for(shop: list[Node], number: int) -> None:
     with Cluster("shop-*") as cluster:
         cluster.trace("__main__:work", folder="logs").check()
-        shop[0].kill()  # its control may not know yet
+        shop[0].kill()  # its control may not know it yet
         stopped = cluster.stop().check()
         assert stopped[shop[0].name]["ended"].startswith("its process has ended") and len(stopped) == 2
 

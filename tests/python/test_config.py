@@ -1,4 +1,4 @@
-"""Settings: the command line counts before the environment, that before the file; a wrong one says where it is from."""
+"""Settings: the command line wins over the environment, the environment over the file. An error names the source."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_each_setting_has_a_variable() -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    """Its example sets each setting but one, which has no place in a project's file."""
+    """Its example sets each setting but one, which doesn't belong in a project's file."""
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "pyproject.toml").write_text(text)
@@ -149,7 +149,7 @@ def test_a_file_without_settings_is_not_read_further(tmp_path: Path) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with settings; no variable of the machine's counts."""
+    """The working directory, with settings; the machine's variables are not used."""
     for name in NAMES:
         monkeypatch.delenv(f"INVISO_{name.upper()}", raising=False)
     monkeypatch.delenv("INVISO_CONFIG", raising=False)

@@ -126,7 +126,7 @@ def replaced(whole: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def mutants(original: Case) -> Iterator[dict[str, Any]]:
-    """The case with one expectation changed, in every way there is."""
+    """The case with one expectation changed, in each possible way."""
     whole = original.as_json()
     for index, returned in enumerate(whole["returns"]):
         for key, value in returned.items():

@@ -80,7 +80,9 @@ def logs(client: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def traced(client: Child, logs: Path) -> Iterator[Events]:
-    """Tokens of all nodes go to logs. To be called once, when the program has none any more: the events."""
+    """Writes tokens of all nodes to logs. Call the result once, when the program has no tokens left: it returns the
+    events.
+    """
     until_nodes("pack-*", 2)
     with tokens("client", "pack-*", folder=logs) as events:
         yield events

@@ -601,7 +601,7 @@ def test_a_port_that_can_not_be_written_is_told_of(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize("grows", [True, False])
 def test_what_waits_at_the_end_is_written_or_counted(grows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     grow = Descriptor._make_room
-    if not grows:  # as where the system allows a pipe a page more only
+    if not grows:  # as if the system allowed a pipe one more page only
         monkeypatch.setattr(Descriptor, "_make_room", lambda self, size: grow(self, size) if size < 10_000 else None)
     reader, writer = os.pipe()
     output = Descriptor(writer)

@@ -85,7 +85,7 @@ MODULES = [
 
 
 class Finder(doctest.DocTestFinder):
-    """Finds the examples of methods, too, where a class is known by its package and written in a module of it."""
+    """Also finds the examples of methods of a class that is known by its package and written in a module of it."""
 
     def _from_module(self, module: types.ModuleType, object: object) -> bool:
         written = getattr(object, "__module__", None) or ""

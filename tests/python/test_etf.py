@@ -311,7 +311,7 @@ except inviso.SystemLimit as wrong:
 
 
 def test_changed_bytes_are_a_term_or_refused() -> None:
-    """The short form of fuzz/python/fuzz_etf.py; in a process of its own, as names that are met stay."""
+    """The short form of fuzz/python/fuzz_etf.py. Names that were read stay, so it has its own process."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     words = [sys.executable, "-c", "import test_etf; test_etf.check_changed(6, 20_000)"]
@@ -320,7 +320,7 @@ def test_changed_bytes_are_a_term_or_refused() -> None:
 
 
 def check_changed(seed: int, times: int) -> None:
-    """So many terms of the gold file, changed at random."""
+    """This many terms of the gold file, changed at random."""
     chance = random.Random(seed)
     for _ in range(times):
         data = bytearray(chance.choice(chance.choice(GOLD)))

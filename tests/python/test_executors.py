@@ -33,7 +33,7 @@ def fails(*args: Any) -> None:
 
 
 class Stack(list[Any]):
-    """A list whose `append` is its own."""
+    """A list with an `append` of its own."""
 
     def append(self, item: Any) -> None:
         raise AssertionError
@@ -86,7 +86,7 @@ WRAPPER = (HERE, "logged.<locals>.wrapper")
 
 
 def traced(session: trace.Session, *flags: str) -> inviso.Pid:
-    """Traces messages of all processes, those to come too."""
+    """Traces messages of all processes, later ones too."""
     session.process("all", True, list(flags or ("send", "receive")))
     return inviso.self()
 

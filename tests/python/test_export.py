@@ -1,4 +1,4 @@
-"""Exports, each read back by something that knows nothing of its writer."""
+"""Exports, each read back by a reader that is independent of its writer."""
 
 from __future__ import annotations
 

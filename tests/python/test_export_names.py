@@ -112,7 +112,7 @@ def test_several_nodes_are_processes_of_one_file(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, f"inviso export: {2 * 6} messages to {tmp_path / 'out'}\n")
         found = json.loads((tmp_path / "out").read_text())["traceEvents"]
         assert {e["pid"]: e["args"]["name"] for e in found if e["name"] == "process_name"} == processes
-    # a merged log still says it
+    # a merged log still names it
     whole = tmp_path / "all.log"
     inviso.merge.logs(folder, whole, "erlang")
     assert chrome(whole)[0] == processes

@@ -286,7 +286,7 @@ def test_what_of_a_dump_was_written_stays(tmp_path: Path) -> None:
     lost = int(done.stdout)
     kept = calls(tmp_path / "box-1")
     assert kept == list(range(len(kept))) and len(kept) + lost == 10_001 and kept
-    # where there was room again for a drop record it stands in the first file
+    # if there was space again for a drop record, it stands in the first file
     told = [m[1] for name in ("box-1", "box-2") for m in read(tmp_path / name) if m[0] == "drop"]
     assert sum(told) == lost and calls(tmp_path / "box-2") == [-1]
 

@@ -33,8 +33,7 @@ def seen(s):
 def tags(s): return " ".join(f"{{what}}:{{function}}" for what, function, _ in seen(s))
 """
 
-# A collection ends greenlets in cycles wherever it begins: between a call and the program's word about it, or in
-# another thread.
+# A collection ends greenlets in cycles anywhere: between a call and the program's note of it, or in another thread.
 WORLDS = """
 import gc, greenlet_world
 gc.disable()
@@ -359,7 +358,7 @@ with session("query") as s:
 
 
 def test_what_is_not_known_of_greenlet_is_refused() -> None:
-    """Without switches being seen times and returns would be wrong; counts are right."""
+    """Without switch events, times and returns would be wrong; counts are right."""
     text = """
 import types
 sys.modules["greenlet._greenlet"] = fake = types.ModuleType("greenlet._greenlet")
@@ -491,7 +490,7 @@ print("done")
     ],
 )
 def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
-    """On a free-threaded interpreter, which this one says that it is."""
+    """As on a free-threaded interpreter; this one claims to be one."""
     (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
     text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
     done = subprocess.run(

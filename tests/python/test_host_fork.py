@@ -13,7 +13,7 @@ from trace_tools import child, good
 
 SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "4"))
 
-# fork swallows a warning that is an error; printed, it fails the test
+# fork swallows a warning that is an error; a printed warning fails the test
 STRICT = ("-W", "always::DeprecationWarning")
 
 SETUP = """
@@ -181,7 +181,7 @@ if __name__ == "__main__":
     s.destroy()
     print("ok")
 """
-    # the pool's own threads are not ours to be warned about
+    # warnings about the pool's own threads don't count
     assert good(text, method, flags=["-W", "ignore::DeprecationWarning"]) == "ok\n"
 
 

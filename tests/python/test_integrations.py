@@ -1,4 +1,4 @@
-"""`inviso.integrations`, as far as no server is needed; `tests/real` has Gunicorn, Uvicorn and Celery themselves."""
+"""`inviso.integrations`, as far as no server is needed; `tests/real` runs Gunicorn, Uvicorn and Celery."""
 
 from __future__ import annotations
 

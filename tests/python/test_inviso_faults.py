@@ -65,7 +65,7 @@ def trace(control: Control, *nodes: Node, name: str = "log", **settings: Any) ->
 
 
 def calls(path: Path) -> int:
-    """How many calls a log has; it is read without damage."""
+    """The number of calls in a log; it is read without damage."""
     return sum(1 for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call")
 
 
@@ -97,7 +97,7 @@ def test_a_node_that_is_killed_in_a_call(place: Place, control: Control, request
     control.call([dies.node], "flush")
     words = {"init_tracing": [("file", "again")], "suspend": ["x"]}.get(request_, [])
     answers: list[Any] = []
-    dies.stop()  # so it is at some moment of the call
+    dies.stop()  # so it stops somewhere in the call
     caller = threading.Thread(target=lambda: answers.extend(control.call(None, request_, *words, timeout=30)))
     began = time.monotonic()
     caller.start()
@@ -113,7 +113,7 @@ def test_a_node_that_is_killed_in_a_call(place: Place, control: Control, request
 
 @pytest.mark.parametrize("dependency", [0, 300, "infinity"])
 def test_a_killed_control(place: Place, dependency: Any) -> None:
-    """The runtime component acts by its dependency, and a control that comes later learns which one it is."""
+    """The runtime component acts by its dependency. A later control gets its reference."""
     node, first = place.node(), place.control("first")
     first.ask(f"control.add([{node.node!r}], 'tag of the first', {{'dependency': {dependency!r}}})")
     first.ask("control.call(None, 'init_tracing', ('file', 'a'))")
@@ -213,7 +213,7 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
 
 
 def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Callable[..., Control]) -> None:
-    """Not even where it is the first that is asked."""
+    """Also if it is the first that is asked."""
     control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     nodes[0].stop()
@@ -247,7 +247,7 @@ def test_as_many_as_may_wait_for_a_stopped_node(place: Place, made: Callable[...
 
 
 def test_the_folder_of_sockets_is_removed(place: Place, control: Control) -> None:
-    """Connections that are there go on; a control looks into the new folder; the program ends as ever."""
+    """Existing connections go on. A control looks into the new folder. The program ends as usual."""
     old, also = place.node("old"), place.node("also")
     assert control.add([old.node], "mine", {}) == [(old.node, ("ok", "new"))]
     shutil.rmtree(place.sockets)

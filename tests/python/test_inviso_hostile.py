@@ -277,7 +277,7 @@ def test_rounds_of_calls_that_are_nearly_right(place: Place, which: int, monkeyp
 
 
 def random_frame(chance: random.Random) -> bytes:
-    """One that is nearly a request, or anything."""
+    """Nearly a request, or anything."""
     kind = chance.randrange(4)
     if kind == 0:
         return chance.randbytes(chance.randrange(1, 60))
@@ -361,7 +361,7 @@ def test_a_peer_that_never_reads_costs_little_and_delays_nobody(place: Place) ->
         goes_on(place, node)
         assert node.ask("len(listener.host.owner.out)") <= (1 << 20) + (1 << 18)  # events, and answers beside them
         assert resident(node.pid) - before < 32 << 20
-        # now it reads: the number of those that are missing comes before the next event
+        # now it reads: the number of missing events comes before the next one
         seen = lost = 0
         for number, request in ((1, ("suspend", ["last"])), (2, ("cancel_suspension", []))):
             peer.send(("call", number, *request))
@@ -378,7 +378,7 @@ def test_answers_that_nobody_reads_are_bounded(place: Place) -> None:
     node = place.node(before=sets("ANSWERS", 1 << 20))
     with Peer(place.sockets, node.pid) as peer:
         assert peer.call("add", "mine", [("dependency", 0)], False) == ("ok", "new")
-        big = [("dependency", 0), ("x" * 100_000, 1)]  # comes back, as an option that is unknown
+        big = [("dependency", 0), ("x" * 100_000, 1)]  # comes back, as an unknown option
         with suppress(BrokenPipeError, ConnectionResetError):
             peer.socket.settimeout(5)
             for _ in range(200):

@@ -88,7 +88,7 @@ def test_a_child_may_listen_itself(place: Place, control: Control) -> None:
 
 
 def test_a_child_that_outlives_its_parent_keeps_nothing_open(place: Place, control: Control) -> None:
-    """Not even where a library forks without the interpreter's knowledge: the end of the process itself is seen."""
+    """Also if a library forks without the interpreter's knowledge: the end of the process itself is seen."""
     node = place.node(body="import ctypes\n")
     events: list[object] = []
     control.subscribe(lambda event: events.append(event[3]))
@@ -171,7 +171,7 @@ def test_tracing_begins_and_ends_while_the_program_forks(place: Place, control: 
 
 
 def test_a_fork_in_the_listeners_own_thread(place: Place) -> None:
-    """A check of overload forks: it waits for no thread that is itself."""
+    """A check of overload forks: it doesn't wait for its own thread."""
     (place.path / "checks.py").write_text(
         "import os\ncalls = []\ndef check(argument):\n"
         "    if not (pid := os.fork()):\n        os._exit(3)\n"
@@ -428,13 +428,13 @@ def test_a_listener_at_rest_does_nothing(place: Place) -> None:
 
 
 def asleep(status: Path) -> str | None:
-    """How often the thread has waited, once it waits."""
+    """The thread's number of waits, once it waits."""
     text = status.read_text()
     return text.split("voluntary_ctxt_switches:")[1].split()[0] if "State:\tS" in text else None
 
 
 def test_a_traced_program_closes_all_descriptors(place: Place, control: Control) -> None:
-    """Nor does the log write into a file that has its number now."""
+    """The log doesn't write into a file that has its number now."""
     node = place.node()
     trace(control, node)
     node.ask("work(10)")

@@ -183,13 +183,13 @@ MODULES = {
     if path.parent.name != "_site"
 }
 MUTUAL = {
-    # a profile shows and converts itself by functions of modules above it, which it imports when they are called
+    # a profile shows and converts itself by functions of modules above it; it imports them when they are called
     "inviso.tprof._model": {f"inviso.tprof._{name}" for name in ("json", "merge", "table", "tree", "view")},
 }
 
 
 def modules_of(name: str) -> set[str]:
-    """The modules that a module imports, at its beginning or when it needs them, but for annotations only."""
+    """The modules that a module imports, at its beginning or later, except for annotations only."""
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text())
@@ -461,7 +461,7 @@ ENTRIES = {
     "cpython/interpreter/state.rs": {"look"},
     "cpython/object/tracked.rs": {"visit"},
     "cpython/calibrate.rs": {"probe"},
-    # gives an exception back to the interpreter, by intent
+    # gives an exception back to the interpreter, on purpose
     "cpython/interpreter/again.rs": {"call"},
     # a signal's handler may do next to nothing: it notes the signal and wakes a thread
     "py/entry/ending.rs": {"on_signal"},

@@ -362,7 +362,7 @@ def test_merging_agrees_with_a_slow_model(logs: list[list[Any]], to_file: bool) 
 
     with tempfile.TemporaryDirectory() as folder:
         paths, expected = [], []
-        # the clock of the first time stamp that a merge sees: it looks at the head of each log, then on
+        # the clock of the first timestamp that a merge sees: it looks at the head of each log, then further
         clock = next((kind(stamps[0]) for stamps in logs if stamps and kind(stamps[0])), None)
         if clock is None and len({kind(s) for stamps in logs for s in stamps} - {None}) > 1:
             return

@@ -1,4 +1,4 @@
-"""How long event loops take to get to a callback: measured without a trace, and a reason to suspend."""
+"""The time until event loops run a callback: measured without a trace, and a reason to suspend."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def fails() -> None:
 
 
 def program() -> None:
-    """Sends messages of all kinds; ``expected`` says which."""
+    """Sends messages of all kinds; ``expected`` has the kind of each."""
     box: queue.Queue[str] = queue.Queue()
     box.put("an item")
     assert box.get() == "an item"

@@ -30,7 +30,7 @@ RAISES: list[Any] = [("_", [], [("exception_trace",)])]
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Requests wait as long as a test may; the test of one that doesn't says how long they do."""
+    """Requests wait as long as a test may; only the test of a request that doesn't wait shortens that."""
 
     def wait(seconds: float, last: float = LIMIT) -> None:
         monkeypatch.setattr(_meta, "PATIENCE", seconds)
@@ -653,7 +653,7 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callab
     tracer = runtime.component._meta
     assert tracer is not None
     assert runtime.ask("stop_tracing") == (OK, "idle")
-    assert removed == [(*WORK, (([], []), []))]  # the end is in order all the same
+    assert removed == [(*WORK, (([], []), []))]  # the end works all the same
     status = tracer.status()
     assert status["messages"] == status["entries"] < 5000
     assert status["lost"] == 5000 - status["messages"]

@@ -412,7 +412,7 @@ C = st.recursive(
 
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 3) -> str:
-    """The source of a condition of a (a number, or not), b (text, or not) and c (something with parts, or not)."""
+    """The source of a condition of a (a number or not), b (text or not) and c (with parts or not)."""
     again = conditions(depth=depth - 1)
     kinds = ["order", "order", "chain", "equal", "in", "is", "isinstance", "len", "index", "test"]
     kinds += ["and", "or", "not", "if", "and", "or", "not", "is either"] * (depth > 0)
@@ -498,7 +498,7 @@ places = itertools.count()
 
 
 def predicates(*sources: str) -> list[Callable[..., Any]]:
-    """Lambdas of these conditions, all in one line of a source that is known."""
+    """Lambdas of these conditions, all in one line of a known source."""
     place = f"<predicates {next(places)}>"
     source = f"made = [{', '.join(f'lambda a, b, c: {each}' for each in sources)}]\n"
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)

@@ -557,7 +557,7 @@ print(os.waitstatus_to_exitcode(status), library.unload())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
 @pytest.mark.parametrize("what", ["unload", "upgrade"])
 def test_who_was_inside_at_a_fork_is_not_waited_for_in_the_child(build: Build, what: str) -> None:
-    """The callback lets other threads run: one that has called Python's own functions might."""
+    """The callback lets other threads run, as one that calls Python's own functions might."""
     slow = "void *all = PyEval_SaveThread(); sleep(2); PyEval_RestoreThread(all); " + "pthread_mutex_lock(&mine);"
     upgrade = """static int upgrade(inviso_env *env, void **data, void **old, inviso_term info)
     { (void)env, (void)data, (void)old, (void)info; return 0; }

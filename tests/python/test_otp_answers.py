@@ -399,7 +399,7 @@ def another() -> Any:
 
 
 def received(count: int) -> list[Any]:
-    """As many messages as the running process takes."""
+    """This many messages of the running process."""
     return [inviso.receive(timeout=30) for _ in range(count)]
 
 

@@ -117,7 +117,7 @@ def test_a_file(tmp_path: Path, flags: list[str]) -> None:
     assert len(there) == len(told) > 20
     end = -1 if flags else None
     assert plain([m[:end] for m in there]) == plain([m[:end] for m in told])
-    # and the stamps as our own reader has them
+    # and the timestamps as our own reader has them
     assert [m[-1] for m in there] == [m[-1] for m in read(tmp_path / "log")] or not flags
 
 

@@ -39,7 +39,7 @@ def data(messages: list[Any], port: Port) -> list[Any]:
 
 
 def stands(name: str) -> bool:
-    """Whether a method of sockets is where it was."""
+    """Whether a method of sockets is the original."""
     return socket.socket.__mro__[1].__dict__[name] is ORIGINAL[name] and getattr(socket.socket, name) is ORIGINAL[name]
 
 

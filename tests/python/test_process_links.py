@@ -208,7 +208,7 @@ def test_links_and_monitors_of_the_dead() -> None:
 def test_who_has_told_of_its_end_is_dead(session: trace.Session) -> None:
     session.process(inviso.self(), True, ["send"])
     session.process("new", True, ["receive", "procs"])
-    for n in range(100):  # its thread may go on for a while
+    for n in range(100):  # its thread may run on for a while
         child, _ = process(lambda: None, name=f"child {n}", monitor=True)
         assert told(child) == "normal"
         assert not child.is_alive() and child not in inviso.processes() and child.name == f"child {n}"

@@ -59,7 +59,7 @@ def take(out: Any) -> Any:
 
 
 def sends(path: str | None, into: Any, count: int, go: Any, last: str = "return") -> None:
-    """A child that sends the same again and again."""
+    """A child that sends the same object again and again."""
     with logged(path) if path else open(os.devnull):
         for _ in range(count):
             put(into, ITEM)
@@ -154,7 +154,7 @@ def test_in_one_process(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_put_that_may_fail(tmp_path: Path) -> None:
-    """It is sent when it has not, which its receiver may be quicker than."""
+    """It is sent after all; its receiver may be faster."""
     context, count = multiprocessing.get_context("spawn"), 200
     there, back = context.Queue(2), context.SimpleQueue()
     here, other = tmp_path / "here.log", tmp_path / "other.log"
@@ -261,7 +261,7 @@ def test_many_threads_and_processes(tmp_path: Path) -> None:
 
 
 class Refuses:
-    """An object that can't be pickled, as often as not."""
+    """An object that fails to be pickled half of the time."""
 
     often = 0
 
@@ -304,7 +304,7 @@ def test_a_sender_that_is_killed(tmp_path: Path, kind: str) -> None:
         own.put(ITEM)  # alike, and never taken
         assert [take(out) for _ in range(count)] == [ITEM] * count
     assert Counter((row["pairing"], row["node"]) for row in messages(here, other)) == {("exact", "other"): count}
-    # without the sender's log nothing is guessed
+    # without the sender's log there is no guess
     alone = messages(here)
     assert [(row["pairing"], row["sender_id"]) for row in alone] == [("none", None)] * count
 

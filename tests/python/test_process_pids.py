@@ -1,4 +1,4 @@
-"""Pids: the names of processes that have ended, and pids that leave their process."""
+"""Pids: the names of ended processes, and pids that leave their process."""
 
 from __future__ import annotations
 

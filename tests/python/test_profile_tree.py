@@ -156,7 +156,7 @@ async def perform(model: Model, path: Path_, script: list[Any]) -> None:
 
 
 def scripts(chance: random.Random, depth: int, coroutine: bool = False, left: list[int] | None = None) -> list[Any]:
-    """A program at random, of so many steps at most."""
+    """A random program of this many steps at most."""
     left = [120] if left is None else left
     made: list[Any] = []
     for _ in range(chance.randrange(1, 5) if depth else 0):
@@ -203,7 +203,7 @@ def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
 
 
 def checked_sums(profile: Profile) -> None:
-    """Inclusive figures by the definition: of each function all that is at or below a node of it."""
+    """Inclusive figures by the definition: for each function all at or below a node of it."""
     chains = paths(profile)
     own = {path: node.measurement for path, node in zip(chains, profile.nodes, strict=True)}
     for f in profile.functions:
@@ -420,7 +420,7 @@ def test_what_is_not_measured_any_more_is_left_out_of_chains() -> None:
         profiler.clear_pattern(f"{HERE}:middle")
         left = shape(profiler.collect())
         assert left[("outer",)] == 1 and left[("outer", "fib")] == 2 and not any("middle" in path for path in left)
-        profiler.set_pattern(f"{HERE}:even")  # a number that is used again would be taken for the other's
+        profiler.set_pattern(f"{HERE}:even")  # a reused number would be mistaken for the other's
         outer()
         even(1)
         again = shape(profiler.collect())

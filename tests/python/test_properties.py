@@ -31,7 +31,7 @@ TREES = "subjects.trees"
 
 
 def examples(number: int) -> Any:
-    """So many programs; or twenty times as many in the long form, which also looks for the smallest that fails."""
+    """This many programs; in the long form twenty times as many, which also finds the smallest failing one."""
     return settings(
         phases=[phase for phase in Phase if LONG or phase not in (Phase.shrink, Phase.explain)],
         max_examples=number * 20 if LONG else number,
@@ -91,7 +91,7 @@ class Walk:
             raise AssertionError("a plain function does not yield")
 
     def caught(self, name: str, steps: Any) -> bool:
-        """Calls where there is a handler; answers whether that was entered."""
+        """Calls inside a handler; returns whether the handler was entered."""
         try:
             self.call(name, steps)
         except trees.Oops:
@@ -199,7 +199,7 @@ def told(walk: Walk, traced: set[str], return_to: bool) -> list[tuple[str, str]]
     """The messages of a walk: a return_to for each reported call that ends, one for all that an exception ends."""
     messages = []
     where = ""
-    left: int | None = None  # how deep the frame is that an exception has come to
+    left: int | None = None  # the depth of the frame that an exception has reached
     for what, name, depth, below in walk.log:
         if left is not None and what == "handled":
             messages.append(("return_to", where))
@@ -406,7 +406,7 @@ class Pattern:
                 counter[pid] += 1
 
     def value(self, kind: str) -> Any:
-        """The counter as ``info`` has it, without times and sizes."""
+        """The counter as ``info`` returns it, without times and sizes."""
         counter = self.counters.get(kind)
         if counter is None:
             return False
@@ -427,7 +427,7 @@ class Model:
         self.new: set[str] = set()
 
     def called(self, pid: inviso.Pid, flags: set[str], first: str) -> list[Any]:
-        """Counts a call of the ladder's function ``first``; answers the messages of it, sorted."""
+        """Counts a call of the ladder's function ``first``; returns its messages, sorted."""
         down = LADDER[: LADDER.index(first) + 1][::-1]
         messages = []
         stamped = any(flag.endswith("timestamp") for flag in flags)
@@ -736,7 +736,7 @@ def test_arguments_arrive_as_they_were(first: Any, second: Any) -> None:
 @given(values, values)
 def test_arguments_beyond_the_room_of_a_call_are_cut_as_a_whole(first: Any, second: Any) -> None:
     got = told_of(first, second, total=256)
-    if got == inviso.Cut("arguments"):  # not even room to say of each that it is cut
+    if got == inviso.Cut("arguments"):  # no space even to note that each was cut
         return
     for value, arrived in zip((first, second), got, strict=True):
         assert arrived == inviso.Cut("bytes") or exact(arrived) == exact(snapshot(value))

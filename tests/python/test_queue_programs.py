@@ -363,7 +363,7 @@ def test_what_asyncio_changes_holds_at_once(session: trace.Session, owner: Any, 
 
 @pytest.mark.parametrize("held", [False, True])
 def test_a_coroutine_ends_as_it_would(session: trace.Session, held: bool) -> None:
-    """Also one whose frame somebody has got hold of before it runs."""
+    """Also one whose frame is referenced before it runs."""
     own(session, ["send", "receive"])
     found = []
     for box in (asyncio.Queue(3), PlainAsync(3)):
@@ -653,7 +653,7 @@ def test_sessions_come_and_go_while_threads_pass_messages(make: Any) -> None:
 
 
 def test_the_stack_of_a_message_begins_where_the_queue_is_used(session: trace.Session) -> None:
-    """Whether the queue's own frames are there or not."""
+    """With and without the queue's own frames."""
     own(session, ["send"])
     session.send([("_", [], [("message", ("process_dump",))])])
     monitoring: Any = getattr(sys, "monitoring", None)
@@ -722,7 +722,7 @@ def test_nothing_that_a_class_defines_is_run_to_take_its_methods(session: trace.
 
 
 def test_a_put_in_a_finaliser_and_in_a_signal(session: trace.Session) -> None:
-    """Calls from wherever the interpreter calls."""
+    """Calls from everywhere in the interpreter."""
     text = """
 import gc, queue, signal, inviso
 from inviso import trace

@@ -178,7 +178,7 @@ def test_what_stays_behind_is_found(flag: str, session: trace.Session) -> None:
 
 
 class Order:
-    """A tracer that sees whether each task sends and receives its numbers in turn, and how many."""
+    """A tracer that checks that each task sends and receives its numbers in turn, and counts them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

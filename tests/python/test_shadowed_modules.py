@@ -45,7 +45,7 @@ def run(folder: pathlib.Path, *words: str, **more: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def shadows(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A program among files for every standard module that is no part of the interpreter itself."""
+    """A program among files named like each standard module that is not part of the interpreter itself."""
     folder = tmp_path / "shadows"
     folder.mkdir()
     (tmp_path / "bin").mkdir()
@@ -90,7 +90,7 @@ OFTEN = [
     "functools",
     "signal",
 ]
-OFTEN = [name for name in OFTEN if name not in sys.builtin_module_names]  # which no program has of its own
+OFTEN = [name for name in OFTEN if name not in sys.builtin_module_names]  # which no program has as its own
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -108,7 +108,7 @@ def test_a_program_finds_its_own_modules(shadows: pathlib.Path, command: str) ->
 
 @pytest.mark.parametrize("script", [SCRIPT, OLDER_SCRIPT])
 def test_what_was_there_before_the_command_stays(shadows: pathlib.Path, script: str) -> None:
-    """A ``sitecustomize`` imports some; with the command the program finds the same, and its own for all others."""
+    """A ``sitecustomize`` imports some. With the command the program finds these, and its own for all others."""
     (shadows / "imports.py").write_text(IMPORTS.replace("NAMES", repr(OFTEN)))
     for name in [*OFTEN, "re"]:
         (shadows / f"{name}.py").write_text("")

@@ -47,7 +47,7 @@ def wait() -> None:
 
 
 def note(nodes: Any) -> None:
-    """Remembers the nodes that a case was carried out for."""
+    """Notes the nodes of each run of a case."""
     NOTED.append(nodes)
 
 
@@ -117,13 +117,13 @@ def error(answer: Any) -> Any:
 
 
 def calls(node: Node) -> list[str]:
-    """The functions whose calls the last log of a node has, in order; tracing there has ended."""
+    """The functions called in the last log of a node, in order; tracing there has ended."""
     (path,) = node.ask("listener.host.component.info()['files']")
     return [message[3][1] for message in log.read(path) if message[2] == "call"]
 
 
 def patterns(node: Node) -> set[str]:
-    """The functions that a node has patterns for."""
+    """The functions with patterns on a node."""
     text = "[one.function for one in listener.host.component._patterns._set]"
     return set(node.ask(text))
 
@@ -363,7 +363,7 @@ def test_a_suspended_node_is_reactivated_with_what_came_meanwhile(shop: Shop) ->
 
 
 def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> None:
-    """The node that has had it redone gets its off file, too; a new one comes to all."""
+    """The node that has had it redone gets its off file, too; a new one goes to all."""
     tool = shop.session()
     tool.sync_atc("calls", 1, {"Function": "work"})
     GATE.set()
@@ -385,7 +385,7 @@ def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> 
 
 
 def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
-    """Its own check suspends it, each time; the waits grow, and none is shorter than the one before."""
+    """Its own check suspends it each time. The waits grow, and none is shorter than the one before."""
     (shop.place.path / "drowns.py").write_text(
         "def check(what): return ('suspend', 'too much') if what[0] == 'timeout' else 'ignore'\n"
     )
@@ -553,7 +553,7 @@ def test_a_session_is_restored_from_a_file(shop: Shop) -> None:
     assert ok(later.get_activities())[0] == ("tracecases", [(("calls", (2, "b")), "running")])
     assert patterns(shop.one) == patterns(shop.two) == {"step", "until"}
     later.stop_session()
-    assert ok(later.restore_session())[0] == 2  # the last one of its own
+    assert ok(later.restore_session())[0] == 2  # its own last one
     assert patterns(shop.one) == {"step", "until"}
     assert ok(later.save_history(path))
     assert len(etf.loads(Path(path).read_bytes())[2]) == 3
@@ -785,7 +785,7 @@ def test_back_off_grows_to_its_longest_and_begins_anew() -> None:
         backoff.good(now)
         now += 5
     assert waits == [10, 20, 40, 60, 60]
-    assert backoff.wait(now + 55) == 10  # it held for as long as the last wait
+    assert backoff.wait(now + 55) == 10  # it lasted as long as the last wait
     assert backoff.wait(now + 56) == 20  # a try that failed
 
 

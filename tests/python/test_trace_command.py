@@ -53,7 +53,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def lines(text: str) -> list[str]:
-    """Without the pid, which they all have."""
+    """Without the pid, which all lines have."""
     found = [re.fullmatch(r"\(<0\.\d+\.\d+>\) (.*)", line) for line in text.splitlines()]
     assert all(found), text
     return [match[1] for match in found if match]

@@ -1,4 +1,4 @@
-"""Functions written in C: in every thread, and beside the program's profile function (on 3.11 both want one place)."""
+"""Functions written in C: in every thread, and beside the program's profile function (on 3.11 both need one place)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_threads_that_run_already_and_threads_that_come(session: trace.Session) 
 
 
 def profiled(session: trace.Session | None) -> tuple[list[Any], Any]:
-    """Returns the events of a profile function while a pattern comes and goes, and whether `sys.getprofile` shows it."""
+    """The events of a profile function while a pattern comes and goes, and whether `sys.getprofile` shows it."""
     seen: list[Any] = []
 
     def profile(frame: Any, event: str, arg: Any) -> None:
@@ -153,7 +153,7 @@ def test_a_profile_function_that_comes_later(counting: trace.Session) -> None:
 
 
 def everything() -> list[Any]:
-    """All that profile functions see that are set, exchanged and taken away."""
+    """All events of profile functions that are set, exchanged and removed."""
     seen: list[Any] = []
 
     def one(frame: Any, event: str, arg: Any) -> None:

@@ -1,4 +1,4 @@
-"""Options of a session: how much of the arguments is taken, texts, the objects themselves, clocks; and CPU time."""
+"""Options of a session: limits of arguments, texts, the objects themselves, clocks; and CPU time."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ def test_a_port_that_nobody_uses_closes_itself(tmp_path: Path) -> None:
     client = socket.create_connection(address)
     del port
     client.settimeout(5)
-    with contextlib.suppress(ConnectionResetError):  # it may not have been served yet
+    with contextlib.suppress(ConnectionResetError):  # it may not be connected yet
         assert client.recv(1) == b""
     client.close()
 

@@ -30,7 +30,7 @@ async def step(n: int = 0) -> int:
 
 
 class Waiting:
-    """A thread that is there and waits for a job."""
+    """A thread that waits for a job."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()

@@ -181,7 +181,7 @@ def test_a_tracer_s_finaliser_may_bring_it_back() -> None:
     for kind in KINDS:
         Returns(kind)
         gc.collect()
-        # its session has ended, as if the handle had been let go of
+        # its session has ended, as if the handle had been dropped
         watched()
         assert ours() == [] and not back[0].session.is_alive()
         back.clear()

@@ -379,7 +379,7 @@ def test_a_dead_tracer_leaves_no_flags() -> None:
         assert made.info("new", "flags") == ("flags", [])
         me = own(made)
         assert made.info(me, "flags") == ("flags", ["call"])
-        module.answer = lambda tag: "remove"  # it dies later: found where flags are asked for
+        module.answer = lambda tag: "remove"  # it dies later: found when flags are read
         assert made.info(me, "flags") == ("flags", [])
 
 
@@ -565,7 +565,7 @@ def test_what_a_callback_raises_stays_there_whatever_a_handler_did(monkeypatch: 
 
     came: list[int] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
-    # no handler that is in place raises KeyboardInterrupt unseen
+    # no handler raises KeyboardInterrupt unseen
     with handled(lambda signum, _: came.append(signum)), session(Raises(), []) as made:
         default = signal.signal(signal.SIGINT, lambda *_: None)
         try:

@@ -38,7 +38,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 class Lines:
-    """An output that may fail or go."""
+    """An output that may fail or be closed."""
 
     path = "lines.txt"
 

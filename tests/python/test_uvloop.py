@@ -44,7 +44,7 @@ def note(seen: list[Any], *args: Any) -> None:
 
 
 async def all_of(seen: list[Any], number: int) -> None:
-    """Lets the loop run until ``seen`` has so many."""
+    """Lets the loop run until ``seen`` has this many items."""
     end = time.monotonic() + PATIENCE
     while len(seen) < number:
         assert time.monotonic() < end, seen

@@ -19,7 +19,7 @@ SUBJECTS = HERE / "subjects"
 ROOT = HERE.parent.parent
 LIMIT = 60
 
-# A signal and no thread: a forked process could not join the thread, and fork warns where there are several.
+# A signal and no thread: a forked process could not join the thread, and fork warns of several threads.
 WATCHDOG = f"""
 import faulthandler, signal, sys
 if sys.platform != "win32":
@@ -98,7 +98,7 @@ def in_threads(number: int, body: Callable[[int], Any]) -> None:
 def child(
     text: str, *arguments: str, flags: Iterable[str] = (), limit: float = LIMIT, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program text in a process of its own; one that hangs says where, and fails."""
+    """Runs a program text in a process of its own. One that hangs prints its stacks, and fails."""
     path = os.pathsep.join([str(HERE), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     words = [sys.executable, *flags, "-c", WATCHDOG + text, *arguments]
     process = subprocess.Popen(
@@ -121,7 +121,7 @@ def child(
 
 
 class Computing:
-    """A thread that computes and never waits: it takes a step only where somebody else gives the GIL away."""
+    """A thread that computes and never waits: it takes a step only if another thread releases the GIL."""
 
     def __init__(self) -> None:
         self.steps = 0

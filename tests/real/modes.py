@@ -23,7 +23,7 @@ class Mode:
     facts: Facts
     env: dict[str, str] = field(default_factory=dict)
     says: str = "\0"
-    """How lines begin that the tool itself writes to standard error."""
+    """The beginnings of lines that the tool itself writes to standard error."""
 
 
 def _counted(python: Path, folder: Path, steps: int) -> list[str]:

@@ -114,7 +114,7 @@ def lives(messages: list[Any]) -> None:
 
 
 def steps(messages: list[Any]) -> dict[Pid, int]:
-    """Each task and thread is in and out by turns; how many steps each had."""
+    """Each task and thread alternates between in and out. Returns the number of steps of each."""
     turns: dict[Pid, list[str]] = defaultdict(list)
     for message in messages:
         if message[1] in ("in", "out", "in_exiting", "out_exiting", "out_exited"):
@@ -163,7 +163,7 @@ def causes(messages: list[Any], stamps: list[Any]) -> None:
 
 
 def openings(messages: list[Any]) -> None:
-    """A port is opened first and closed last, but for its being in and out."""
+    """A port is opened first and closed last, except for its in and out."""
     states: dict[Any, str] = {}
     for message in messages:
         who, tag = message[:2]
@@ -176,7 +176,7 @@ def openings(messages: list[Any]) -> None:
 
 
 def collections(messages: list[Any]) -> None:
-    """A collection of garbage begins and ends, with nothing of another one between."""
+    """A collection of garbage begins and ends, without another one between."""
     under_way: dict[Pid, str] = {}
     for message in messages:
         tag = str(message[1])

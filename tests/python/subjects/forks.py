@@ -77,7 +77,7 @@ def fork(errors: list[str]) -> None:
 
 
 def main(folder: str, seconds: float, forking: int = 0) -> None:
-    """Forks in the main thread, and in so many others."""
+    """Forks in the main thread, and in this many others."""
     assert child() == 0  # all needed modules are imported: a child can't import a module that its parent was importing
     end, done, errors = time.monotonic() + seconds, threading.Event(), []  # type: ignore[var-annotated]
 

@@ -1,4 +1,4 @@
-"""Random programs of greenlets, which say themselves which of their calls begin and end; none knows the tracer."""
+"""Random programs of greenlets that note the begin and end of their calls. None knows the tracer."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class World:
             except Boom:
                 self.caught("World.play")
         self.others.clear()
-        # those that have been let go of may live on as parents of others
+        # dropped greenlets may live on as parents of others
         while living := [other for other in self.all if other]:
             try:
                 living[0].throw()

@@ -17,7 +17,7 @@ def answer(path: str) -> str:
 
 
 async def ask(port: int, n: int, times: int) -> None:
-    """One client: asks again and again over one connection."""
+    """One client: repeats requests over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for k in range(times):
         writer.write(f"GET /{n}/{k} HTTP/1.1\r\nhost: here\r\n\r\n".encode())
@@ -179,7 +179,7 @@ def blocking(clients: int, times: int) -> None:
 
 
 def ring(tasks: int, messages: int) -> int:
-    """Tasks in pairs with two queues between them, so many messages in all; how many were put."""
+    """Tasks in pairs with two queues between them, with this many messages in all. Returns the number of puts."""
     rounds = messages // tasks
 
     async def one(mine: asyncio.Queue[int], theirs: asyncio.Queue[int], first: bool) -> None:

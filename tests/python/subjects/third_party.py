@@ -160,7 +160,7 @@ def nests(sent: list[tuple[str, Name]], generators: set[Name]) -> None:
 
 
 def rows(session: trace.Session, kind: str) -> list[tuple[Name, int, int]]:
-    """Name, calls and nanoseconds of each function that was called; several codes of one name together."""
+    """Name, calls and nanoseconds of each called function; several codes of one name together."""
     summed: dict[Name, list[int]] = {}
     for module, function, arity, _, _, _, calls, ns in session._native.counters(kind):
         row = summed.setdefault((module, function, arity), [0, 0])

@@ -16,7 +16,7 @@ class Oops(Exception):
 
 
 class Run:
-    """One run of steps: how often each function was entered, and the generators that any of them may resume."""
+    """One run of steps: counts of entries into each function, and the generators that any of them may resume."""
 
     def __init__(self) -> None:
         self.entered = dict.fromkeys(NAMES, 0)

@@ -43,7 +43,7 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
     messages = merged("logs")
     assert by_node(messages) == {f"web-{pid}": 2 * number for pid, number in answers.items()}
 
-    # a worker is killed while it is traced: that is said, and its successor can be traced, too
+    # a worker is killed while it is traced: that is reported, and its successor can be traced, too
     with Cluster("web*") as cluster:
         cluster.trace("shop_wsgi", folder="again").check()
         os.kill(dead, signal.SIGKILL)

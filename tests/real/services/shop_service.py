@@ -79,7 +79,7 @@ with (
     for number, (pid, (runner, _)) in enumerate(zip(taken, runs, strict=True)):
         found = [(what, where) for what, where, _ in events[number]]
         assert found[:2] == [("receive", f"shop-{pid}"), ("send", f"shop-{pid}")], (number, found)
-        # the answer goes out when the task is under way
+        # the answer goes out when the task has begun
         rest = [each for each in found[2:] if each != ("send", f"shop-{pid}")]
         assert len(rest) == len(found) - 3, (number, found)
         if number % 3:

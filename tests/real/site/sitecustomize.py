@@ -63,7 +63,7 @@ def calls() -> Callable[[], dict[str, Any]]:
 
     def seen() -> dict[str, Any]:
         count = session.info(STEP, "call_count")[1]
-        # a program that this one starts may have no such function
+        # a program that this one starts may lack this function
         rows = {item: session.info(STEP, item)[1] or () for item in ("call_time", "call_memory", "call_latency")}
         totals = [sum(row[1] for row in rows[item]) for item in ("call_time", "call_memory")]
         tags = Counter(message[2] for message in session.drain() if message[0].startswith("trace"))
