@@ -1,26 +1,24 @@
-"""Hosts, agents and traced programs to which anything happens, at random: what is logged is right, and nobody waits for
-ever.
+"""Random faults of hosts, agents and traced programs: logs stay right, and nothing waits for ever.
 
     python -m tests.python.chaos --seconds 600 [--seed 7] [--agents 4] [--runtimes 40]
 
-Some agents, each of a host of its own, reach each other through a proxy; the programs call ``step(0)``, ``step(1)``,
-... and their calls are logged, to plain files and to wrap sets. A control on the first host has them all. Meanwhile,
-one after the other and at once:
+Some agents, each on a host of its own, reach each other through a proxy. The programs call ``step(0)``, ``step(1)``,
+... and their calls are logged, to plain files and to wrap sets. A control on the first host has all programs.
+Meanwhile, one after the other and at once:
 
-* a program, or an agent, is killed with SIGKILL, and another begins; or is stopped with SIGSTOP for a while.
-* the way between two hosts is cut, or holds back all that comes, for a while.
-* a program may write no more to its log, as on a full disk.
-* a program makes more calls than can be logged; a log is ended, and another one begun; nodes are asked for their
-  state.
+* A program or an agent is killed with SIGKILL, and another begins; or it is stopped with SIGSTOP for a while.
+* The connection of two hosts is cut, or delayed, for a while.
+* A program can't write to its log, as on a full disk.
+* A program makes more calls than can be logged; a log ends, and another one begins; nodes are asked for their state.
 
-At the end everything is mended, and this is checked:
+At the end all faults are repaired, and this is checked:
 
-* Every log is readable to its last whole record. Each call is read once, in order, or is among those that a drop
-  record at its place counts; of a wrap set the oldest may be gone. Only of a program that was killed, or had a full
-  disk, the last record may be cut.
-* A program that lives and is traced, has all of its calls in its log: read + lost = produced. One that was killed
-  has not more.
-* The state that the control reports of each program is its own, and the control has no other program.
+* Every log is readable to its last whole record. Each call is read once, in order, or a drop record at its place counts
+  it. The oldest calls of a wrap set may be gone. The last record may be cut only if the program was killed, or had a
+  full disk.
+* A program that lives and is traced has all of its calls in its log: read + lost = produced. A killed program has at
+  most these.
+* The control reports the right state of each program, and has no other program.
 * No call of the control took longer than it may, every process answers, and programs end as without tracing.
 """
 

@@ -63,7 +63,7 @@ print(greenlet.gettrace())
 
 @pytest.mark.parametrize("collects", [False, True])
 def test_random_programs_in_several_threads(collects: bool) -> None:
-    """Where garbage is collected, the order of what is said may differ.
+    """If garbage is collected, the order of the output may differ.
 
     Finalisers may run while an exception leaves calls. These are events of the thread, and 3.11 emits ``return_to``
     there.

@@ -497,7 +497,7 @@ def test_pids_get_the_names_of_their_nodes_and_names_stay_theirs(tmp_path: Path)
         data = b"\x83h\4" + b"".join(part[1:] for part in parts)
         return bytes(1) + struct.pack(">I", len(data)) + data
 
-    # without a creation, as who writes the file may have it; both have the same alias, and one of them loses it
+    # without a creation, as the file's writer may have it; both have the same alias, and one of them loses it
     (tmp_path / "a@h.ti").write_bytes(of(of_node(4, 0), "db", "alias", 1) + of(etf.dumps(None), "db", "unalias", 4))
     (tmp_path / "b@h.ti").write_bytes(of(two, "db", "alias", 1))
     for form in ("erlang", "blocks"):

@@ -1,4 +1,4 @@
-"""Property tests: what sessions count and tell, against slow models that know only what a program was told to do.
+"""Property tests: counts and messages of sessions, against slow models that know only the program's steps.
 
 INVISO_HYPOTHESIS=long tries many more programs.
 """
@@ -65,9 +65,9 @@ def programs() -> st.SearchStrategy[Any]:
 
 
 class Walk:
-    """Goes through the steps of a program, slowly, and notes what happens.
+    """Goes through the steps of a program, slowly, and notes each event.
 
-    A note is what happened, the frame's name, its depth, and the name of the frame below it.
+    A note is the event, the frame's name, its depth, and the name of the frame below it.
     """
 
     def __init__(self, program: Any) -> None:

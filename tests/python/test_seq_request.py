@@ -91,8 +91,8 @@ def services(loop: str, client: str) -> Iterator[tuple[str, Callable[[], list[se
 # the shop's event loop, and its client of the stock
 KINDS = [("asyncio", "httpx"), ("asyncio", "aiohttp"), ("uvloop", "aiohttp")]
 
-# All that happens for a request, in its order: what, whence, whither, and after which of these. What is printed is said
-# in place of whence; the order is the second part of it.
+# All events of a request, in order: tag, sender, receiver, and the number of the event before. A print has its text in
+# place of a sender; the order's number is the second part of the text.
 HOPS = [
     ("send", "client", "handler", None),  # 0
     ("receive", "client", "handler", 0),
@@ -128,7 +128,7 @@ NODES = {
 
 
 def said(hop: int, order: int, content: Any) -> bool:
-    """Whether that is what is said in a hop, and of this order."""
+    """Whether the content is that of a hop, for this order."""
     tag, who, whither, _ = HOPS[hop]
     if tag == "print":
         return bool(content == (who, order))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 SITE = Path(__file__).parent / "site"
 Facts = Callable[[Path, Path, int], list[str]]
-"""Of an interpreter, of a run's folder, and of how many steps the program says that it made: what is wrong."""
+"""The faults of a run, by interpreter, folder of the run, and number of steps that the program reports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,11 @@ class Seen:
         return [message for message in self.messages if message[1] in tags]
 
     def check(self, untaken: Collection[Any] = (), paired: bool = True) -> None:
-        """All that must be so, whatever the program does.
+        """Checks the rules that hold for any program.
 
         Args:
-            untaken: messages that nobody need take.
-            paired: whether who sends and who receives are both in this process of the system.
+            untaken: messages that need no receiver.
+            paired: whether sender and receiver are both in this operating system process.
         """
         assert (self.dropped, self.lost) == (0, 0)
         lives(self.messages)

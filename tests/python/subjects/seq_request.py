@@ -1,8 +1,7 @@
-"""Two services, as programs have them: a shop answers an order with the help of a queue, a thread, another operating
-system process and a second service, the stock. Nothing in them knows of tokens but middleware, the client's hook and
-what they print.
+"""Two realistic services: a shop answers an order by means of a queue, a thread, another operating system process and a
+second service, the stock. Only middleware, the client's hook and the prints know of tokens.
 
-``python -m subjects.seq_request stock`` and ``shop URL LOOP CLIENT`` serve, and say their port. ``/output`` has
+``python -m subjects.seq_request stock`` and ``shop URL LOOP CLIENT`` serve, and print their port. ``/output`` has
 the events of each of their nodes.
 """
 

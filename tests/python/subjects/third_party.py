@@ -1,6 +1,6 @@
-"""Programs made of well-known packages, and what is checked of each while it is traced.
+"""Programs that use well-known packages, and the checks of each while it is traced.
 
-Each program is run until it is warm, so that all runs that are compared do the same.
+Each program runs until it is warm. So all compared runs do the same.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ def told(program: Callable[[], str], expected: str) -> list[tuple[str, Name]]:
 
 
 def nests(sent: list[tuple[str, Name]], generators: set[Name]) -> None:
-    """Each return_to names a call that is under way, and ends what that has begun.
+    """Each return_to names an open call, and ends the calls inside it.
 
-    Nothing tells that a generator yields or is resumed, so that where there are some it only names one that was called.
+    There are no events when a generator yields or is resumed. With generators a return_to only names a called function.
     """
     under_way = [(__name__, "told", 2)]
     for tag, name in sent:

@@ -1,7 +1,7 @@
-"""Functions and generators that do what a list of steps says, each under several names.
+"""Functions and generators that carry out a list of steps, each under several names.
 
-A step is a tuple: what to do, and mostly the name and the steps of a function to do it with. Every function does its
-steps in its own frame, so that it is the one that catches, yields and delegates.
+A step is a tuple: an action, and mostly the name and the steps of a function for it. Every function does its steps in
+its own frame, so its frame is the one that catches, yields and delegates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Begins a session or a token in each interpreter that has ``INVISO_REAL_MODE`` in its environment, before the program.
 
-It stays on until the interpreter is gone. At the end ``PID.json`` in the folder ``INVISO_REAL_SEEN`` says what came.
+It lasts until the interpreter's end. Then ``PID.json`` in the folder ``INVISO_REAL_SEEN`` gets the counts of messages.
 """
 
 from __future__ import annotations
