@@ -298,7 +298,7 @@ def test_a_handler_that_raises_ends_it_and_is_told_of(error: str, capsys: pytest
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     dbg.stop()
     out, err = capsys.readouterr()
     name = error.partition("(")[0]
@@ -322,7 +322,7 @@ def test_a_stream_that_can_not_be_written_is_told_of(
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     dbg.stop()
     assert "RuntimeError: it can't be written" in capsys.readouterr().err
 
@@ -573,7 +573,7 @@ def test_a_file_that_somebody_empties_goes_on_at_its_beginning(tmp_path: Path) -
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, "_", "_", [], limit=1000)
     f(1)
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     until(lambda: path.stat().st_size > 0)
     os.truncate(path, 0)
     f(2)

@@ -53,7 +53,7 @@ sound(1)
 print(broken(1))
 items = queue.Queue(); items.put(1); items.get()
 inviso.send(inviso.self(), "after")
-print(inviso.receive(timeout=5), [message[3] for message in session.drain() if message[2] == "call"])
+print(inviso.receive(timeout=30), [message[3] for message in session.drain() if message[2] == "call"])
 session.destroy()
 with trace.session_create("next") as second:
     second.process(inviso.self(), True, ["call"])
@@ -178,7 +178,7 @@ def test_calls_of_the_package_inside_an_event_have_a_state_of_their_own(make: An
     session.function((__name__, "traced", 1), True, ["local"])
     assert [traced(n) for n in range(3)] == [0, 1, 2]
     assert nested.seen == [(True, ("flags", ["call"]))] * 3
-    assert [inviso.receive(timeout=5) for _ in range(3)] == [("from the tracer", "call")] * 3
+    assert [inviso.receive(timeout=30) for _ in range(3)] == [("from the tracer", "call")] * 3
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "queue", "socket"])

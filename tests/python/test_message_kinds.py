@@ -33,7 +33,7 @@ def program() -> None:
     kept.set_result("a future's")
     assert kept.result() == "a future's"
     inviso.send(inviso.self(), "a message")
-    assert inviso.receive(timeout=5) == "a message"
+    assert inviso.receive(timeout=30) == "a message"
 
     async def service() -> None:
         loop = asyncio.get_running_loop()

@@ -104,7 +104,7 @@ def test_a_mailbox_a_file_and_a_tracer_module_are_told_the_same(tmp_path: Path) 
             for session in sessions:
                 session.process("all", False, ["all"])
                 session.port("all", False, ["all"])
-        assert logged.delivered().wait(10)
+        assert logged.delivered().wait(30)
         messages, there = own.drain(), read(tmp_path / "log")
     assert TAGS - {message[2] for message in messages} == set()
     assert by_process(messages) == by_process(there)

@@ -62,7 +62,7 @@ def _empty_mailbox() -> Any:
 
 
 def told(count: int) -> list[Any]:
-    return [inviso.receive(timeout=5) for _ in range(count)]
+    return [inviso.receive(timeout=30) for _ in range(count)]
 
 
 def test_the_example_tells_who_sends_to_whom(build: Build) -> None:

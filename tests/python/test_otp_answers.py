@@ -350,9 +350,9 @@ def test_the_tracer_gets_flags_as_others_do_and_is_not_told_of_itself() -> None:
         session.process("existing", True, ["send", "call"])
         assert flags(session, me) == {"send", "call"}
         inviso.send(me, "to myself")
-        assert session.delivered().wait(5)
-        assert inviso.receive(timeout=5) == "to myself"
-        assert inviso.receive(timeout=5)[0] == "trace_delivered"
+        assert session.delivered().wait(30)
+        assert inviso.receive(timeout=30) == "to myself"
+        assert inviso.receive(timeout=30)[0] == "trace_delivered"
 
 
 def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> None:
@@ -465,7 +465,7 @@ def test_a_recv_pattern_chooses_among_trace_messages(session: trace.Session, ano
         session.process(me, True, ["receive"])
         session.recv([(["_", other, ("_", "_", inviso.Atom("send"), "_", "_")], [], [])])
         another.run(lambda: (callee(), inviso.send(me, "own"), callee()))
-        assert session.delivered().wait(5)  # the tracer's mailbox has not been read yet
+        assert session.delivered().wait(30)  # the tracer's mailbox has not been read yet
         assert session.drain() == [("trace", me, "receive", ("trace", other, "send", "own", me))]
         received(5)  # and the message after all others were delivered
 

@@ -105,7 +105,7 @@ def two_sessions(port: Any, flags: list[str], options: Any = ()) -> list[Any]:
             session.function((__name__, "work", "_"), spec, ["local"])
             session.process(inviso.self(), True, ["call", "procs", "send", "receive", *flags])
         program()
-        assert sent.delivered().wait(10)
+        assert sent.delivered().wait(30)
         return own.drain()
 
 
@@ -128,7 +128,7 @@ def test_a_file_with_losses(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(5000):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         lost = session.info("session", "dropped")[1]
     there = erlang_reads("file", f'"{tmp_path}/log"', tmp_path)
     at, drops = 0, 0
@@ -164,7 +164,7 @@ def test_a_socket(tmp_path: Path) -> None:
         session.function((__name__, "work", "_"), True, ["local"])
         session.process(inviso.self(), True, ["call", "arity"])
         work("first")
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         wait_for_the_client(port)
         told = two_sessions(port, ["timestamp"])[:]
     # for a second after the port is closed, the client still gets unsent messages
@@ -187,7 +187,7 @@ def test_a_client_that_is_late_is_told_what_it_missed(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(12):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         out = tmp_path / "terms"
         client = subprocess.Popen(command(" ".join(CLIENT.split()), "ip", str(port.address[1]), str(out)))
         wait_for_the_client(port)

@@ -500,11 +500,11 @@ def test_a_link_that_was_asked_for_tells_of_the_end() -> None:
         inviso.link(one)
         assert inviso.links() == [port]
         one.wait()
-        assert inviso.receive(timeout=5) == ("EXIT", port, ("exit_status", 3))
+        assert inviso.receive(timeout=30) == ("EXIT", port, ("exit_status", 3))
         with pytest.raises(inviso.BadArg, match="link/1"):
             inviso.link(one)
         assert inviso.link(port)
-        assert inviso.receive(timeout=5) == ("EXIT", port, "noproc")
+        assert inviso.receive(timeout=30) == ("EXIT", port, "noproc")
     finally:
         inviso.process.trap_exit(before)
 
@@ -996,7 +996,7 @@ def test_ports_are_listed_while_a_socket_is_in_close(session: trace.Session, col
             assert port not in inviso.ports()
             assert inviso.whereis("conn") == port
             closing.join()
-            assert inviso.receive(timeout=5) == ("EXIT", port, "normal")
+            assert inviso.receive(timeout=30) == ("EXIT", port, "normal")
         finally:
             inviso.trap_exit(before)
         assert [tag for tag, *_ in of(session.drain(), port)] == ["register", "getting_linked", "closed", "unregister"]

@@ -245,7 +245,7 @@ def test_a_foreign_pid_among_arguments_is_not_taken_for_one_of_ours(session: tra
 def test_names_that_spawn_keeps(word: str) -> None:
     seen: queue.Queue[Any] = queue.Queue()
     inviso.spawn(partial(lambda **given: seen.put(given), **{word: 5}))
-    assert seen.get(timeout=5) == {word: 5}
+    assert seen.get(timeout=30) == {word: 5}
 
 
 def queues() -> list[Any]:

@@ -320,7 +320,8 @@ def test_faulty_cases(shop: Shop) -> None:
 
 
 def test_stopping_a_session_ends_its_cases(shop: Shop) -> None:
-    tool = shop.session(timeout=0.2)
+    tool = shop.session()
+    tool._control.timeout = 0.2
     tool.atc("waits", 1)
     assert WAITING.wait(60)
     assert ok(tool.stop_session())[0] == 1  # it does not wait for ever for cases that can't be stopped

@@ -63,7 +63,7 @@ def test_a_forked_child_is_not_traced_and_the_parent_still_is() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         work(4)
         assert s.info(ME, "call_count") == ("call_count", 2)
-        assert s.delivered().wait(5)
+        assert s.delivered().wait(30)
         print([m[3][2] for m in seen])
     """) == "[[1], [4]]\n"
 

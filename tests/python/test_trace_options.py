@@ -296,7 +296,7 @@ def test_a_callable_tracer_gets_the_objects(make: Any) -> None:
     own(session)
     thing = Thing()
     other(thing)
-    assert session.delivered().wait(10)
+    assert session.delivered().wait(30)
     assert seen[0][3][2][0] is thing
 
 

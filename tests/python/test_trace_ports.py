@@ -67,7 +67,7 @@ def test_a_file_has_what_the_session_tells(tmp_path: Path, stamps: list[str]) ->
         for session in (own, logged):
             traced(session, *stamps)
         program()
-        assert logged.delivered().wait(10)
+        assert logged.delivered().wait(30)
         told, there = own.drain(), read(tmp_path / "log")
     assert len(told) >= 18
     unique = len(told[0]) if not stamps else -1
@@ -87,7 +87,7 @@ def test_monotonic_stamps_and_schedulers_are_the_same_in_both(tmp_path: Path) ->
             session.process("all", True, ["all"])
             session.process("all", False, ["silent", "timestamp", "strict_monotonic_timestamp"])
         work(1)
-        assert logged.delivered("all").wait(10)
+        assert logged.delivered("all").wait(30)
         told, there = own.drain(), read(tmp_path / "log")
     calls = [[m for m in messages if m[2] == "call"] for messages in (told, there)]
     assert calls[0] and calls[0][0][:-1] == calls[1][0][:-1]
@@ -101,7 +101,7 @@ def test_what_a_full_ring_lost_stands_in_its_place(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(20_000):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         lost = session.info("session", "dropped")[1]
     seen, next_ = 0, 0
     for message in read(tmp_path / "log"):
@@ -149,7 +149,7 @@ def test_a_socket_tells_its_client(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(12):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         client = socket.create_connection(port.address)
         reader = threading.Thread(target=lambda: got.append(b"".join(iter(lambda: client.recv(65536), b""))))
         got: list[bytes] = []
@@ -176,11 +176,11 @@ def test_a_burst_reaches_a_client_that_reads(queue: int) -> None:
         session.function((__name__, "work", "_"), True, ["local"])
         session.process(inviso.self(), True, ["call"])
         until(lambda: work(0) and port.written)  # it has found its client
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         written, dropped = port.written, port.dropped
         for n in range(1000):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         session.destroy()
         reader.join(10)
     assert [m[3][2][0] for m in list(frames(got[0]))[-1000:]] == list(range(1000))
@@ -236,7 +236,7 @@ def test_a_port_that_is_closed_by_hand_takes_the_flags_with_it(tmp_path: Path) -
         assert session.info(inviso.self(), "flags") == ("flags", [])
         assert session.process(inviso.self(), True, ["call"]) == 1
         assert session.info(inviso.self(), "flags") == ("flags", [])
-        assert session.delivered().wait(5)
+        assert session.delivered().wait(30)
     assert [m[3][2][0] for m in read(tmp_path / "log")] == [1]
     with pytest.raises(BadArg, match="open another one"):
         trace.session_create("late", port)
@@ -368,7 +368,7 @@ def test_errors_are_counted_and_told_to_nobody_else() -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(3):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         assert port.is_open() and port.errors > 0 and "space" in str(port.error)
         assert (port.written, port.dropped, port.bytes) == (0, 3, 0)
 

@@ -771,7 +771,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
             if flag == "send":
                 assert [m[2] for m in session.drain()] == ["send_to_non_existing_process"]
             reference = inviso.monitor(pid)
-            assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "noproc"
+            assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=30)[4] == "noproc"
             assert not asked, "the program's own code is not asked"
 
     async def count() -> tuple[int, int]:
@@ -830,7 +830,7 @@ def test_tasks_of_objects_that_are_no_coroutines(session: trace.Session, eager: 
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             if not eager or body is not fails:
-                told.append((await inviso.areceive(("DOWN", reference, "_", "_", "_"), timeout=5))[4])
+                told.append((await inviso.areceive(("DOWN", reference, "_", "_", "_"), timeout=30))[4])
         with pytest.raises(TypeError, match="coroutine was expected"):
             asyncio.Task(42)  # type: ignore[arg-type]
 
@@ -883,7 +883,7 @@ def test_a_task_that_is_destroyed_while_it_waits_ends(session: trace.Session, ki
     del task
     gc.collect()
     assert not pid.is_alive() and inviso.whereis("waiter") is None
-    assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "normal"
+    assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=30)[4] == "normal"
     sent = [m[2:] for m in session.drain() if m[1] == pid]
     assert sent == [("exit", "normal"), ("unregister", "waiter"), ("out_exited", 0)]
 

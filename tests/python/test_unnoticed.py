@@ -50,7 +50,7 @@ def test_a_port_whose_descriptor_is_another_files_now(tmp_path: pathlib.Path, ki
     session = traced(port)
     for n in range(20):
         one(n)
-    assert session.delivered().wait(5)
+    assert session.delivered().wait(30)
     number = open_in(folder)
     os.close(number)
     mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT)
@@ -60,7 +60,7 @@ def test_a_port_whose_descriptor_is_another_files_now(tmp_path: pathlib.Path, ki
     try:
         for n in range(500):
             one(n)
-        assert session.delivered().wait(5)
+        assert session.delivered().wait(30)
         session.destroy()
         port.close()
         assert os.fstat(number).st_size == 0
@@ -74,7 +74,7 @@ def test_a_socket_of_the_programs_in_the_place_of_a_clients() -> None:
     session = traced(port)
     client = socket.create_connection(port.address)
     one(0)
-    assert session.delivered().wait(5) and client.recv(1)  # the client is known
+    assert session.delivered().wait(30) and client.recv(1)  # the client is known
     ours = {n: os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if _is_socket(n)}
     accepted = [int(n) for n in ours if _peer(int(n)) == client.getsockname()]
     assert len(accepted) == 1
@@ -83,7 +83,7 @@ def test_a_socket_of_the_programs_in_the_place_of_a_clients() -> None:
     mine.close()
     for n in range(500):
         one(n)
-    assert session.delivered().wait(5)
+    assert session.delivered().wait(30)
     session.destroy()
     port.close()
     other.setblocking(False)
