@@ -1,4 +1,4 @@
-"""check_site.py FOLDER: every link between the pages of a site has its target, and no page loads anything from the network."""
+"""check_site.py FOLDER: checks a site. Each link between pages has a target, and no page loads from the network."""
 
 import pathlib
 import sys
@@ -44,7 +44,11 @@ def problems(folder: pathlib.Path) -> list[str]:
                 found.append(f"{where}: {value}: there is no such heading")
     for style in folder.rglob("*.css"):
         text = style.read_text(errors="replace")
-        found += [f"{style.relative_to(folder)}: loads from the network" for word in ("url(http", "url(//", "@import") if word in text]
+        found += [
+            f"{style.relative_to(folder)}: loads from the network"
+            for word in ("url(http", "url(//", "@import")
+            if word in text
+        ]
     if not pages:
         found.append(f"{folder}: there are no pages")
     return sorted(set(found))

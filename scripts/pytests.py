@@ -63,17 +63,18 @@ ONCE = {
     "test_seq_merge.py": "logs in, one sequence out",
     "test_top_screen.py": "keys and a screen",
 }
-# Files that 3.12 leaves out; the first Python of a run and 3.13 run them. They test many processes, commands and match specifications.
-# These use the hooks of 3.12 only as other files do.
+# Files that 3.12 leaves out; the first Python of a run and 3.13 run them. They test many processes, commands and match
+# specifications. These use the hooks of 3.12 only as other files do.
 ENDS = [
-    *("test_children.py", "test_cli.py", "test_dbg_limits.py", "test_docs.py", "test_flight_recorder.py", "test_match_fuzz.py"),
-    *("test_match_hostile.py", "test_meta.py", "test_meta_model.py", "test_ms.py", "test_multiprocess.py", "test_otp_blame.py"),
-    *("test_process_message_numbers.py", "test_process_pids.py", "test_run_children.py", "test_runtime_local.py"),
-    *("test_seq_multiprocess.py", "test_seq_nodes.py", "test_shadowed_modules.py", "test_share.py", "test_trace_command.py"),
-    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_security.py", "test_autostart.py"),
-    *("test_autostart_children.py", "test_autostart_control.py", "test_cluster.py", "test_cluster_async.py"),
-    *("test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
-    *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_magics.py"),
+    *("test_children.py", "test_cli.py", "test_dbg_limits.py", "test_docs.py", "test_flight_recorder.py"),
+    *("test_match_fuzz.py", "test_match_hostile.py", "test_meta.py", "test_meta_model.py", "test_ms.py"),
+    *("test_multiprocess.py", "test_otp_blame.py", "test_process_message_numbers.py", "test_process_pids.py"),
+    *("test_run_children.py", "test_runtime_local.py", "test_seq_multiprocess.py", "test_seq_nodes.py"),
+    *("test_shadowed_modules.py", "test_share.py", "test_trace_command.py", "test_agent.py", "test_agent_clocks.py"),
+    *("test_agent_paths.py", "test_agent_security.py", "test_autostart.py", "test_autostart_children.py"),
+    *("test_autostart_control.py", "test_cluster.py", "test_cluster_async.py", "test_cluster_others.py"),
+    *("test_dask.py", "test_inviso_control.py", "test_inviso_faults.py", "test_inviso_models.py"),
+    *("test_inviso_programs.py", "test_inviso_security.py", "test_magics.py"),
     *("test_meta_nodes.py", "test_pytest_plugin.py", "test_ray.py"),
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
 ]
@@ -89,7 +90,8 @@ def plugins_to_block(path: pathlib.Path) -> list[str]:
 
 def run(path: pathlib.Path, arguments: list[str]) -> tuple[pathlib.Path, int, str, float]:
     begun = time.monotonic()
-    words = [sys.executable, "-m", "pytest", *(word for name in plugins_to_block(path) for word in ("-p", f"no:{name}"))]
+    blocked = [word for name in plugins_to_block(path) for word in ("-p", f"no:{name}")]
+    words = [sys.executable, "-m", "pytest", *blocked]
     words += [str(path.relative_to(ROOT)), *arguments]
     done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return path, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - begun

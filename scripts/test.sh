@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests: Rust, loom models with their mutants, then each Python that is here.
 #   scripts/test.sh                    everything
-#   scripts/test.sh rust|loom|fuzz|notebook
+#   scripts/test.sh rust|lint|loom|fuzz|notebook
 #   scripts/test.sh python PYTHON      under one interpreter
 #   scripts/test.sh real [PYTHON ...]  real programs under each tool; REAL=long: each program under each
 # CONTRIBUTING.md has a table of what runs where, and how long it takes.
@@ -11,6 +11,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-45}"
 PYTHON=${PYTHON:-python3}
+
+lint() {
+    echo "== Python: lints"
+    .venv/bin/python -m ruff check --no-cache --quiet benches demo fuzz packaging python scripts tests
+}
 
 rust() {
     echo "== Rust: form, lints, tests"
@@ -113,6 +118,10 @@ stage() { # name, command...
 case "${1:-all}" in
 real) "$@" ;;
 rust | loom) "$1" ;;
+lint)
+    scripts/ready.sh "$PYTHON" .venv
+    lint
+    ;;
 fuzz)
     scripts/ready.sh "$PYTHON" .venv
     fuzz
@@ -136,6 +145,7 @@ all)
     wait "$release" || { cat target/ready.log; exit 1; }
     trap - EXIT
     cat target/ready.log
+    stage lint lint
     stage "$PYTHON" tests .venv
     while read -r version _ <&3; do
         [ -z "$version" ] || INVISO_STRESS_SECONDS=10 stage "python$version" tests ".venv-$version" --further
@@ -146,7 +156,7 @@ all)
     echo "== all passed"
     ;;
 *)
-    echo "usage: scripts/test.sh [rust | loom | fuzz | python PYTHON | real [PYTHON ...] | notebook]" >&2
+    echo "usage: scripts/test.sh [rust | lint | loom | fuzz | python PYTHON | real [PYTHON ...] | notebook]" >&2
     exit 2
     ;;
 esac

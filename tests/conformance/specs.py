@@ -1,7 +1,7 @@
 """Cases of match specifications: a specification, a subject, and what came of running one on the other.
 
-Each is run in a process of its own, ``SELF``; before it ``P1``, ``P2``, ``R1``, ``R2`` and ``O1`` are made, in this order,
-and ``known_name`` is registered to ``P1``.
+Each runs in a process of its own, ``SELF``. Before it ``P1``, ``P2``, ``R1``, ``R2`` and ``O1`` are made, in this
+order. The name ``known_name`` is registered to ``P1``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""``python -m tests.differential.blame --erl COMMAND --to FILE``: which argument Erlang blames, for every pair of wrong arguments.
+"""``python -m tests.differential.blame --erl COMMAND --to FILE``: the argument that Erlang blames, by pairs of wrong
+ones.
 
-For each function of the trace module: all good arguments, every argument wrong in every way that is known here, and every pair of two
-wrong ones. What has to fit another argument (an item, a value of an event, flags beside a match specification) is tried with each.
-The answers of an Erlang/OTP 29 are in ``tests/data/live/blame.jsonl``, a call a line; ``tests/python/test_otp_blame.py`` makes the same calls here.
+For each function of the trace module: all good arguments, every argument wrong in every way that is known here, and
+every pair of two wrong ones. An argument that must fit another one is tried with each: an item, a value of an event,
+flags beside a match specification. The answers of an Erlang/OTP 29 are in ``tests/data/live/blame.jsonl``, a call a
+line; ``tests/python/test_otp_blame.py`` makes the same calls here.
 """
 
 from __future__ import annotations
@@ -60,11 +62,14 @@ FLAGS: list[Term] = [a("call"), 1, {"il": [a("call")], "tail": a("x")}, [a("nosu
                      [t("tracer", P)], {"il": [a("nosuch")], "tail": a("x")}, a("nosuch")]  # fmt: skip
 KINDS: list[Term] = [a("local"), 1, {"il": [a("local")], "tail": a("x")}, [a("nosuch")], [1], [a("local"), a("nosuch")],
                      [a("global"), a("local")], [a("call_count"), a("global")]]  # fmt: skip
-MFAS: list[Term] = [*ODD, t("world", "subject"), t("world", "_", 0), t("_", "subject", "_"), t("world", 1, 0), t(1, "subject", 0),
+MFAS: list[Term] = [*ODD, t("world", "subject"), t("world", "_", 0), t("_", "subject", "_"), t("world", 1, 0),
+t(1, "subject", 0),
                     t("world", "subject", "x"), P]  # fmt: skip
 SPECS: list[Term] = [*ODD[:3], ODD[5], a("nosuch"), [1], GUARD, t(a("_"), [], [])]
-ITEMS: list[Term] = [a(item) for item in ("flags", "tracer", "traced", "match_spec", "meta", "meta_match_spec", "call_count", "call_time", "call_memory", "all")]  # fmt: skip
-THINGS: list[Term] = [P, DEAD_P, PORT, CLOSED_O, SUBJECT, t("world", "nosuch", 0), *map(a, ("new", "new_processes", "new_ports", "on_load", "send", "receive", "system"))]  # fmt: skip
+ITEMS: list[Term] = [a(item) for item in ("flags", "tracer", "traced", "match_spec", "meta", "meta_match_spec",
+"call_count", "call_time", "call_memory", "all")]  # fmt: skip
+THINGS: list[Term] = [P, DEAD_P, PORT, CLOSED_O, SUBJECT, t("world", "nosuch", 0),
+*map(a, ("new", "new_processes", "new_ports", "on_load", "send", "receive", "system"))]  # fmt: skip
 
 SESSIONS: list[Term] = [*ODD[:5], {"ref": "r1"}, a("nosuch"), DEAD_S]
 
@@ -75,7 +80,8 @@ ARGUMENTS: dict[str, list[tuple[list[Term], list[Term]]]] = {
         ([[]], [1, a("nosuch"), [a("nosuch")], [t("nosuch", 1)]]),
     ],
     "session_destroy": [([], SESSIONS[:-1])],
-    "session_info": [([P, a("all"), SUBJECT], [*(m for m in MFAS[:-1] if m != t("world", "_", 0)), t("world", "subject", "_"), a("existing")])],
+    "session_info": [([P, a("all"), SUBJECT],
+    [*(m for m in MFAS[:-1] if m != t("world", "_", 0)), t("world", "subject", "_"), a("existing")])],
     "process": [
         ([S], SESSIONS),
         ([P, a("all"), a("existing"), a("new")], [*ODD, DEAD_P, PORT, CLOSED_O, *map(a, WORDS[6:])]),
@@ -94,15 +100,18 @@ ARGUMENTS: dict[str, list[tuple[list[Term], list[Term]]]] = {
         ([a("true"), a("false"), a("pause"), a("restart"), [], SPEC], SPECS),
         ([[a("local")], [], [a("meta")], [a("call_count")]], KINDS),
     ],
-    "send": [([S], SESSIONS), ([a("true"), a("false"), [], SPEC], [*SPECS, CALLER, a("pause")]), ([[]], [a("nosuch"), 1, [a("nosuch")], [1], [a("local")]])],
-    "recv": [([S], SESSIONS), ([a("true"), a("false"), [], SPEC], [*SPECS, CALLER, a("pause")]), ([[]], [a("nosuch"), 1, [a("nosuch")], [1], [a("local")]])],
+    "send": [([S], SESSIONS), ([a("true"), a("false"), [], SPEC], [*SPECS, CALLER, a("pause")]),
+    ([[]], [a("nosuch"), 1, [a("nosuch")], [1], [a("local")]])],
+    "recv": [([S], SESSIONS), ([a("true"), a("false"), [], SPEC], [*SPECS, CALLER, a("pause")]),
+    ([[]], [a("nosuch"), 1, [a("nosuch")], [1], [a("local")]])],
     "system": [
         ([S], SESSIONS),
         ([a("long_gc"), a("busy_port"), a("long_message_queue")], [*ODD]),
         ([a("false"), a("true"), 5, t(2, 5)], [a("nosuch"), -1, t(5, 2), t(1), []]),
     ],
     "delivered": [([S], SESSIONS[:-1]), ([P, a("all")], [*ODD, PORT, a("new")])],
-    "info": [([S], SESSIONS), (THINGS, [*ODD, t("world", "subject", "_"), t("world", "subject"), a("all"), a("existing")]), (ITEMS, [*ODD, a("send")])],
+    "info": [([S], SESSIONS), (THINGS,
+    [*ODD, t("world", "subject", "_"), t("world", "subject"), a("all"), a("existing")]), (ITEMS, [*ODD, a("send")])],
 }  # fmt: skip
 """Good and wrong values of each argument."""
 

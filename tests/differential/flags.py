@@ -1,8 +1,10 @@
-"""``python -m tests.differential.flags --erl COMMAND``: random scenarios over flags and ``info``, here and on a real Erlang.
+"""``python -m tests.differential.flags --erl COMMAND``: random scenarios of flags and ``info``, here and on a real
+Erlang.
 
-Sessions switch flags of processes and ports that exist or are to come; these start, link and end; match specifications change flags; tracers
-end. ``info`` and ``session_info`` are asked on the way and, about everything, at the end. Prints each difference, made small, and the sums.
-``--to FILE`` records scenarios with Erlang's answers, a line each; ``tests/data/live/flags.jsonl`` has some of an Erlang/OTP 29.
+Sessions switch flags of processes and ports that exist or will come. These start, link and end; match specifications
+change flags; tracers end. ``info`` and ``session_info`` are called on the way and, for everything, at the end. The
+command prints each difference, made small, and the sums. ``--to FILE`` records scenarios with Erlang's answers, a line
+each; ``tests/data/live/flags.jsonl`` has some of an Erlang/OTP 29.
 
 Status 0: nothing differs. 1: something does. 2: the command starts no Erlang.
 """
@@ -86,8 +88,10 @@ class Maker:
     def step(self) -> list[Term]:
         """The next step, or none."""
         makers = [
-            *[self.switch] * 8, *[self.look] * 5, *[self.start] * 5, *[self.pattern] * 4, *[self.run] * 4, self.join, self.join,
-            self.end, self.open_port, self.open_port, self.close_port, self.create_one, self.destroy, self.messages, self.end_collector,
+            *[self.switch] * 8, *[self.look] * 5, *[self.start] * 5, *[self.pattern] * 4, *[self.run] * 4, self.join,
+            self.join,
+            self.end, self.open_port, self.open_port, self.close_port, self.create_one, self.destroy, self.messages,
+            self.end_collector,
         ]  # fmt: skip
         return list(self.pick(makers)())
 
@@ -138,8 +142,10 @@ class Maker:
         flag, other = a(self.pick(FLAGS)), a(self.pick(FLAGS))
         who = self.pick([t("self"), *self.living])
         actions = [
-            t("silent", "true"), t("silent", "false"), t("enable_trace", flag), t("disable_trace", flag), t("trace", [flag], [other]),
-            t("enable_trace", who, flag), t("disable_trace", who, flag), t("trace", who, [flag], [other]), t("return_trace"), t("message", "false"),
+            t("silent", "true"), t("silent", "false"), t("enable_trace", flag), t("disable_trace", flag),
+            t("trace", [flag], [other]),
+            t("enable_trace", who, flag), t("disable_trace", who, flag), t("trace", who, [flag], [other]),
+            t("return_trace"), t("message", "false"),
         ]  # fmt: skip
         return [t(a("_"), [], self.random.sample(actions, self.random.randint(1, 2)))]
 
@@ -202,8 +208,9 @@ def looks(sessions: list[Term], processes: list[Term], ports: list[Term]) -> lis
 def difference(steps: list[Term], there: list[Term], here: list[Term]) -> int | None:
     """The first step that is answered in another way.
 
-    A process whose flags all went by ``set_on_first_spawn`` or the like, or by a match specification, still has a tracer in OTP, though the
-    manual says that one that is not traced has none. So who the tracer is counts only where there are flags.
+    In OTP a process keeps its tracer when its last flags go by ``set_on_first_spawn`` or the like, or by a match
+    specification. The manual says that an untraced process has no tracer. So the tracer counts only where there are
+    flags.
     """
     bare: list[tuple[Term, Term]] = []
     for n, (step, one, other) in enumerate(zip(steps, there, here, strict=True)):

@@ -243,7 +243,7 @@ def positions(function: str, argument: str) -> list[int]:
 
 
 def normal(step: Term, answer: Term) -> Term:
-    """An answer without what may differ: the order of flags and sessions, how many processes there are, what a done step answers."""
+    """An answer without what may differ: the order of flags and sessions, the number of processes, a step's value."""
     match step, answer:
         case {"t": [{"a": "call"}, {"a": "process" | "port"}, [_, {"a": group}, *_]]}, {"t": [{"a": "ok"}, int(count)]}:
             return t("ok", ANY) if group in GROUPS and count else answer

@@ -1,4 +1,6 @@
-"""Several hosts on one: agents with folders of sockets of their own, which reach each other by a socket of the file system."""
+"""Several hosts on one: agents with folders of sockets of their own. They reach each other by a socket in the file
+system.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,27 +15,24 @@ from typing import Any
 
 from inviso.cli._agent import agents
 from node_tools import Node
+from waiting import LIMIT, until
 
-__all__ = ["Host", "joined", "until"]
+__all__ = ["Host", "joined"]
 
-LIMIT = 60.0
 THERE = "there"
-
-
-def until(holds: Any, limit: float = LIMIT) -> Any:
-    """What a function answers as soon as that is true."""
-    end = time.monotonic() + limit
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    return found
 
 
 class Host:
     """A host: a folder of sockets, and an agent."""
 
     def __init__(
-        self, name: str, place: Path, connect: tuple[str, ...] = (), *options: str, endpoint: str = "", environment: dict[str, str] | None = None
+        self,
+        name: str,
+        place: Path,
+        connect: tuple[str, ...] = (),
+        *options: str,
+        endpoint: str = "",
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.name = name
         self.place = place
@@ -58,7 +56,7 @@ class Host:
         until(lambda: self.status() is not None)
 
     def status(self) -> Any:
-        """What the agent says of itself; None if it does not answer."""
+        """The agent's description of itself; None if it does not answer."""
         before = os.environ.get("INVISO_DIR")
         os.environ["INVISO_DIR"] = str(self.folder)
         try:
@@ -70,7 +68,7 @@ class Host:
         return found[0] if found else None
 
     def sees(self, *nodes: str) -> bool:
-        """Whether the agent knows just these nodes of other hosts."""
+        """Whether the agent knows exactly these nodes of other hosts."""
         status = self.status()
         return status is not None and status["nodes"] == sorted(nodes)
 

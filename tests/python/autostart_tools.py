@@ -32,7 +32,7 @@ def make_interpreter(folder: Path) -> Path:
 
 
 def run(python: Path, *words: object, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program; its sockets are in a folder of the test's own."""
+    """Runs a program. Its sockets are in a folder of the test's own."""
     command = [str(python), *map(str, words)]
     settings = {**PLAIN, "INVISO_DIR": str(cwd / "sockets"), **env}
     done = subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)

@@ -26,7 +26,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1200,800", "--force-color-profile=srgb"),
 ]
-# puts the pipes' ends where the browser looks for them, and becomes the browser
+# puts the pipes' ends at the browser's descriptors, and becomes the browser
 _BEGIN = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
@@ -57,7 +57,7 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
-        """What the browser told unasked, since the last page was opened."""
+        """Messages of the browser other than answers, since the last page was opened."""
         targets = self.send("Target.getTargets")["targetInfos"]
         tab = next(target["targetId"] for target in targets if target["type"] == "page")
         self._session = self.send("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
@@ -105,7 +105,7 @@ class Browser:
         self.event("Page.loadEventFired")
 
     def run(self, script: str) -> Any:
-        """The value of an expression of the page; a promise is waited for."""
+        """The value of an expression of the page. A promise is awaited."""
         answer = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
@@ -131,7 +131,7 @@ class Browser:
         ]
 
     def asked(self) -> list[str]:
-        """The addresses that the page asked for."""
+        """The addresses that the page requested."""
         self.run("1")
         return [
             event["params"]["request"]["url"] for event in self.events if event["method"] == "Network.requestWillBeSent"
@@ -147,7 +147,7 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code, modifiers=modifiers)
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Types into the focused element."""
         self.send("Input.insertText", text=text)
 
     def click(self, x: float, y: float) -> None:
@@ -161,7 +161,7 @@ class Browser:
         self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=by, modifiers=modifiers)
 
     def theme(self, name: str) -> None:
-        """What pages are told that the user prefers: "light" or "dark"."""
+        """Sets the user's preference that pages see: "light" or "dark"."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def screenshot(self, path: pathlib.Path) -> None:

@@ -1,26 +1,24 @@
-"""Hosts, agents and traced programs to which anything happens, at random: what is logged is right, and nobody waits for
-ever.
+"""Random faults of hosts, agents and traced programs: logs stay right, and nothing waits for ever.
 
     python -m tests.python.chaos --seconds 600 [--seed 7] [--agents 4] [--runtimes 40]
 
-Some agents, each of a host of its own, reach each other through a proxy; the programs call ``step(0)``, ``step(1)``,
-... and their calls are logged, to plain files and to wrap sets. A control on the first host has them all. Meanwhile,
-one after the other and at once:
+Some agents, each on a host of its own, reach each other through a proxy. The programs call ``step(0)``, ``step(1)``,
+... and their calls are logged, to plain files and to wrap sets. A control on the first host has all programs.
+Meanwhile, one after the other and at once:
 
-* a program, or an agent, is killed with SIGKILL, and another begins; or is stopped with SIGSTOP for a while.
-* the way between two hosts is cut, or holds back all that comes, for a while.
-* a program may write no more to its log, as on a full disk.
-* a program makes more calls than can be logged; a log is ended, and another one begun; nodes are asked for their
-  state.
+* A program or an agent is killed with SIGKILL, and another begins; or it is stopped with SIGSTOP for a while.
+* The connection of two hosts is cut, or delayed, for a while.
+* A program can't write to its log, as on a full disk.
+* A program makes more calls than can be logged; a log ends, and another one begins; nodes are asked for their state.
 
-At the end everything is mended, and this is checked:
+At the end all faults are repaired, and this is checked:
 
-* Every log is readable to its last whole record. Each call is read once, in order, or is among those that a drop
-  record at its place counts; of a wrap set the oldest may be gone. Only of a program that was killed, or had a full
-  disk, the last record may be cut.
-* A program that lives and is traced, has all of its calls in its log: read + lost = produced. One that was killed
-  has not more.
-* The state that the control reports of each program is its own, and the control has no other program.
+* Every log is readable to its last whole record. Each call is read once, in order, or a drop record at its place counts
+  it. The oldest calls of a wrap set may be gone. The last record may be cut only if the program was killed, or had a
+  full disk.
+* A program that lives and is traced has all of its calls in its log: read + lost = produced. A killed program has at
+  most these.
+* The control reports the right state of each program, and has no other program.
 * No call of the control took longer than it may, every process answers, and programs end as without tracing.
 """
 
@@ -47,11 +45,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent_tools import Host, until
+from agent_tools import Host
 from inviso import log
 from inviso.agent._engine import LEASE
 from inviso.agent._far import WINDOW
 from inviso.control._control import Control
+from waiting import until
 
 SETTINGS = {"dependency": "infinity", "overload": None}
 TIMEOUT = 2.0
@@ -109,7 +108,7 @@ while True:
 
 
 class Way:
-    """What is between one host and the agent of another: a TCP port in front of its socket."""
+    """Stands between one host and the agent of another: a TCP port in front of its socket."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, target: Path) -> None:
         self._loop = loop
@@ -125,7 +124,7 @@ class Way:
         self._loop.call_soon_threadsafe(self._cut)
 
     def hold(self) -> None:
-        """Nothing comes through, and nobody is told."""
+        """Nothing comes through, and neither side learns of it."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def mend(self) -> None:
@@ -179,7 +178,7 @@ class Way:
 
 
 class Apart(Host):
-    """A host whose agent is reached through ways only: its socket is not where it says that it is."""
+    """A host whose agent is reached through proxies only: its socket is not at the announced place."""
 
     def start(self) -> None:
         super().start()
@@ -188,14 +187,14 @@ class Apart(Host):
 
 @dataclass
 class Log:
-    """A log that a program was told to write."""
+    """A log that a program has to write."""
 
     path: Path
     is_wrapped: bool
     is_first: bool
-    """Whether the program had made no call before."""
+    """Whether the program had made no call before it."""
     may_be_cut: bool = False
-    """Whether its writer was killed, or had no room."""
+    """Whether its writer was killed, or had no space."""
 
     @property
     def source(self) -> Any:
@@ -204,14 +203,14 @@ class Log:
 
 @dataclass
 class Read:
-    """What is in a log."""
+    """The messages of a log."""
 
     calls: int = 0
     lost: int = 0
     first: int | None = None
-    """The number of the first call, less those that were lost before."""
+    """The number of the first call, less the lost calls before it."""
     after: int = 0
-    """The number after the last call, and after those that were lost then."""
+    """The number after the last call, and after the lost calls there."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -226,7 +225,7 @@ class Program:
         self.errors = self.folder / "errors"
         self.logs: list[Log] = []
         self.is_armed = False
-        """Whether it is sure that its calls go to its last log."""
+        """Whether its calls surely go to its last log."""
         self.is_stopped = self.calls = False
         self._progress = self.folder / "progress"
         words = [name, str(self.folder / "logs"), str(self._progress), str(int(life))]
@@ -248,36 +247,36 @@ class Program:
             self.process.stdin.write(word.encode() + b"\n")
 
     def go(self) -> None:
-        """Has it call ``step`` from now on."""
+        """Makes it call ``step`` from now on."""
         self.calls = True
         self.tell("go")
 
     def state(self) -> tuple[int, Any]:
-        """How many calls it has made, and what its component is."""
+        """The number of calls that it has made, and the state of its component."""
         self.tell("state")
         produced, _, both = self.answer().partition(" ")
         return int(produced), both
 
     def has_file(self) -> bool:
-        """Whether its last log is a plain file, which is there."""
+        """Whether its last log is a plain file that exists."""
         return bool(self.logs) and self.logs[-1].path.is_file()
 
     def at_most(self) -> int:
-        """More calls than that it has not made."""
+        """An upper bound of its number of calls."""
         return int.from_bytes(self._progress.read_bytes(), "little")
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def room(self, more: int | None) -> None:
-        """How much its log may still grow; None: without a limit."""
+        """The number of bytes by which its log may still grow; None: without a limit."""
         most = resource.RLIM_INFINITY if more is None else self.logs[-1].path.stat().st_size + more
         with suppress(ProcessLookupError):
             resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
 
 def read(one: Log) -> Read:
-    """Reads a log, and looks whether each call is there once, or counted as lost."""
+    """Reads a log, and checks that each call is there once, or counted as lost."""
     found, lost, last = Read(), 0, None
     for message in log.read(one.source):
         if last is not None:
@@ -310,7 +309,7 @@ class Chaos:
 
     def __init__(self, place: Path, seed: int, seconds: float, agents: int, runtimes: int) -> None:
         self._dice = random.Random(seed)
-        """Of what is asked; what breaks has its own."""
+        """Random numbers for requests; faults have others."""
         self._ill = random.Random(seed + 1)
         self._place = place
         self._seconds = seconds
@@ -320,7 +319,7 @@ class Chaos:
         self._thread.start()
         self._count = 0
         self._mends: list[tuple[float, Callable[[], None]]] = []
-        """What is mended when."""
+        """Repairs, each with its time."""
         self._lock = threading.Lock()
         self.faults: list[str] = []
         self.done: Counter[str] = Counter()
@@ -329,7 +328,7 @@ class Chaos:
         self.programs: list[Program] = []
         self.ended: list[Program] = []
         self._busy: set[int] = set()
-        """Hosts whose agent, and ways, are not as they should be."""
+        """Hosts whose agent, or proxies, are disturbed."""
         for number in range(agents):
             targets = [host.place / "hidden" for host in self.hosts]
             ways = [Way(self._loop, target) for target in targets]
@@ -346,13 +345,13 @@ class Chaos:
         self.control.timeout = TIMEOUT
 
     def note(self, what: Any) -> None:
-        """Something has happened; what happened last is printed where something was wrong."""
+        """Notes an event. The last events are printed if something was wrong."""
         self.events.append((time.monotonic() - self._began, what))
 
     # programs
 
     def _more(self, count: int) -> list[Program]:
-        """So many programs more, on the hosts in turns."""
+        """This many more programs, on the hosts in turns."""
         new = []
         for _ in range(count):
             host = self.hosts[self._count % len(self.hosts)]
@@ -364,7 +363,7 @@ class Chaos:
         return new
 
     def _begin(self, count: int) -> None:
-        """So many programs begin, and are traced before they call anything."""
+        """This many programs begin, and are traced before they call anything."""
         new = self._more(count)
         names = [program.name for program in new]
         until(lambda: set(names) <= self._known(), LIMIT)
@@ -379,7 +378,7 @@ class Chaos:
     def _reach(self, programs: list[Program]) -> list[Any]:
         """The control has these, if they can be reached."""
         names = [program.name for program in programs if program.name not in self.control.nodes()]
-        # until its agent takes it, and until the node answers
+        # until its agent has it, and until the node answers
         return self._timed("add", 2 * self.control.timeout, lambda: self.control.add(names, "chaos", SETTINGS))
 
     def _trace(self, programs: list[Program]) -> None:
@@ -414,10 +413,12 @@ class Chaos:
             self.faults.append(f"{what} took {took:.1f} s, and may take {most} s")
         return result
 
-    # what happens
+    # events
 
     def run(self) -> None:
-        """Has things happen until the time is over: one thread breaks and mends, this one has the control ask."""
+        """Makes things happen until the time is over: one thread breaks and repairs, this one makes the control's
+        requests.
+        """
         end = time.monotonic() + self._seconds
         breaks = threading.Thread(target=self._break, args=(end,))
         breaks.start()
@@ -468,7 +469,7 @@ class Chaos:
         program.process.wait(LIMIT)
         self.programs.remove(program)
         self.ended.append(program)
-        self._more(1)[0].go()  # it is traced when it is told to begin a log
+        self._more(1)[0].go()  # it is traced from the moment that it begins a log
         self.done["programs killed"] += 1
         self.note(f"programs killed: program {program.name}")
 
@@ -488,7 +489,7 @@ class Chaos:
         self.note(f"programs stopped: program {program.name}")
 
     def _host(self) -> int | None:
-        """A host whose agent is as it should be; it is not, afterwards."""
+        """A host whose agent is undisturbed, and will be disturbed."""
         number = self._ill.choice([number for number in range(len(self.hosts)) if number not in self._busy] or [None])
         if number is not None:
             self._busy.add(number)
@@ -572,13 +573,13 @@ class Chaos:
     # the end
 
     def check(self) -> None:
-        """Everything is as it should be now; ``faults`` has what is not."""
+        """Checks that everything is right now; ``faults`` gets what is wrong."""
         self.note("all is mended")
         self.control.timeout = LIMIT
         names = {program.name for program in self.programs}
         for way in self.ways:
             way.mend()
-        time.sleep(LEASE / 1000 + WINDOW + 1)  # who was silent for longer is given up until then
+        time.sleep(LEASE / 1000 + WINDOW + 1)  # a peer that was silent for longer is given up by then
         until(lambda: all(host.status()["connections"] == len(self.hosts) - 1 for host in self.hosts), LIMIT)
         until(lambda: names <= self._known(), LIMIT)
 
@@ -638,7 +639,7 @@ class Chaos:
                         self.faults.append(f"{one.path}: {why}")
 
     def _copy(self) -> None:
-        """A log comes from each host as it is there."""
+        """A log from each host has the contents that it has there."""
         for host in self.hosts:
             for program in [each for each in self.programs if each.host is host and each.has_file()][:1]:
                 path, data = program.logs[-1].path, b""
@@ -650,7 +651,7 @@ class Chaos:
                 self.done["logs copied"] += 1
 
     def show(self) -> None:
-        """Prints what happened last, and what agents and programs have said."""
+        """Prints the last events, and the output of agents and programs."""
         for when, what in list(self.events)[-200:]:
             print(f"{when:8.3f} {what}")
         for host in self.hosts:
@@ -669,7 +670,7 @@ class Chaos:
 
 
 def run(place: Path, seed: int, seconds: float, agents: int = 4, runtimes: int = 40) -> tuple[list[str], Counter[str]]:
-    """One run: what was wrong, and how often what was done."""
+    """One run: returns its faults, and how often each event happened."""
     chaos = Chaos(place, seed, seconds, agents, runtimes)
     try:
         chaos.run()

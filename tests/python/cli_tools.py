@@ -51,7 +51,7 @@ def both_ways(
 
 
 def settled(text: str) -> str:
-    """Without what differs from run to run: addresses and numbers of threads."""
+    """The text without parts that differ from run to run: addresses and thread numbers."""
     return re.sub(r"0x[0-9a-f]+|started \d+", "N", text)
 
 
@@ -76,7 +76,7 @@ def row(text: str, label: str) -> list[str]:
 
 
 def opened_terminal() -> tuple[int, int]:
-    """Both ends of a terminal. Where there can be none the test is skipped."""
+    """Both ends of a terminal. The test is skipped if there can be none."""
     try:
         return pty.openpty()
     except OSError as error:

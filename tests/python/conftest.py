@@ -14,7 +14,7 @@ from inviso_tools import Place, at_most
 from node_tools import Node, started
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts its background jobs so, and the programs that the tests start would inherit it.
+    # A shell starts its background jobs in this way, and the tests' programs would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -35,7 +35,7 @@ def empty_mailbox_of_earlier_files() -> None:
 
 
 def empty_mailbox() -> None:
-    """Takes what earlier tests have left to the caller, such as answers of `delivered`."""
+    """Takes messages that earlier tests have left to the caller, such as answers of `delivered`."""
     while inviso.peek():
         inviso.receive(timeout=0)
 
@@ -73,7 +73,7 @@ def session(make: Callable[..., trace.Session]) -> trace.Session:
 
 @pytest.fixture
 def dbg_over() -> Iterator[None]:
-    """dbg ends after the test, and no session of its is left."""
+    """dbg ends after the test, and leaves no session."""
     before = trace.session_info("all")
     yield
     dbg.stop()
@@ -82,7 +82,9 @@ def dbg_over() -> Iterator[None]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A folder for prepared processes, whose sockets this process finds too; they end with the test, which takes 3 minutes at most."""
+    """A folder for prepared processes. This process finds their sockets. They end with the test, after 3 minutes at
+    most.
+    """
     made = Place(tmp_path)
     monkeypatch.setenv("INVISO_DIR", str(made.sockets))
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What tests of dbg trace where it does not matter what it is."""
+"""Functions that tests of dbg trace where any function will do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of ``inviso.export`` share: a model of traces, and readers that know nothing of the writers."""
+"""Shared by the tests of ``inviso.export``: a model of traces, and readers that are independent of the writers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log(path: Path, messages: list[Any]) -> Path:
 
 @dataclass
 class Call:
-    """A call that ended: whose, what, when, what ended it, what was called in it."""
+    """A call that ended: its process, function, time, kind of end, and the calls inside it."""
 
     name: str
     begin: int = 0
@@ -88,7 +88,7 @@ def interleaved(trees: list[list[Call]], draw: Any, start: int = 1_000) -> list[
 
 
 def model_of_stacks(trees: list[list[Call]]) -> dict[str, int]:
-    """What a flame graph is made of."""
+    """The elements of a flame graph."""
     found: Counter[str] = Counter()
 
     def walk(path: tuple[str, ...], call: Call) -> None:
@@ -148,7 +148,7 @@ def short(name: str) -> str:
     return name.removeprefix(f"{MODULE}:").removesuffix("/1")
 
 
-# A decoder of protobuf's wire format: field numbers and what they hold, without any schema.
+# A decoder of protobuf's wire format: field numbers and their contents, without a schema.
 
 
 def fields(data: bytes) -> dict[int, list[Any]]:
@@ -201,7 +201,7 @@ class Slice:
 
 @dataclass
 class Perfetto:
-    """A Perfetto trace, as far as it is looked at here."""
+    """The part of a Perfetto trace that the tests read."""
 
     tracks: dict[int, str] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)

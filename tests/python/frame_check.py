@@ -1,4 +1,4 @@
-"""What any bytes from a peer may do to a listener: used by its tests and by fuzz/python/fuzz_frames.py."""
+"""Effects of arbitrary bytes from a peer on a listener: used by its tests and by fuzz/python/fuzz_frames.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SPEC = [("_", [], [("return_trace",)])]
 CALLS: list[tuple[str, list[Any]]] = [
     ("add", ["tag", [("dependency", 0), ("overload", 5000), ("protect", {"lost": 5}), ("limits", {"ms": 5})], False]),
     ("init_tracing", [(Atom("file"), "a.log")]),
-    ("init_tracing", [[(Atom("trace"), (Atom("file"), ("a", Atom("wrap"), ".b", 1000, 3))), (Atom("ti"), (Atom("file"), "a.ti"))]]),
+    ("init_tracing", [[(Atom("trace"), (Atom("file"), ("a", Atom("wrap"), ".b", 1000, 3))),
+    (Atom("ti"), (Atom("file"), "a.ti"))]]),
     ("init_tracing", [("inviso.runtime", "stop_tracing")]),
     ("tpl", [[("textwrap", "dedent", "_", SPEC)]]),
     ("ctpl", [[("textwrap", "dedent", 1)]]),
@@ -36,15 +37,20 @@ CALLS: list[tuple[str, list[Any]]] = [
 
 
 def seeds() -> list[bytes]:
-    """What peers send: each call by itself, and rounds of several."""
+    """Bytes that peers send: each call by itself, and rounds of several."""
     frames = [pack((Atom("call"), number, name, arguments)) for number, (name, arguments) in enumerate(CALLS)]
     hello = greeting(node="peer@here", pid=1)
     added = hello + frames[0]
-    return [added + b"".join(frames[1:]), hello, frames[0], *(added + frame for frame in [*frames, pack((Atom("relay"), 1))])]
+    return [
+        added + b"".join(frames[1:]),
+        hello,
+        frames[0],
+        *(added + frame for frame in [*frames, pack((Atom("relay"), 1))]),
+    ]
 
 
 def check_frames(data: bytes) -> None:
-    """The listener answers with frames only, leaves the peer when that has ended, and serves the next as if nothing had been."""
+    """The listener answers with frames only, leaves a peer that has ended, and serves the next one as before."""
     listener = runtime.listen("fuzzed")
     try:
         about, *answers = _answers(data)
@@ -69,7 +75,7 @@ def _answers(data: bytes) -> list[Any]:
             made.sendall(data)
             made.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError, OSError):
-            pass  # it was left before it had said all
+            pass  # it was disconnected before it had sent everything
         try:
             while piece := made.recv(1 << 16):
                 found += frames.feed(piece)

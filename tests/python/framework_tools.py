@@ -1,4 +1,4 @@
-"""Clusters of Dask and Ray for tests: a child process that starts one and asks it, and what merged logs say of it."""
+"""Clusters of Dask and Ray for tests: a child process starts one and sends requests; its merged logs are read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inviso import Cluster, log, merge
-from inviso_tools import HOST, LIMIT, Child, until
+from inviso_tools import HOST, LIMIT, Child
+from waiting import until
 
 HERE = Path(__file__).parent
 
 
 @contextmanager
 def program(body: str, place: Path, ends: str, **env: str) -> Iterator[Child]:
-    """A process that has run ``body`` and does what it is asked; ``ends`` ends its cluster. No node is left afterwards."""
+    """A process that has run ``body`` and carries out requests; ``ends`` ends its cluster. No node is left."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     made = Child(body, place, PYTHONPATH=path, **env)
     try:
@@ -41,7 +42,7 @@ def nodes(pattern: str) -> dict[str, int]:
 
 
 def until_nodes(pattern: str, count: int) -> dict[str, int]:
-    """The same, once there are so many of them."""
+    """The same, when there are this many of them."""
     found: dict[str, int] = until(
         lambda: len(found := nodes(pattern)) == count and found, what=f"no {count} nodes are {pattern}"
     )
@@ -49,7 +50,7 @@ def until_nodes(pattern: str, count: int) -> dict[str, int]:
 
 
 class Event(NamedTuple):
-    """One of a token's that crosses nodes, or that the program itself has printed."""
+    """An event of a token that crosses nodes, or a print of the program itself."""
 
     node: str
     tag: str
@@ -58,7 +59,7 @@ class Event(NamedTuple):
 
 
 def story(folder: Path) -> list[Event]:
-    """The events of all logs in a folder, merged, where each message of a header is sent before it is received."""
+    """The merged events of all logs in a folder. Each message of a header is sent before it is received."""
     merge.logs(folder, folder / "all", to="erlang")
     found, sent = [], set()
     for message in log.read(folder / "all"):
@@ -78,7 +79,9 @@ def story(folder: Path) -> list[Event]:
 
 @contextmanager
 def tokens(*patterns: str, folder: Path) -> Iterator[Callable[[], list[Event]]]:
-    """Tokens of those nodes go to logs in a folder, until what this yields is called: it answers the events, merged."""
+    """Writes tokens of those nodes to logs in a folder. The function that this yields stops that, and returns the
+    merged events.
+    """
     with Cluster(*patterns, timeout=LIMIT) as cluster:
         cluster.tokens(folder=str(folder)).check()
 
@@ -90,7 +93,7 @@ def tokens(*patterns: str, folder: Path) -> Iterator[Callable[[], list[Event]]]:
 
 
 def calls(path: Path, function: str) -> int:
-    """How many calls of ``module:function`` a log has."""
+    """The number of calls of ``module:function`` in a log."""
     wanted = tuple(function.split(":"))
     told = [message for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call"]
     return sum(message[3][:2] == wanted for message in told)

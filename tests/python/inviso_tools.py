@@ -1,8 +1,8 @@
-"""Prepared processes for tests of Inviso: children that listen, or control others, do what they are asked, and end surely.
+"""Prepared processes for tests of Inviso: children that listen or control others, carry out requests, and end surely.
 
-A child evaluates what it is asked, one expression or statement at a time, and answers with what its ``repr`` says. It ends
-when the test ends: it is killed, also if it is stopped. If the test's own process has been killed, it ends with its
-standard input, and at the latest after :data:`LIFE` seconds.
+A child evaluates one expression or statement at a time, and answers with its ``repr``. It is killed when the test ends,
+also if it is stopped. If the test's own process has been killed, the child ends with its standard input, and at the
+latest after :data:`LIFE` seconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from inviso import etf
-
-LIMIT = 60.0
-"""Seconds that anything may take which a test waits for."""
+from waiting import LIMIT, until
 
 LIFE = 300
 """Seconds that a child lives at most."""
@@ -74,7 +72,7 @@ sys.modules["inviso.runtime._listener"].{name} = {value}
 
 
 def sets(name: str, value: float) -> str:
-    """Another value for one of the listener's limits, before it begins."""
+    """Sets one of the listener's limits before it begins."""
     return SETS.format(name=name, value=value)
 
 
@@ -87,11 +85,11 @@ control.subscribe(lambda event: events.append((time.monotonic(), event[3])))
 
 
 class Failed(Exception):
-    """What the child was asked raised something."""
+    """The child's expression or statement raised an exception."""
 
 
 class Child:
-    """A child process that does what it is asked."""
+    """A child process that carries out requests."""
 
     def __init__(
         self, body: str, place: Path, *, name: str = "child", python: str = sys.executable, **env: str
@@ -112,12 +110,14 @@ class Child:
         self._data = b""
 
     def ask(self, text: str, timeout: float = LIMIT) -> Any:
-        """What an expression is worth in the child; None of a statement. A value that is no literal comes as its text."""
+        """The value of an expression in the child; None for a statement. A value that is not a literal comes as its
+        text.
+        """
         self.tell(text)
         return self.answer(timeout)
 
     def tell(self, text: str) -> None:
-        """Asks, and leaves the answer for :meth:`answer`."""
+        """Sends a request. :meth:`answer` returns the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(text).encode() + b"\n")
 
@@ -141,12 +141,12 @@ class Child:
             return value
 
     def has_answer(self) -> bool:
-        """Whether :meth:`answer` would not wait long."""
+        """Whether :meth:`answer` would return at once."""
         assert self.process.stdout is not None
         return b"\n" in self._data or bool(select.select([self.process.stdout], [], [], 0.05)[0])
 
     def stderr(self) -> str:
-        """What it has written on its standard error."""
+        """Its standard error."""
         return self.errors.read_text(errors="replace")
 
     def kill(self, how: int = signal.SIGKILL) -> None:
@@ -164,7 +164,7 @@ class Child:
         return self.process.wait(timeout)
 
     def end(self) -> None:
-        """It is gone afterwards, whatever it did."""
+        """It is gone afterwards in any case."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
@@ -184,7 +184,7 @@ class Place:
         self.children: list[Child] = []
 
     def child(self, body: str, **options: Any) -> Child:
-        """A child that runs ``body``, then does what it is asked."""
+        """A child that runs ``body``, then carries out requests."""
         made = Child(body, self.path, **options)
         self.children.append(made)
         return made
@@ -226,15 +226,6 @@ def at_most(seconds: float) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-def until(holds: Callable[[], Any], timeout: float = LIMIT, what: str = "") -> Any:
-    """Waits until something holds, and answers it."""
-    end = time.monotonic() + timeout
-    while not (found := holds()):
-        assert time.monotonic() < end, what or "it never came true"
-        time.sleep(0.002)
-    return found
 
 
 def _state(task: Path) -> str:
@@ -304,7 +295,7 @@ class Peer:
 
 
 def frame(content: bytes) -> bytes:
-    """Bytes behind their length."""
+    """Bytes after their length."""
     return struct.pack(">I", len(content)) + content
 
 
@@ -315,5 +306,5 @@ def resident(pid: int) -> int:
 
 
 def descriptors(pid: int) -> int:
-    """How many files a process has open."""
+    """The number of open files of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))

@@ -1,4 +1,6 @@
-"""What the tests of meta tracing share: a component in this process, a program that it looks at, and the reader of a ti file."""
+"""Shared by the tests of meta tracing: a component in this process, a program that it watches, and a reader of ti
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Runtime:
         return self.ask("init_tracing", [*both, ("ti", part)])
 
     def settle(self) -> dict[str, Any]:
-        """The status, after all calls that were made before, and a look at the names."""
+        """The status, after all earlier calls and a check of the names."""
         tracer = self.component._meta
         assert tracer is not None
         tracer._request(tracer._names.look)
@@ -42,13 +44,13 @@ class Runtime:
 
     @property
     def data(self) -> Any:
-        """The public loop data, after all calls that were made before."""
+        """The public loop data, after all earlier calls."""
         tracer = self.component._meta
         assert tracer is not None
         return tracer._request(lambda: tracer._data)
 
     def entries(self) -> list[Any]:
-        """What is in the ti file."""
+        """The messages of the ti file."""
         if self.component._meta is not None:
             self.settle()
         return entries(self.ti)
@@ -84,7 +86,7 @@ def aliases(found: list[Any], word: type) -> list[Any]:
 
 
 def record(seen: list[Any], output: Any = None) -> Callable[..., Any]:
-    """A call-back that notes its arguments but the loop data, and counts in that."""
+    """A call-back that notes its arguments except the loop data, and counts in the loop data."""
 
     def callback(*arguments: Any) -> Any:
         seen.append(arguments[:-1])
@@ -93,7 +95,7 @@ def record(seen: list[Any], output: Any = None) -> Callable[..., Any]:
     return callback
 
 
-# what is meta traced
+# the functions with meta tracing
 
 
 def assoc_id(pid: Any, reference: Any) -> Any:

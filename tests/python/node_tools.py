@@ -1,4 +1,4 @@
-"""Prepared processes for tests: real ones, which do what a test tells them, line by line."""
+"""Prepared processes for tests: real ones that carry out a test's lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ class Node:
     """A process with a listener; it runs until the test ends."""
 
     def __init__(
-        self, name: str, log_dir: Path, allow: tuple[str, ...] = (), python: str = sys.executable, host: str = HOST, **environment: str
+        self,
+        name: str,
+        log_dir: Path,
+        allow: tuple[str, ...] = (),
+        python: str = sys.executable,
+        host: str = HOST,
+        **environment: str,
     ) -> None:
         self.name = f"{name}@{host}"
         self.log_dir = log_dir
@@ -51,7 +57,7 @@ class Node:
         assert self._answer() == "ready"
 
     def run(self, line: str) -> None:
-        """Has it run a line of Python, and waits until that is done."""
+        """Runs a line of Python there, and waits until that is done."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -81,7 +87,7 @@ class Node:
 
 @contextmanager
 def started(folder: Path, *names: str, **more: Any) -> Iterator[list[Node]]:
-    """Some nodes, whose logs are each in a folder of its name."""
+    """Some nodes. The logs of each are in a folder of its name."""
     nodes: list[Node] = []
     try:
         for name in names:

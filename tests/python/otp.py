@@ -14,13 +14,13 @@ needs_otp = pytest.mark.skipif(ERL is None, reason="no Erlang here: apt-get inst
 
 
 def command(code: str, *arguments: str) -> list[str]:
-    """How a node is started that evaluates `code`, which gets `arguments` from `init:get_plain_arguments()`."""
+    """The command of a node that evaluates `code`. The code gets `arguments` from `init:get_plain_arguments()`."""
     assert ERL is not None
     return [ERL, "-noshell", "-noinput", "-eval", code, "-extra", *arguments]
 
 
 def erl(code: str, *arguments: str, folder: Path | None = None, seconds: float = 60) -> str:
-    """What a node prints that evaluates `code` (its last expression: `halt()`)."""
+    """The output of a node that evaluates `code` (its last expression: `halt()`)."""
     done = subprocess.run(
         command(code, *arguments), cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
     )

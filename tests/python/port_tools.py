@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -14,11 +15,11 @@ from inviso import _native
 
 
 class Cut(Exception):
-    """The log ends in the midst of a record."""
+    """The log ends inside a record."""
 
 
 def term_of(payload: bytes) -> bytes:
-    """Without what stands behind the term of a record that says whose the log is."""
+    """The payload without the bytes after the term in a record that names the log's owner."""
     if not payload.endswith(b"\xb1who"):
         return payload
     return payload[: -8 - int.from_bytes(payload[-8:-4])]
@@ -45,8 +46,8 @@ def frames(data: bytes) -> Iterator[Any]:
 
 
 def _term(payload: bytes) -> Any:
-    """The term, all of the payload but for the number that stands behind the term of a message that was sent or received."""
-    for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter also says who sent it
+    """The term of a payload. A number follows the term of a message that was sent or received."""
+    for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter names the sender, too
         if payload[-size : 1 - size] == mark:
             with contextlib.suppress(ValueError):
                 return _native.binary_to_term(_of_a_node(payload[:-size]), 200, 1 << 30)
@@ -54,7 +55,7 @@ def _term(payload: bytes) -> Any:
 
 
 def _of_a_node(payload: bytes) -> bytes:
-    """A node without a name gives its pids no creation, so they are of no node; here they are."""
+    """A node without a name gives its pids no creation, so they belong to no node. Here they get one."""
     head = rb"(?s)(X(?:w|s|d\0)\rnonode@nohost.{8})\0\0\0\0"
     return re.sub(head, lambda found: found[1] + b"\0\0\0\1", payload)
 
@@ -64,8 +65,9 @@ def read(path: str | Path) -> list[Any]:
 
 
 def python(code: str, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """What a process of its own says that runs `code`."""
+    """Runs `code` in a process of its own, which can import the modules of this folder."""
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
-        capture_output=True, text=True, timeout=seconds, check=False,
+        capture_output=True, text=True, timeout=seconds, check=False, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What tests of sequential tracing share: a system tracer, and tokens."""
+"""Shared by tests of sequential tracing: a system tracer, and tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import inviso
 from inviso import seq_trace
-from trace_tools import until
+from waiting import until
 
 
 @contextmanager
 def system_tracer() -> Iterator[inviso.Pid]:
-    """A process that gets the events; afterwards there is neither token nor tracer."""
+    """A process that gets the events. Afterwards there is no token and no tracer."""
     keeper = inviso.spawn(inviso.receive, "over")
     seq_trace.set_system_tracer(keeper)
     yield keeper
@@ -25,7 +25,7 @@ def system_tracer() -> Iterator[inviso.Pid]:
 
 
 def begin(label: Any) -> None:
-    """A token of which everything is told."""
+    """A token with all flags."""
     seq_trace.set_token("label", label)
     for flag in ("send", "receive", "print"):
         seq_trace.set_token(flag, True)

@@ -9,6 +9,7 @@ import argparse
 import random
 import threading
 import time
+from contextlib import suppress
 
 import inviso
 from inviso import trace
@@ -33,10 +34,8 @@ def work(calls: int) -> None:
             other(n)
             for _ in generated(3):
                 pass
-    try:
+    with suppress(KeyError):
         fails(20)
-    except KeyError:
-        pass
 
 
 def fails(depth: int) -> None:
@@ -46,7 +45,7 @@ def fails(depth: int) -> None:
 
 
 def disturb(stop: threading.Event, seed: int) -> None:
-    """Sessions on the same functions are made, paused, restarted and destroyed, until told to stop."""
+    """Makes, pauses, restarts and destroys sessions on the same functions, until it is stopped."""
     dice = random.Random(seed)
     kinds = ["call_count", "call_time", "call_memory", "call_latency", "local", "meta"]
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""Hosts whose clocks differ: what agents measure, and logs that are merged by it."""
+"""Hosts whose clocks differ: agents measure the difference, and logs are merged by it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
-from agent_tools import THERE, Host, until
+from agent_tools import THERE, Host
 from inviso import BadArg, Cluster, etf, merge
 from inviso.agent._clock import APART, Offsets
 from inviso.merge._clocks import Clock, beside, read, write
 from node_tools import HOST
+from waiting import until
 
 AHEAD = 5.0
 DRIFT = 100e-6
@@ -96,7 +97,12 @@ def test_what_happens_in_turns_is_merged_in_turns(hosts: tuple[Host, Host]) -> N
     # no two stand the other way round that are further apart than the clocks may be wrong
     error = 2 * max(error for *_, error in clock.points) / 1e9 + 60 * DRIFT + 1e-3
     assert sorted(order) == [*range(40)]
-    wrong = [(one, two) for at, one in enumerate(order) for two in order[at + 1 :] if moments[one][0] - moments[two][1] > error]
+    wrong = [
+        (one, two)
+        for at, one in enumerate(order)
+        for two in order[at + 1 :]
+        if moments[one][0] - moments[two][1] > error
+    ]
     assert wrong == []
 
 
@@ -133,8 +139,10 @@ def test_files_of_offsets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "[]", "{}", '{"version": 2, "host": "a", "to": "b", "points": [[1, 2, 3]]}', '{"version": 1, "host": "a", "to": "b", "points": []}',
-        '{"version": 1, "host": "a", "to": "b", "points": [[1, 2]]}', '{"version": 1, "host": "a", "to": "b", "points": [[1, 2, -3]]}',
+        "", "[]", "{}", '{"version": 2, "host": "a", "to": "b", "points": [[1, 2, 3]]}',
+        '{"version": 1, "host": "a", "to": "b", "points": []}',
+        '{"version": 1, "host": "a", "to": "b", "points": [[1, 2]]}',
+        '{"version": 1, "host": "a", "to": "b", "points": [[1, 2, -3]]}',
         '{"version": 1, "host": "a", "to": "b", "points": [[1, 1e30, 3]]}', "[" * 100_000,
         '{"version": 1, "host": "a", "to": "b", "points": [[1, 99999999999999999999999, 3]]}',
     ],
@@ -226,19 +234,27 @@ def test_nothing_is_received_before_it_was_sent(hosts: tuple[Host, Host]) -> Non
     def order(clock: str | None) -> list[tuple[str, int]]:
         return [(entry.message[2][0], entry.message[2][1][1]) for entry in merge.read("logs", clock=clock)]
 
-    right = [event for serial in range(1, 2 * ORDERS, 2) for event in (("send", serial), ("receive", serial), ("print", serial + 1))]
+    right = [
+        event
+        for serial in range(1, 2 * ORDERS, 2)
+        for event in (("send", serial), ("receive", serial), ("print", serial + 1))
+    ]
     assert order("causal") == right
     assert order("wall") != right
     done = merge.logs("logs", "all.txt", clock="causal")
     assert list(done.clocks) == [nodes[1].name] and done.unordered == 0
-    # where nothing was measured: the receipts of the one that is behind are those that the clocks have too early
+    # without measurements: the slower clock's receipts are the ones that come too early
     Path("logs", f"{nodes[1].name}.clock").unlink()
     assert order("causal") == right
     done = merge.logs("logs", "all.txt", clock="causal")
     assert list(done.moved) == [nodes[0].name]
     moved = done.moved[nodes[0].name]
     stamps = {entry.message[2][:2]: entry.message[3] for entry in merge.read("logs")}
-    early = {serial: stamps["send", serial] for what, serial in stamps if what == "receive" and stamps[what, serial] < stamps["send", serial]}
+    early = {
+        serial: stamps["send", serial]
+        for what, serial in stamps
+        if what == "receive" and stamps[what, serial] < stamps["send", serial]
+    }
     assert moved.receipts == len(early) == len(moved.first) == ORDERS // 2
     for (when, far), (serial, sent) in zip(moved.first, sorted(early.items()), strict=True):
         found = stamps["receive", serial]

@@ -18,14 +18,15 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
 import zenoh
-from agent_tools import THERE, Host, until
+from agent_tools import THERE, Host
 from inviso import Cluster, merge
 from inviso.agent._engine import Engine
 from node_tools import HOST
+from waiting import until
 
 
 class Way:
-    """A forwarder of TCP, which can be closed and opened: what goes over it then is lost, and so are its connections."""
+    """A forwarder of TCP that can be closed and opened. While it is closed, its data and connections are lost."""
 
     def __init__(self, to: int) -> None:
         self._to = to
@@ -111,7 +112,8 @@ def test_hosts_that_reach_each_other_by_a_router_alone(place: Path, made: list[H
     for name, folder in ((THERE, "there"), (HOST, "here")):
         made.append(Host(name, place / folder, (router.endpoint,)))
     there, here = made[1:]
-    # where nobody else finds the agents: each listens in a folder that gossip tells the other of, which it must not need
+    # Each agent listens in a folder where no other process finds it. It learns of the other's by gossip, and must not
+    # need it.
     nodes = [here.node("one"), there.node("two")]
     until(lambda: here.sees(nodes[1].name) and there.sees(nodes[0].name))
     with Cluster() as cluster:
@@ -126,7 +128,7 @@ def test_hosts_that_reach_each_other_by_a_router_alone(place: Path, made: list[H
     until(lambda: here.status()["routers"] == 0)
 
 
-@pytest.mark.parametrize("window", [30.0, 0.5])
+@pytest.mark.parametrize("window", [30.0, 3.0])
 def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> None:
     port = free_port()
     there = Host(THERE, place / "there", endpoint=f"tcp/127.0.0.1:{port}")
@@ -144,13 +146,14 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
             way.set(False)
             until(lambda: here.status()["connections"] == 0)
             told = ("disconnected", node.name, "noconnection")
-            if window > 1:  # it may come back; then it says that it has let its control go, as it has lost sight of that, too
+            # it may come back; then it reports that it has left its control, which was out of reach for it, too
+            if window > 10:
                 time.sleep(1.5)
                 assert heard.empty() and cluster.nodes == [node.name]
                 way.set(True)
                 assert heard.get(timeout=60) == told
             else:
-                assert heard.get(timeout=20) == told
+                assert heard.get(timeout=60) == told
                 way.set(True)
             assert cluster.nodes == []
             until(lambda: here.sees(node.name))
@@ -161,7 +164,7 @@ def test_a_path_that_breaks(place: Path, made: list[Host], window: float) -> Non
 
 
 def test_what_is_asked_is_not_dropped(place: Path) -> None:
-    """zenoh drops what doesn't fit at once, unless it is told to wait."""
+    """By default zenoh drops data that doesn't fit at once."""
     ends = [f"tcp/127.0.0.1:{free_port()}" for _ in range(2)]
     one, other = Engine(ends[:1], []), Engine(ends[1:], ends[:1])
     try:
@@ -189,7 +192,7 @@ def test_what_is_asked_is_not_dropped(place: Path) -> None:
 
 
 class Replies:
-    """A session of zenoh that notes what comes back to each question, as it comes; whoever asked gets it, too."""
+    """A session of zenoh that notes the replies to each question as they come, and passes them on."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -204,7 +207,7 @@ class Replies:
 
 
 def test_answers_come_as_they_were_given(place: Path) -> None:
-    """zenoh sorts the replies to a question by their times and leaves out those before the last one, unless it is told not to."""
+    """By default zenoh sorts the replies to a question by their times, and leaves out those before the last one."""
     ends = [f"unixsock-stream/{place}/{name}" for name in ("one", "other")]
     one, other = Engine(ends[:1], []), Engine(ends[1:], ends[:1])
     session = other._session
@@ -248,7 +251,7 @@ def sockets(pid: int) -> list[tuple[str, str]]:
 
 
 def test_an_agent_listens_where_it_was_told_and_looks_for_nobody(place: Path, made: list[Host]) -> None:
-    """zenoh listens at all addresses and looks for others by multicast, unless it is told otherwise."""
+    """By default zenoh listens at all addresses and looks for others by multicast."""
     port = free_port()
     made.append(Host(HOST, place / "here", endpoint=f"tcp/127.0.0.1:{port}"))
     assert sockets(made[0].agent.pid) == [("tcp", f"0100007F:{port:04X}")]
@@ -266,7 +269,11 @@ def test_parts_of_logs_are_no_larger_than_they_may_be(place: Path, made: list[Ho
         (path,) = cluster.logs().check()[node.name]
         control = cluster._control
         link = control._nodes[node.name]
-        ask = [(link, request, [path, 0, length]) for request, most in (("chunk", 4 << 20), ("checksum", 64 << 20)) for length in (0, most, most + 1)]
+        ask = [
+            (link, request, [path, 0, length])
+            for request, most in (("chunk", 4 << 20), ("checksum", 64 << 20))
+            for length in (0, most, most + 1)
+        ]
         ask += [(link, "chunk", [path, -1, 1]), (link, "chunk", [path]), (link, "checksum", [7, 0, 1])]
         answers = [answer[0] if answer[0] == "ok" else answer for answer in control._hub.call(ask, 20)]
     wrong = ("error", "badarg")

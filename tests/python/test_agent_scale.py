@@ -1,4 +1,4 @@
-"""Many nodes of other hosts: none is missed, nobody waits for longer than the time given, and nothing is left behind."""
+"""Many nodes of other hosts: none is missed, no call waits for longer than its time, and nothing is left."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
-from agent_tools import THERE, Host, joined, until
+from agent_tools import THERE, Host, joined
 from inviso.agent._keys import Keys
 from inviso.agent._near import Near
 from inviso.control._control import Control
 from inviso_tools import Peer, descriptors, resident
 from node_tools import HOST
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))
@@ -72,7 +73,7 @@ def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[
 
 
 def test_nodes_that_come_and_go(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
-    """For some seconds, or INVISO_STRESS_SECONDS: nothing of those that have gone is left in the control or an agent."""
+    """For some seconds, or INVISO_STRESS_SECONDS: ended nodes leave nothing in the control or an agent."""
     assert speaker.stdin is not None and speaker.stdout is not None
     pids = [os.getpid(), *(host.agent.pid for host in hosts)]
     end, ended, before, memory = time.monotonic() + SECONDS, 0, [0], [0]
@@ -149,7 +150,7 @@ def test_a_control_learns_that_a_node_has_let_it_go(hosts: tuple[Host, Host], at
 
 
 def test_a_control_that_has_gone_before_its_request_is_carried_out(hosts: tuple[Host, Host]) -> None:
-    """The agent finds the request and the word that the control has gone at once, and leaves no connection behind."""
+    """The agent finds the request and the end of its control at the same time, and leaves no connection."""
     here, there = hosts
     node = there.node("shop-2")
     until(lambda: here.sees(node.name))

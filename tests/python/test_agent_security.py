@@ -1,4 +1,4 @@
-"""Rights between hosts: who has which certificate, what its name may do, and what everybody else sees."""
+"""Rights between hosts: the owner of each certificate, the rights of its name, and the view of other peers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 trustme = pytest.importorskip("trustme")
 
-from agent_tools import Host, until
+from agent_tools import Host
 from inviso import BadArg, Cluster
 from inviso.agent import read_rights
 from inviso.control._control import Control
 from node_tools import HOST
+from waiting import until
 
 RIGHTS = """
 [all]
@@ -47,7 +48,7 @@ def free_port() -> int:
 
 
 class Certificates:
-    """Who signs, and a folder of certificates."""
+    """The signer, and a folder of certificates."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -59,7 +60,14 @@ class Certificates:
         made = self._signer.issue_cert("127.0.0.1", common_name=name, **more)
         made.private_key_pem.write_to_path(str(self.place / f"{name}.key"))
         (self.place / f"{name}.pem").write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))
-        return ["--ca", f"{self.place}/ca.pem", "--cert", f"{self.place}/{name}.pem", "--key", f"{self.place}/{name}.key"]
+        return [
+            "--ca",
+            f"{self.place}/ca.pem",
+            "--cert",
+            f"{self.place}/{name}.pem",
+            "--key",
+            f"{self.place}/{name}.key",
+        ]
 
 
 class World:
@@ -112,7 +120,8 @@ def link_of(control: Control, node: str) -> Any:
 
 
 TABLE = [
-    ("all", "shop-1", "watch read trace"), ("all", "web", "watch read trace"), ("watcher", "shop-1", "watch"), ("watcher", "web", "watch"),
+    ("all", "shop-1", "watch read trace"), ("all", "web", "watch read trace"), ("watcher", "shop-1", "watch"),
+    ("watcher", "web", "watch"),
     ("reader", "shop-1", "watch read"), ("reader", "web", "watch read"), ("shops", "shop-1", "watch read trace"),
 ]  # fmt: skip
 
@@ -131,7 +140,9 @@ def test_who_may_do_what(
     try:
         answer = REQUESTS[request_name](control, full)
         if right in rights.split():
-            assert isinstance(answer, dict) or answer[0] == "ok" or answer[1] in ("not_an_added_node", "no_tracerdata"), answer
+            assert (
+                isinstance(answer, dict) or answer[0] == "ok" or answer[1] in ("not_an_added_node", "no_tracerdata")
+            ), answer
         else:
             assert answer == ("error", ("no_answer", f"its host may give this one no right to {right} it"))
     finally:

@@ -1,4 +1,4 @@
-"""Tables of a trace against what is known to have happened: hand-made messages with times, and real programs."""
+"""Tables of a trace, compared with known events: hand-made messages with times, and real programs."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def test_types_of_columns() -> None:
 
 
 def test_pictures_of_wall_clocks(tmp_path: Path) -> None:
-    """A log has times of one clock; that of the day is in the columns without ``mono``."""
+    """A log has times of one clock; wall-clock time is in the columns without ``mono``."""
     pytest.importorskip("pyarrow")
     with trace.session_create("wall") as session:
         session.function((__name__, "price", "_"), [("_", [], [("exception_trace",)])], ["local"])
@@ -476,6 +476,9 @@ def price(n: int) -> int:
 
 def test_a_label_whose_events_have_no_times_is_said() -> None:
     messages = [call(1, "order"), ("seq_trace", "order 7", ("send", (0, 1), ONE, TWO, "x"))]
-    for label, why in (("order 7", "events of label 'order 7' have no time stamp"), ("order 8", "no event has the label 'order 8'")):
+    for label, why in (
+        ("order 7", "events of label 'order 7' have no time stamp"),
+        ("order 8", "no event has the label 'order 8'"),
+    ):
         with pytest.warns(analysis.AnalysisWarning, match=why):
             assert analysis.critical_path(messages, label).rows() == []

@@ -1,4 +1,4 @@
-"""What a log that another process wrote says of the channels of its messages."""
+"""Channels of messages in a log that another process wrote."""
 
 from __future__ import annotations
 

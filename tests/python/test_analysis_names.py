@@ -1,4 +1,4 @@
-"""What a log that another process wrote says of its tasks, threads and functions, against what that process says itself."""
+"""Tasks, threads and functions of another process: its log is compared with its own output."""
 
 from __future__ import annotations
 

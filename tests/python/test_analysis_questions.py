@@ -1,4 +1,4 @@
-"""The questions that an analysis has to answer in one query: in SQL (DuckDB), pandas and polars, against what is known to have happened."""
+"""The questions that an analysis answers in one query: SQL (DuckDB), pandas and polars, against known answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at(time: int, who: Any, *what: Any) -> tuple[Any, ...]:
 
 
 def story() -> list[Any]:
-    """Messages from ONE to TWO (waits 1 to 100 ns) and one of other contents order to THREE, calls, steps, a collection, a loss."""
+    """Messages from ONE to TWO (waits 1 to 100 ns) and one order to THREE, calls, steps, a collection, a loss."""
     messages: list[Any] = []
     for n in range(100):
         messages += [at(1000 * n, ONE, "send", n, TWO), at(1000 * n + n + 1, TWO, "receive", n)]
@@ -94,7 +94,8 @@ WAITS = [(SECOND, 50, 99), (THIRD, 30, 30)]
     "answer",
     [
         lambda: sql(
-            "select channel_id, quantile_disc(wait_ns, 0.5), quantile_disc(wait_ns, 0.99) from messages where wait_ns is not null group by 1 order by 1"
+            "select channel_id, quantile_disc(wait_ns, 0.5), quantile_disc(wait_ns, 0.99) from messages where wait_ns "
+            "is not null group by 1 order by 1"
         ),
         wait_in_pandas,
         wait_in_polars,

@@ -31,6 +31,7 @@ from inviso._attach import (
     attach,
     detach,
 )
+from waiting import until
 
 LIMIT = 60
 PATH = str(Path(inviso.__file__).parents[1])
@@ -87,7 +88,9 @@ def program(text: str, *flags: str, path: str | None = PATH, **env: str) -> Iter
     if path is not None:
         settings["PYTHONPATH"] = path
     words = [sys.executable, *flags, "-c", text]
-    running = subprocess.Popen(words, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        words, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert line(running) == "ready"
         yield running
@@ -103,13 +106,13 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def held(pid: int) -> tuple[list[str], int]:
-    """What a process has open, and how many threads."""
+    """A process's open descriptors, and its number of threads."""
     names = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
     return sorted(re.sub(r"\d+", "N", name) for name in names), len(os.listdir(f"/proc/{pid}/task"))
 
 
 def ask(pid: int, folder: Path, requests: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """What a listener answers to a control's requests."""
+    """A listener's answers to a control's requests."""
     from inviso._link._folder import Folder
     from inviso._link._frame import Frames, greeting, pack
 
@@ -207,7 +210,10 @@ def test_a_program_that_lets_nobody_attach(how: str) -> None:
 @can_attach
 def test_a_program_without_the_package_on_its_path(folder: Path) -> None:
     """The same build loads it from here; nothing of that is left on its path."""
-    text = "import sys\nprint('ready', flush=True)\nwhile 'inviso' not in sys.modules: pass\nwhile 'inviso.runtime' not in sys.modules: pass\nprint(sys.path, flush=True)\nwhile True: pass"
+    text = (
+        "import sys\nprint('ready', flush=True)\nwhile 'inviso' not in sys.modules: pass\n"
+        "while 'inviso.runtime' not in sys.modules: pass\nprint(sys.path, flush=True)\nwhile True: pass"
+    )
     with program(text, "-S", path=None) as running:  # nor in a folder that site would find
         assert attach(running.pid, timeout=LIMIT).is_new
         assert PATH not in line(running)
@@ -238,7 +244,9 @@ except CannotAttach as why:
     print(type(why).__name__, why)
 """
     env = {**os.environ, "PYTHONPATH": PATH, "INVISO_DIR": "/nowhere"}
-    done = subprocess.run([sys.executable, "-c", "import inviso._attach\n" + text], env=env, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(
+        [sys.executable, "-c", "import inviso._attach\n" + text], env=env, capture_output=True, text=True, timeout=LIMIT
+    )
     expected = f"AnotherUser process {os.getpid()} belongs to user 0; attach as that user, or as root\n"
     assert done.stdout == expected, done.stderr
     assert issubclass(AnotherUser, CannotAttach)
@@ -287,7 +295,10 @@ def test_an_older_python_without_a_listener() -> None:
 
 def test_a_listener_that_is_there_is_enough(folder: Path) -> None:
     """On any version; detaching ends it, but not while a control has it."""
-    text = "from inviso import runtime; runtime.listen('prepared')\nprint('ready', flush=True)\ninput()\nprint(runtime.listening())"
+    text = (
+        "from inviso import runtime; runtime.listen('prepared')\nprint('ready', flush=True)\ninput()\n"
+        "print(runtime.listening())"
+    )
     with program(text, INVISO_DIR=str(folder / "sockets")) as running:
         found = attach(running.pid)
         assert (found.node.partition("@")[0], found.is_new) == ("prepared", False)
@@ -305,7 +316,7 @@ def test_a_listener_that_is_there_is_enough(folder: Path) -> None:
             try:
                 assert detach(running.pid) == found.node
                 break
-            except CannotAttach as why:  # the listener has not seen yet that the control has gone
+            except CannotAttach as why:  # the listener has not yet noticed the control's end
                 assert "belongs to the control" in str(why)
         assert running.communicate("\n", timeout=LIMIT)[0] == "None\n"
 
@@ -320,7 +331,9 @@ def test_malformed_numbers(pid: Any) -> None:
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "inviso", "attach", *map(str, words)]
-    return subprocess.run(line, env={**os.environ, "PYTHONPATH": PATH}, capture_output=True, text=True, timeout=LIMIT, check=False)
+    return subprocess.run(
+        line, env={**os.environ, "PYTHONPATH": PATH}, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
 
 
 def test_the_command(folder: Path) -> None:
@@ -351,9 +364,6 @@ def test_a_program_that_sigterm_ends_has_written_its_log(folder: Path) -> None:
             assert line(running) == "done"
             running.terminate()
             assert running.wait(LIMIT) == -signal.SIGTERM
-            until = time.monotonic() + LIMIT
-            while cluster.nodes:
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            until(lambda: not cluster.nodes)
             result = cluster.stop().check()[found.node]
     assert (result["records"], result["lost"], result["ended"]) == (500, 0, "its process has ended")

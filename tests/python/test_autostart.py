@@ -42,7 +42,11 @@ def test_a_program_writes_its_log(python: Path, tmp_path: Path) -> None:
     path = prepared(tmp_path)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert (done.stdout, done.stderr) == ("42\n", "")
-    assert calls(tmp_path / "t.log") == [("__main__", "<module>", []), ("__main__", "work", [41]), ("__main__", "leaf", [41])]
+    assert calls(tmp_path / "t.log") == [
+        ("__main__", "<module>", []),
+        ("__main__", "work", [41]),
+        ("__main__", "leaf", [41]),
+    ]
 
 
 @pytest.mark.parametrize("value", ["no", ""])
@@ -86,7 +90,8 @@ def test_processes_that_race_for_the_counter(python: Path, tmp_path: Path) -> No
     path = config(tmp_path, ("repeat", 5), standard(tracerdata=("file", "{pid}.log")))
     env = {**PLAIN, "INVISO_AUTOSTART": str(path), "INVISO_DIR": str(tmp_path / "sockets")}
     running = [
-        subprocess.Popen([python, "prog.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) for _ in range(8)
+        subprocess.Popen([python, "prog.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
     ]
     said = [process.communicate(timeout=LIMIT)[1] for process in running]
     assert said == [""] * 8
@@ -141,7 +146,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be some
 @needs_root
 @pytest.mark.parametrize("what", ["another user's", "unreadable"])
 def test_another_users_file(tmp_path: Path, what: str) -> None:
-    """Read in a child that is another user, by the code that reads it at a start."""
+    """Read by a child with another user id, by the code that reads it at a start."""
     path = config(tmp_path, ("repeat", 1))
     os.chown(tmp_path, NOBODY, NOBODY)
     if what == "another user's":
@@ -161,7 +166,9 @@ except OSError as error:
     print(type(error).__name__, error.strerror)
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=LIMIT, check=True)
-    expected = "it is another user's; chown it, or name a file of yours" if what == "another user's" else "Permission denied"
+    expected = (
+        "it is another user's; chown it, or name a file of yours" if what == "another user's" else "Permission denied"
+    )
     assert done.stdout == f"PermissionError {expected}\n"
 
 
@@ -198,7 +205,8 @@ os.execv({str(python)!r}, [{str(python)!r}, "prog.py"])
 
 FUNCTIONS = """
 def autostart(arg):
-    return (("inviso.autostart", "init", [[("tracerdata", ("file", arg)), ("cmdfiles", [[("inviso_rt_calls", "set", [])]])]]), [], "mine")
+    options = [("tracerdata", ("file", arg)), ("cmdfiles", [[("inviso_rt_calls", "set", [])]])]
+    return (("inviso.autostart", "init", [options]), [], "mine")
 def nothing(arg):
     return "not today"
 def fails(arg):
@@ -247,7 +255,11 @@ def test_functions(python: Path, tmp_path: Path, value: str, log: bool, said: st
 
 def test_bindings_and_translations(python: Path, tmp_path: Path) -> None:
     """The seed's example: `Nodes` is dropped and needs no binding, `MS` has one."""
-    write(tmp_path, "a_trace_case.txt", "inviso.tpl(Nodes, M, F, '_', MS)\ninviso.tf(Nodes, 'all', ['call', 'timestamp'])\n")
+    write(
+        tmp_path,
+        "a_trace_case.txt",
+        "inviso.tpl(Nodes, M, F, '_', MS)\ninviso.tf(Nodes, 'all', ['call', 'timestamp'])\n",
+    )
     path = prepared(
         tmp_path,
         cmdfiles=[("a_trace_case.txt", [("F", "leaf")])],
@@ -300,14 +312,14 @@ def test_tracer_data_that_is_refused(python: Path, tmp_path: Path) -> None:
 def test_tracer_data_of_a_function(python: Path, tmp_path: Path) -> None:
     path = prepared(tmp_path, tracerdata=("mfa", ("json", "loads", ['["file", "t.log"]'])))
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
-    assert "tracing was not initiated" in done.stderr  # a list is no tracer data here
+    assert "tracing was not initiated" in done.stderr  # here a list is not tracer data
     path = prepared(tmp_path, tracerdata=("mfa", ("json", "nothing", [])))
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert "json:nothing gave no tracer data: AttributeError" in done.stderr
 
 
 def test_main_waits_for_the_initiation_but_not_for_ever(python: Path, tmp_path: Path) -> None:
-    """An item that waits for what the program does: without a limit neither would go on."""
+    """An item that waits for the program's work: without a limit neither would go on."""
     write(tmp_path, "later.py", "import os\ndef wait():\n    while not os.path.exists('go'): os.stat('.')\n")
     write(tmp_path, "prog.py", "open('go', 'w').close()\nprint('ran')\n")
     path = config(tmp_path, ("wait", 0.2), standard(tracerdata=("file", "t.log"), cmdfiles=[("later", "wait", [])]))
@@ -362,12 +374,14 @@ def test_start_files_name_one_module() -> None:
 
 
 def test_the_page(python: Path, tmp_path: Path) -> None:
-    """Its three files are run as it says, and what it shows is what comes."""
+    """Its three files are run as it says, and the output is as shown."""
     page = (START_FILES.parents[2] / "docs" / "autostart.md").read_text()
     texts = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     for name, text in zip(("shop.py", "shop.case", "shop.config"), texts, strict=True):
         write(tmp_path, name, text)
-    (shown,) = re.findall(r"\$ INVISO_AUTOSTART=shop.config python shop.py\n(.*?)\$ inviso log print shop.log\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(
+        r"\$ INVISO_AUTOSTART=shop.config python shop.py\n(.*?)\$ inviso log print shop.log\n(.*?)```", page, re.DOTALL
+    )
     done = run(python, "shop.py", cwd=tmp_path, INVISO_AUTOSTART="shop.config")
     assert (done.stdout, done.stderr) == (shown[0], "")
     said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout
@@ -398,6 +412,6 @@ def test_the_programs_own_modules_are_found(python: Path, tmp_path: Path) -> Non
     write(tmp_path, "prog.py", "def leaf(n): return n\nleaf(41)\n" + text)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(tmp_path / "auto.config"))
     assert done.stderr == ""
-    plain = run(python, "prog.py", cwd=tmp_path).stdout  # what is built in comes first there, too
+    plain = run(python, "prog.py", cwd=tmp_path).stdout  # built-in names come first there, too
     assert done.stdout == plain and plain.count("True") >= len(names) - 1
     assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")

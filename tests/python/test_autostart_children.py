@@ -1,4 +1,4 @@
-"""Children of a program that traces itself do so too, if its config file says so: each by a name and with a log of its own."""
+"""Children of a program that traces itself do so too, if its config file says so. Each has its own name and log."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def prepared(folder: Path, program: str, *pairs: object, **parameters: object) -
 
 
 def children_of(said: str) -> dict[int, str]:
-    """The nodes of the children that said who they are."""
+    """The nodes of the children that printed their names."""
     return {int(pid): node for pid, node in re.findall(r"^(\d+) (\S+)$", said, re.MULTILINE)}
 
 
 def check_logs(folder: Path, nodes: dict[int, str], function: tuple[str, str, list[int]]) -> None:
-    """Each child has a name of its own, and a log in which its one call is."""
+    """Each child has a name of its own, and a log with its one call."""
     assert len(set(nodes.values())) == len(nodes) > 0
     for pid, node in nodes.items():
         assert node.endswith(f"-{pid}")
@@ -94,7 +94,9 @@ def test_multiprocessing(python: Path, tmp_path: Path, method: str) -> None:
 STARTS = {
     "subprocess": "subprocess.run([sys.executable, 'ten.py'], check=True)",
     "a shell": "subprocess.run(sys.executable + ' ten.py; true', shell=True, check=True)",
-    "an environment of its own": "subprocess.run([sys.executable, 'ten.py'], env={'INVISO_DIR': os.environ['INVISO_DIR']}, check=True)",
+    "an environment of its own": (
+        "subprocess.run([sys.executable, 'ten.py'], env={'INVISO_DIR': os.environ['INVISO_DIR']}, check=True)"
+    ),
     "preexec_fn": "subprocess.run([sys.executable, 'ten.py'], preexec_fn=lambda: None, check=True)",
     "os.system": "os.system(sys.executable + ' ten.py')",
     "posix_spawn": "os.waitpid(os.posix_spawn(sys.executable, [sys.executable, 'ten.py'], os.environ), 0)",
@@ -143,7 +145,7 @@ def test_names_in_place_of_numbers(python: Path, tmp_path: Path) -> None:
 
 
 def test_a_pool_that_the_program_ends(python: Path, tmp_path: Path) -> None:
-    """Its workers end by `os._exit`, or by a signal: what they did before a request was answered is in their logs."""
+    """Its workers end by `os._exit`, or by a signal: their logs have all calls before an answered request."""
     text = """
 from concurrent.futures import ProcessPoolExecutor
 if __name__ == "__main__":
@@ -173,8 +175,11 @@ if __name__ == "__main__":
 
 
 def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
-    """Its action follows; where the program handles the signal that is all there is."""
-    text = "import signal\nwork(1)\nassert signal.getsignal(15) is signal.SIG_DFL\nos.kill(os.getpid(), 15)\nsignal.pause()\n"
+    """Its action follows. If the program handles the signal, nothing else happens."""
+    text = (
+        "import signal\nwork(1)\nassert signal.getsignal(15) is signal.SIG_DFL\nos.kill(os.getpid(), 15)\n"
+        "signal.pause()\n"
+    )
     path = prepared(tmp_path, text)
     done = run(python, "prog.py", cwd=tmp_path, check=False, INVISO_AUTOSTART=str(path))
     assert (done.returncode, done.stderr) == (-15, "")
@@ -187,12 +192,14 @@ def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
 
 
 def test_only_the_path_has_the_package(tmp_path: Path) -> None:
-    """An interpreter without start files follows where its parent was told by hand to begin."""
+    """An interpreter without start files follows if its parent was started by hand."""
     import sys
 
     path = prepared(tmp_path, STARTS["subprocess"], ("follow", True))
     write(tmp_path, "ten.py", PROGRAM + "child(1)\n")
-    text = "from inviso import _begin; _begin.begin(set()); import runpy; runpy.run_path('prog.py', run_name='__main__')"
+    text = (
+        "from inviso import _begin; _begin.begin(set()); import runpy; runpy.run_path('prog.py', run_name='__main__')"
+    )
     folder = str(Path(sys.modules["inviso"].__file__ or "").parents[1])
     done = run(Path(sys.executable), "-c", text, cwd=tmp_path, INVISO_AUTOSTART=str(path), PYTHONPATH=folder)
     nodes = children_of(done.stdout)

@@ -1,4 +1,4 @@
-"""A program that traces itself announces itself to the control that its dependency names, and acts by that dependency."""
+"""A program that traces itself connects to the control that its dependency names, and acts by that dependency."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Connection:
 
 @contextmanager
 def control(folder: Path, node: str) -> Iterator[Any]:
-    """Something that listens where controls do; yields a function that accepts the next connection."""
+    """A listener in a control's place; yields a function that accepts the next connection."""
     with Folder.open(str(folder)) as above, above.below(CONTROL) as place:
         listening = place.listen(os.getpid())
         listening.settimeout(LIMIT)
@@ -89,7 +89,13 @@ def program(python: Path, folder: Path, *pairs: Any) -> Iterator[subprocess.Pope
     path = config(folder, *pairs, ("node", "shop@here"), standard(tracerdata=("file", "t.log")))
     env = {**PLAIN, "INVISO_DIR": str(folder / "sockets"), "INVISO_AUTOSTART": str(path)}
     running = subprocess.Popen(
-        [python, "prog.py"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [python, "prog.py"],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         yield running
@@ -106,7 +112,7 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def status(running: subprocess.Popen[str], until: str = "") -> str:
-    """What the program sees of itself, perhaps when it has become something."""
+    """The program's view of itself, perhaps after an `exec`."""
     assert running.stdin is not None
     running.stdin.write(f"{until}\n")
     running.stdin.flush()
@@ -119,7 +125,10 @@ TRACING, ALONE, OVER = "('ok', ('tracing', 'running'))", "('ok', ('tracing', 'ru
 @pytest.mark.parametrize("named", ["ctl", "ctl@here"])
 def test_it_announces_itself_and_is_adopted(python: Path, tmp_path: Path, named: str) -> None:
     options = ("options", [("dependency", (0, named))])
-    with control(tmp_path / "sockets", "ctl@here") as accept, program(python, tmp_path, options, ("tag", "mine")) as running:
+    with (
+        control(tmp_path / "sockets", "ctl@here") as accept,
+        program(python, tmp_path, options, ("tag", "mine")) as running,
+    ):
         connection = accept()
         about = peer_of(connection.term())
         assert (about["node"], about["pid"]) == ("shop@here", running.pid)
@@ -155,7 +164,8 @@ def test_another_control_is_not_told(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dependency", "said"), [(0, OVER), ((0, "ctl"), OVER), ("infinity", ALONE), (("infinity", "ctl"), ALONE), (60_000, ALONE)]
+    ("dependency", "said"),
+    [(0, OVER), ((0, "ctl"), OVER), ("infinity", ALONE), (("infinity", "ctl"), ALONE), (60_000, ALONE)],
 )
 def test_without_a_control(python: Path, tmp_path: Path, dependency: Any, said: str) -> None:
     with program(python, tmp_path, ("options", [("dependency", dependency)])) as running:

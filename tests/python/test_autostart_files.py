@@ -15,7 +15,10 @@ from inviso.autostart._file import Plan, Wrong, load, lock
 from inviso.autostart._trust import opened
 from inviso.terms import Atom
 
-RULES = [(("inviso", "tpl", 5), ("inviso_rt", "tpl", ("erlang", "tl"))), (("inviso", "tf", 3), ("inviso_rt", "tf", ("erlang", "tl")))]
+RULES = [
+    (("inviso", "tpl", 5), ("inviso_rt", "tpl", ("erlang", "tl"))),
+    (("inviso", "tf", 3), ("inviso_rt", "tf", ("erlang", "tl"))),
+]
 
 
 def test_a_file_that_is_set_up_starts_as_often_as_it_says(tmp_path: Path) -> None:
@@ -45,9 +48,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "auto.config")
     tracerdata = [("trace", ("file", ("a", "wrap", ".log"))), ("ti", ("file", "it's \"b\""))]
     cmdfiles = [["a"], [("b", [("X", Atom("x"))]), ("inviso", "tf", [1])]]
-    assert autostart.setup_autostart(None, None, [], tracerdata, cmdfiles, {"A": b"x"}, RULES, ("t", 1), "on", file=path) is None
+    assert (
+        autostart.setup_autostart(None, None, [], tracerdata, cmdfiles, {"A": b"x"}, RULES, ("t", 1), "on", file=path)
+        is None
+    )
     parameters = [
-        ("tracerdata", tracerdata), ("cmdfiles", cmdfiles), ("bindings", [("A", b"x")]), ("translations", RULES), ("debug", "on"),
+        ("tracerdata", tracerdata), ("cmdfiles", cmdfiles), ("bindings", [("A", b"x")]), ("translations", RULES),
+        ("debug", "on"),
     ]  # fmt: skip
     plan = load(path, counts=True)
     assert plan == Plan(mfa=("inviso.autostart", "init", [parameters]), options=[], tag=("t", 1), path=path)
@@ -72,7 +79,10 @@ def test_errors(tmp_path: Path) -> None:
     assert (kind, what) == ("error", "format") and "can't be written" in why
     assert autostart.set_repeat(None, 1, file=path) == ("error", ("consult", f"{path}: No such file or directory"))
     missing = str(tmp_path / "no" / "auto.config")
-    assert setup(None, 1, [], "collector", [], [], [], file=missing) == ("error", ("write_file", "No such file or directory"))
+    assert setup(None, 1, [], "collector", [], [], [], file=missing) == (
+        "error",
+        ("write_file", "No such file or directory"),
+    )
     write(tmp_path, "auto.config", "('repeat' 1)")
     kind, (what, why) = autostart.set_repeat(None, 1, file=path) or ("", ("", ""))
     assert (kind, what) == ("error", "consult") and why.startswith(f"{path}: line 1: ")
@@ -84,7 +94,9 @@ def test_errors(tmp_path: Path) -> None:
     [((None, "1"), "repeat"), ((None, 1, "overload"), "options"), ((7, 1), "node")],
 )
 def test_malformed_arguments(tmp_path: Path, arguments: tuple[Any, ...], name: str) -> None:
-    given = (*arguments, [], "collector", [], [], [])[: max(len(arguments), 2)] + ([], "collector", [], [], [])[len(arguments) - 2 :]
+    given = (*arguments, [], "collector", [], [], [])[: max(len(arguments), 2)] + ([], "collector", [], [], [])[
+        len(arguments) - 2 :
+    ]
     with pytest.raises(BadArg) as caught:
         autostart.setup_autostart(*given, file=str(tmp_path / "a"))
     assert caught.value.argument == name
@@ -101,7 +113,12 @@ def test_own_node_by_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [(None, "inviso_autostart.config"), ("no", "inviso_autostart.config"), ("m:f", "inviso_autostart.config"), ("sub/my.config", "sub/my.config")],
+    [
+        (None, "inviso_autostart.config"),
+        ("no", "inviso_autostart.config"),
+        ("m:f", "inviso_autostart.config"),
+        ("sub/my.config", "sub/my.config"),
+    ],
 )
 def test_the_file_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str | None, name: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Every wrong argument of every public function: it is refused, by its name, and nothing has changed."""
+"""Every wrong argument of every public function is refused by its name, and changes nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def there_is_something_to_change() -> Iterator[trace.Session]:
 
 
 def refused(argument: str, call: Callable[[], Any]) -> str:
-    """That the call is refused for the argument and changes nothing; answers why."""
+    """The call is refused for the argument and changes nothing. Returns the reason."""
     before = state()
     with pytest.raises(inviso.BadArg) as caught:
         call()
@@ -503,7 +503,7 @@ def test_programs_that_can_not_run(tmp_path: Path) -> None:
 
 
 LONE = "\udc80"
-"""What ``os.fsdecode`` makes of a byte that is not UTF-8."""
+"""The result of ``os.fsdecode`` for a byte that is not UTF-8."""
 
 
 @pytest.mark.parametrize(

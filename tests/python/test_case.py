@@ -1,4 +1,4 @@
-"""Trace cases: what may stand in them, what a bad statement spoils, and how calls are translated."""
+"""Trace cases: allowed statements, effects of a bad one, and the translation of calls."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD)
 def test_a_bad_statement_spoils_itself_only(text: str) -> None:
-    """It stands between two good ones, and its line is told."""
+    """It stands between two good ones; the error names its line."""
     done = case.run_text(f"A = 1\n\n{text}\nB = A + 1\n")
     assert done.bindings == {"A": 1, "B": 2}
     assert [problem.line for problem in done.problems] == [3] * len(done.problems) or "except" in text
@@ -169,7 +169,11 @@ def test_what_is_dropped_needs_no_binding() -> None:
 
 
 def test_the_first_rule_that_fits_counts() -> None:
-    rules = [(("f", 1), (HERE, "record", None)), (("f", 1), ("json", "dumps", None)), (("m", "f", 1), ("json", "dumps", None))]
+    rules = [
+        (("f", 1), (HERE, "record", None)),
+        (("f", 1), ("json", "dumps", None)),
+        (("m", "f", 1), ("json", "dumps", None)),
+    ]
     assert case.run_text("f(1)", (), rules).value == (1,)
     assert case.run_text("m.f(1)", (), rules).value == "1"
     assert case.run_text("f(1, 2)", (), rules).problems != []

@@ -49,7 +49,7 @@ class Shop:
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def fails(self, *words: str, status: int = 1) -> str:
-        """What a command that fails says."""
+        """The error output of a failing command."""
         done = self.command(*words)
         assert done.returncode == status and "Traceback" not in done.stderr, (done.stdout, done.stderr)
         return done.stdout + done.stderr
@@ -94,7 +94,8 @@ def test_a_case_is_on_until_it_is_switched_off(shop: Shop) -> None:
     assert "is not on as 1, as far as is noted here" in shop.fails("case", "off", "calls")
     shop.run("stop", "shop-*")
     (path,) = (shop.place.path / "logs").glob("shop-1*.log")
-    assert [message[3][1] for message in log.read(path) if message[2] == "call" and message[3][0] == "__main__"] == ["work"]
+    calls = [message[3] for message in log.read(path) if message[2] == "call"]
+    assert [called[1] for called in calls if called[0] == "__main__"] == ["work"]
 
 
 def test_a_case_runs_once(shop: Shop) -> None:
@@ -109,9 +110,13 @@ def test_a_case_runs_once(shop: Shop) -> None:
 def test_nodes_that_do_not_trace_are_left_alone(shop: Shop) -> None:
     idle = shop.place.node("shop-3")
     shop.two.ask("runtime.suspend('lunch')")
-    assert shop.two.ask("runtime.get_status()[1][1]") == ("suspended", "lunch")  # it is asked behind the other
+    assert shop.two.ask("runtime.get_status()[1][1]") == ("suspended", "lunch")  # its request comes after the other
     rows = shop.run("case", "on", "calls", "Function=work", "-n", "shop-*", status=1)
-    assert sorted(row[1] for row in rows) == ["calls", "not_tracing: it does not trace; begin that by 'inviso start'", "suspended: lunch"]
+    assert sorted(row[1] for row in rows) == [
+        "calls",
+        "not_tracing: it does not trace; begin that by 'inviso start'",
+        "suspended: lunch",
+    ]
     assert idle.ask("listener.about()['state']") is None
     assert "nobody of that name listens" in shop.fails("case", "run", "flags", "-n", "nobody")
     held = Control(name=f"other@{HOST}")
@@ -139,7 +144,7 @@ def test_processes_that_have_ended_and_come_again(shop: Shop) -> None:
     shop.one.kill(signal.SIGKILL)
     shop.one.wait()
     assert shop.run("case", "list")[0][3] == ""
-    shop.run("case", "on", "calls", "Function=step", "-n", "shop-2")  # nothing lives of what was on
+    shop.run("case", "on", "calls", "Function=step", "-n", "shop-2")  # nothing of it is left
     shop.run("stop", "shop-2")
     assert shop.run("case", "off", "calls") == [[again.node, "calls", "it traces no longer", ""]]
 
@@ -156,7 +161,10 @@ def test_off_by_variables_where_nothing_is_noted(shop: Shop) -> None:
 
 def test_a_case_that_fails(shop: Shop) -> None:
     text = shop.fails("case", "on", "fails", "-n", "shop-1")
-    assert "fails.case, line 2: there is no function no_such_module.function" in text and "stays, until tracing ends" in text
+    assert (
+        "fails.case, line 2: there is no function no_such_module.function" in text
+        and "stays, until tracing ends" in text
+    )
     assert [row[3] for row in shop.run("case", "list")] == ["", "", ""]
     (shop.folder / "fails.case").write_text("import os")
     assert "fails.case, line 1" in shop.fails("case", "run", "fails", "-n", "shop-1", status=2)
@@ -195,7 +203,8 @@ def test_no_file_of_cases(place: Place, capsys: pytest.CaptureFixture[str]) -> N
 
 
 VALUES: dict[str, Any] = {
-    "A=json.decoder": "json.decoder", "A=json": "json", "A=5": 5, "A='5'": "5", "A=[('a', 1)]": [("a", 1)], "A=None": None, "A=": "", "A=a=b": "a=b",
+    "A=json.decoder": "json.decoder", "A=json": "json", "A=5": 5, "A='5'": "5", "A=[('a', 1)]": [("a", 1)],
+    "A=None": None, "A=": "", "A=a=b": "a=b",
 }  # fmt: skip
 
 

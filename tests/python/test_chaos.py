@@ -19,7 +19,7 @@ def test_whatever_happens_logs_are_right_and_nobody_waits_for_ever() -> None:
     seconds = min(float(os.environ.get("INVISO_STRESS_SECONDS", "20")), 60)
     seed = random.randrange(1 << 30)
     words = [sys.executable, "-m", "tests.python.chaos", "--seconds", str(seconds), "--seed", str(seed)]
-    # a session of its own: nothing of it is left, whatever becomes of it
+    # a session of its own: nothing of it is left in any case
     made = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
         output, _ = made.communicate(timeout=seconds + 500)

@@ -1,4 +1,4 @@
-"""What a program's child processes do is measured with it."""
+"""A program's child processes are measured with it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,9 @@ POOLS = {
     import concurrent.futures
     with concurrent.futures.ProcessPoolExecutor(3, mp_context=context) as pool: print(sum(pool.map(work, range(100))))
 """,
-    "one task each": "with context.Pool(2, maxtasksperchild=5) as pool: print(sum(pool.map(work, range(100), chunksize=5)))",
+    "one task each": (
+        "with context.Pool(2, maxtasksperchild=5) as pool: print(sum(pool.map(work, range(100), chunksize=5)))"
+    ),
 }
 
 
@@ -193,7 +195,10 @@ print([os.waitpid(pid, 0)[1] for pid in workers])
 
 
 MISSING = {
-    "killed": ("pid = os.fork() or os.kill(os.getpid(), signal.SIGKILL); os.waitpid(pid, 0)", "ended, or became another program, before it wrote"),
+    "killed": (
+        "pid = os.fork() or os.kill(os.getpid(), signal.SIGKILL); os.waitpid(pid, 0)",
+        "ended, or became another program, before it wrote",
+    ),
     "isolated": ("subprocess.run([sys.executable, '-I', 'ten.py'])", "python"),
     "without the environment": ("subprocess.run([sys.executable, '-E', 'ten.py'])", "python"),
     "without site": ("subprocess.run([sys.executable, '-S', 'ten.py'])", "python"),
@@ -234,7 +239,8 @@ TELLS = """
 import json, os, signal, sys, threading
 print(json.dumps([
     sorted(os.environ.items()), sorted(os.environb), sys.path, sys.argv, sys.flags[:], threading.active_count(),
-    str(signal.getsignal(signal.SIGTERM)), os.getcwd(), repr(os._exit), repr(os.system), sorted(sys.path_importer_cache),
+    str(signal.getsignal(signal.SIGTERM)), os.getcwd(), repr(os._exit), repr(os.system),
+    sorted(sys.path_importer_cache),
 ]))
 """
 
@@ -303,8 +309,10 @@ def traced(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def shown(text: str) -> list[str]:
-    """Calls of lines, with the name of the child before them."""
-    found = re.findall(r"^(?:[0-9:.]+ )?\(<0\.\d+\.\d+>(?:@\d+ (.*?))?\) call __main__:f\('(.*)'\)$", text, re.MULTILINE)
+    """Calls of lines, with the name of the child in front."""
+    found = re.findall(
+        r"^(?:[0-9:.]+ )?\(<0\.\d+\.\d+>(?:@\d+ (.*?))?\) call __main__:f\('(.*)'\)$", text, re.MULTILINE
+    )
     return [f"{name} {argument}".strip() for name, argument in found]
 
 
@@ -381,7 +389,10 @@ def test_a_pattern_that_only_a_child_has(tmp_path: Path) -> None:
 
 
 def test_a_childs_log_is_a_file_beside(tmp_path: Path) -> None:
-    text = "import os\ndef f(who): pass\nf('one')\npid = os.fork()\nf(str(pid))\nprint(pid) if pid else os._exit(0)\nos.wait()\n"
+    text = (
+        "import os\ndef f(who): pass\nf('one')\npid = os.fork()\nf(str(pid))\nprint(pid) if pid else os._exit(0)\n"
+        "os.wait()\n"
+    )
     run = traced("-p", "__main__:f", "-o", "calls.log", script(tmp_path, text), cwd=tmp_path)
     pid = run.stdout.strip()
     assert run.stderr.splitlines()[-1].endswith(f"calls.{pid}.log.")
@@ -394,7 +405,11 @@ def test_a_childs_log_is_a_file_beside(tmp_path: Path) -> None:
 def test_a_childs_modules_may_have_names_of_the_librarys(kind: str, tmp_path: Path) -> None:
     for name in ("queue", "logging", "string", "select", "textwrap"):
         script(tmp_path, "mine = True\n", f"inner/{name}.py")
-    script(tmp_path, "import queue, logging, string, select, textwrap\nprint(queue.mine, textwrap.mine, logging.mine)\n", "inner/child.py")
+    script(
+        tmp_path,
+        "import queue, logging, string, select, textwrap\nprint(queue.mine, textwrap.mine, logging.mine)\n",
+        "inner/child.py",
+    )
     text = """
 import os, subprocess, sys
 subprocess.run([sys.executable, "inner/child.py"], check=True)
@@ -493,11 +508,14 @@ uvloop.run(main())
 """)
     command = [sys.executable, "-m", "inviso", "tprof", "-p", "__main__", str(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "with 1 child process" in done.stderr and "not measured" not in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "with 1 child process" in done.stderr and "not measured" not in done.stderr, done.stderr
     assert sum(line.startswith("__main__:work/0") for line in done.stderr.splitlines()) == 2
 
 
-@pytest.mark.parametrize("where", ["f(1)", "t = threading.Thread(target=lambda: (f(1), os._exit(3))); t.start(); t.join()"])
+@pytest.mark.parametrize(
+    "where", ["f(1)", "t = threading.Thread(target=lambda: (f(1), os._exit(3))); t.start(); t.join()"]
+)
 @pytest.mark.parametrize("words", [("tprof",), ("tprof", "-t", "call_time"), ("trace",)], ids=" ".join)
 def test_a_program_that_ends_at_once_has_its_report(words: tuple[str, ...], where: str, tmp_path: Path) -> None:
     text = f"""

@@ -1,4 +1,4 @@
-"""The command's report: what is in it, and that it comes whatever the program does."""
+"""The command's report: its contents. It comes for any end of the program."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_forked_child_keeps_no_copy_of_standard_error(tmp_path: Path) -> None:
         command("tprof", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PLAIN, start_new_session=True
     )
     try:
-        _, stderr = process.communicate(timeout=LIMIT)  # ends only if nobody else holds the pipes
+        _, stderr = process.communicate(timeout=LIMIT)  # ends only if no other process holds the pipes
     finally:
         os.killpg(process.pid, signal.SIGKILL)
     assert b"inviso tprof: " in stderr

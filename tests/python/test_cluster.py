@@ -32,7 +32,9 @@ def shop(tmp_path: Path, folder: None) -> Iterator[list[Node]]:
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     """The command, run by itself."""
-    return subprocess.run([sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def rows(*words: str) -> list[list[str]]:
@@ -68,7 +70,12 @@ def test_calls_and_messages_into_one_log_a_node(shop: list[Node]) -> None:
         path = Path(row["log"])
         assert path == Path("logs") / f"{node.name}.log" and path.stat().st_mode & 0o777 == 0o600
         told = [message[2] for message in log.read(path)]
-        assert [tag for tag in told if tag in {"call", "return_from", "send", "receive"}] == ["call", "return_from", "send", "receive"]
+        assert [tag for tag in told if tag in {"call", "return_from", "send", "receive"}] == [
+            "call",
+            "return_from",
+            "send",
+            "receive",
+        ]
         assert row["records"] == len(told)
 
 
@@ -88,7 +95,7 @@ def test_a_terminal_shows_how_much_was_copied(shop: list[Node]) -> None:
     shop[0].run("work(1)")
     words = [sys.executable, "-m", "inviso", "stop", "shop-*", "-o", "logs"]
     seen = Terminal(words, INVISO_DIR=os.environ["INVISO_DIR"]).rest()
-    # on a line that is taken away before the table comes
+    # on a line that is removed before the table comes
     assert " MB copied\x1b[K\r\x1b[K" in seen and seen.index(" MB copied") < seen.index(shop[1].name), seen
 
 
@@ -117,7 +124,9 @@ def test_tokens(shop: list[Node]) -> None:
     node.run("from inviso import seq_trace; import queue; q = queue.Queue()")
     with Cluster("web") as cluster:
         cluster.tokens(folder="logs").check()
-        node.run("seq_trace.set_token('label', 7); seq_trace.set_token('send', True); q.put(1); seq_trace.set_token([])")
+        node.run(
+            "seq_trace.set_token('label', 7); seq_trace.set_token('send', True); q.put(1); seq_trace.set_token([])"
+        )
         path = cluster.stop()[node.name]["log"]
     assert [message[:2] for message in log.read(path)] == [("seq_trace", 7)]
 
@@ -161,7 +170,9 @@ def test_what_is_refused() -> None:
 
 
 def test_answers_as_tables() -> None:
-    answers = Answers({"a@h": {"n": 1234, "x": None, "f": 1.25, "b": True}}, {"b@h": NodeError("b@h", ("refused", "c", 1))})
+    answers = Answers(
+        {"a@h": {"n": 1234, "x": None, "f": 1.25, "b": True}}, {"b@h": NodeError("b@h", ("refused", "c", 1))}
+    )
     assert str(answers).splitlines() == [
         "node  n                                                x  f    b",
         "a@h   1,234                                               1.2  yes",
@@ -208,7 +219,9 @@ def test_json_and_exit_statuses(shop: list[Node]) -> None:
 
 
 def test_a_program_run_by_inviso_run(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text("import sys\nfrom inviso import runtime\nprint(runtime.listening().node, sys.argv[1:])\nsys.exit(3)\n")
+    (tmp_path / "job.py").write_text(
+        "import sys\nfrom inviso import runtime\nprint(runtime.listening().node, sys.argv[1:])\nsys.exit(3)\n"
+    )
     done = command("run", "--node", "n-{pid}", "job.py", "--flag")
     assert done.returncode == 3 and done.stdout.startswith("n-") and done.stdout.endswith(f"@{HOST} ['--flag']\n")
     unnamed = command("run", "job.py")

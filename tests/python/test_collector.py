@@ -1,4 +1,4 @@
-"""Collections of garbage: their messages, whose they are, and the limit of memory."""
+"""Collections of garbage: their messages, their processes, and the limit of memory."""
 
 from __future__ import annotations
 

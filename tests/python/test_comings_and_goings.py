@@ -1,7 +1,7 @@
-"""Sessions come and go at random beside services under load: nobody waits for ever, nothing stays behind.
+"""Sessions come and go at random beside services under load: nothing waits for ever, nothing is left.
 
-What this looks for happens in one of hundreds of runs. Each is a program of its own with a seed of its own; a few of
-them in every run of the tests, many with INVISO_STRESS_SECONDS.
+The faults that this looks for happen in one of hundreds of runs. Each run is a program with a seed of its own. A test
+run has a few of them, with INVISO_STRESS_SECONDS many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))
 
 
 def test_dropped_sessions_go_while_others_look_for_functions() -> None:
-    """Each search for functions goes through all objects; none keeps alive what another thread drops meanwhile."""
+    """Each search for functions goes through all objects. None keeps an object alive that another thread drops
+    meanwhile.
+    """
     most = 0
 
     def come() -> None:

@@ -1,4 +1,4 @@
-"""What shells complete: the files are those that the command's options give, and bash does it."""
+"""Completion in shells: the files are generated from the command's options, and bash completes by them."""
 
 from __future__ import annotations
 

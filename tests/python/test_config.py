@@ -1,4 +1,4 @@
-"""Settings: the command line counts before the environment, that before the file; a wrong one says where it is from."""
+"""Settings: the command line wins over the environment, the environment over the file. An error names the source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def test_a_file_that_is_named(tmp_path: Path) -> None:
         ("[tool.inviso]\nallow = 'shop'", "give a list of names of modules"),
         ("[tool.inviso]\nwait = true", "give a number of seconds"),
         ("[tool.inviso]\npatterns = 'shop'", "patterns: 'shop' .*pyproject.toml. is wrong; give a list of patterns"),
-        ("[tool.inviso]\npatterns = ['sh*p']", "patterns: .* is wrong: 'sh.p' has a '.' that stands for nothing; .*; give a list"),
+        (
+            "[tool.inviso]\npatterns = ['sh*p']",
+            "patterns: .* is wrong: 'sh.p' has a '.' that stands for nothing; .*; give a list",
+        ),
         ("[tool.inviso]\npatterns = []", "give a list of patterns"),
         ("[tool.inviso]\ntype = 'calls'", "type: 'calls' .* is wrong; give one of call_count, call_time, call_memory"),
         ("[tool.inviso]\nlimit = 0", "give a number from 1"),
@@ -80,7 +83,16 @@ def test_wrong_files(tmp_path: Path, text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("INVISO_LIMIT", "all"), ("INVISO_TYPE", "time"), ("INVISO_PATTERNS", "a:b:c"), ("INVISO_WAIT", "soon"), ("INVISO_WAIT", "-1"), ("INVISO_WAIT", "nan"), ("INVISO_FOLLOW", "perhaps")]
+    ("name", "text"),
+    [
+        ("INVISO_LIMIT", "all"),
+        ("INVISO_TYPE", "time"),
+        ("INVISO_PATTERNS", "a:b:c"),
+        ("INVISO_WAIT", "soon"),
+        ("INVISO_WAIT", "-1"),
+        ("INVISO_WAIT", "nan"),
+        ("INVISO_FOLLOW", "perhaps"),
+    ],
 )
 def test_wrong_variables(name: str, text: str) -> None:
     with pytest.raises(BadArg, match=name):
@@ -104,14 +116,19 @@ def test_another_users_file(tmp_path: Path) -> None:
 
 
 def test_each_setting_has_a_variable() -> None:
-    values = {**dict.fromkeys(("limit", "messages", "events", "wait", "timeout"), "1"), "follow": "yes", "returns": "no", "ring_bytes": "4096"}
+    values = {
+        **dict.fromkeys(("limit", "messages", "events", "wait", "timeout"), "1"),
+        "follow": "yes",
+        "returns": "no",
+        "ring_bytes": "4096",
+    }
     values["type"] = "call_time"
     environ = {f"INVISO_{name.upper()}": values.get(name, "x") for name in NAMES}
     assert set(from_environment(environ)) == set(NAMES)
 
 
 def test_the_page(tmp_path: Path) -> None:
-    """Its example sets each setting but one, which has no place in a project's file."""
+    """Its example sets each setting but one, which doesn't belong in a project's file."""
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "pyproject.toml").write_text(text)
@@ -132,7 +149,7 @@ def test_a_file_without_settings_is_not_read_further(tmp_path: Path) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with settings; no variable of the machine's counts."""
+    """The working directory, with settings; the machine's variables are not used."""
     for name in NAMES:
         monkeypatch.delenv(f"INVISO_{name.upper()}", raising=False)
     monkeypatch.delenv("INVISO_CONFIG", raising=False)
@@ -156,14 +173,21 @@ def test_the_command_shows_values_and_sources(
     assert shown["limit"] == {"value": 7, "source": "INVISO_LIMIT"} and list(shown) == list(NAMES)
     monkeypatch.setenv("INVISO_LIMIT", "x")
     assert _config.main([]) == 2
-    assert capsys.readouterr().err.startswith("inviso config: limit: 'x' (INVISO_LIMIT) is wrong; give a number from 1\n")
+    assert capsys.readouterr().err.startswith(
+        "inviso config: limit: 'x' (INVISO_LIMIT) is wrong; give a number from 1\n"
+    )
 
 
 def test_profiles_and_traces_read_them(project: Path) -> None:
-    (project / "pool.py").write_text("import os, sys, subprocess\nsubprocess.run([sys.executable, 'job.py'], check=True)\n")
+    (project / "pool.py").write_text(
+        "import os, sys, subprocess\nsubprocess.run([sys.executable, 'job.py'], check=True)\n"
+    )
     done = tprof_command("job.py", cwd=project)
     assert "call_time of job.py" in done.stderr and "smaller rows not shown" in done.stderr, done.stderr
-    assert "json.decoder:JSONDecoder.decode/3" in tprof_command("-t", "call_count", "--limit", "9", "job.py", cwd=project).stderr
+    assert (
+        "json.decoder:JSONDecoder.decode/3"
+        in tprof_command("-t", "call_count", "--limit", "9", "job.py", cwd=project).stderr
+    )
     assert "child process" not in tprof_command("pool.py", cwd=project).stderr  # follow is false
     done = execute(command("trace", "job.py"), cwd=project)
     assert "the limit of 2 messages was reached" in done.stderr and "call json.decoder" in done.stderr

@@ -1,4 +1,6 @@
-"""The runner of the recorded cases: what it must not let pass, what it leaves out and why, and what it survives."""
+"""The runner of the recorded cases: wrong cases that it must find, omitted ones with reasons, and failures that it
+survives.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ def replaced(whole: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def mutants(original: Case) -> Iterator[dict[str, Any]]:
-    """The case with one expectation changed, in every way there is."""
+    """The case with one expectation changed, in each possible way."""
     whole = original.as_json()
     for index, returned in enumerate(whole["returns"]):
         for key, value in returned.items():
@@ -209,7 +211,7 @@ def test_answers_that_the_recorder_could_give_in_several_forms(tmp_path: Path) -
     assert (status, lines[-1]) == (1, "7 passed, 2 failed, 0 skipped")
 
 
-# What is no case file.
+# Not a case file.
 
 
 @pytest.mark.parametrize(
@@ -329,7 +331,7 @@ def test_the_fixture_module_has_erlangs_functions() -> None:
 
 
 def code_of_module(name: str) -> set[Any]:
-    """All code of the functions of a module, with what is inside them."""
+    """All code of the functions of a module, with inner functions."""
     import gc
     from types import CodeType, FunctionType
 
@@ -374,7 +376,7 @@ def test_what_is_not_exported_is_undefined(function: str, arity: int) -> None:
         resolve("fx", function, arity)(*range(arity))
 
 
-# What Python can't express.
+# Cases that Python can't express.
 
 
 @pytest.mark.parametrize(

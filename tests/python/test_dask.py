@@ -16,8 +16,9 @@ from types import SimpleNamespace
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens, until_nodes
 from inviso import BadArg, Cluster, seq_trace
-from inviso_tools import HOST, LIMIT, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed
 from subjects import orders
+from waiting import until
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
     pytest.importorskip("distributed")  # where one of the packages that it needs can't be built
@@ -79,7 +80,9 @@ def logs(client: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def traced(client: Child, logs: Path) -> Iterator[Events]:
-    """Tokens of all nodes go to logs. To be called once, when the program has none any more: the events."""
+    """Writes tokens of all nodes to logs. Call the result once, when the program has no tokens left: it returns the
+    events.
+    """
     until_nodes("pack-*", 2)
     with tokens("client", "pack-*", folder=logs) as events:
         yield events
@@ -150,7 +153,7 @@ def test_a_task_that_submits_another_sends_its_token(client: Child, traced: Even
     events = traced()
     (printed,) = (event for event in events if event.tag == "print")
     received = [event.serial for event in events if event.tag == "receive"]
-    # the task's, then that of the one which it has submitted; between them are messages of Dask's own in the worker
+    # the task's, then that of the task that it submitted; between them are messages of Dask itself in the worker
     assert len(received) == 2 and received[1][0] >= received[0][1]
     assert printed.serial[0] == received[1][1] and printed.content == 7
 

@@ -1,4 +1,4 @@
-"""dbg ends by itself, and nobody ever waits for who reads it."""
+"""dbg ends by itself, and the program never waits for a reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from dbg_tools import HERE, leaf
 from inviso import BadArg, dbg, trace
 from inviso.dbg._output import Descriptor
 from trace_tools import HERE as TESTS
-from trace_tools import LIMIT, ROOT, WATCHDOG, Computing, good, until
+from trace_tools import LIMIT, ROOT, WATCHDOG, Computing, good
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("dbg_over")
 PATIENCE = 10.0
@@ -42,7 +43,7 @@ def test_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     calls(100)
     until(ended)
     until(lambda: trace.session_info("all") == [])
-    assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # what was saved stays
+    assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # saved patterns stay
     assert dbg.p("all", "c") == ("error", "no_tracers")
     printed = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[2].split(":")[0] for line in printed[:3]] == [
@@ -129,7 +130,7 @@ def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> Non
     dbg.tracer("process", (lambda message, state: go.wait(), None))
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", [])
-    calls(100_000)  # nobody waits
+    calls(100_000)  # nothing waits
     go.set()
     until(ended)
     text = capsys.readouterr().out
@@ -162,7 +163,7 @@ def test_lines_are_written_without_giving_the_gil_away() -> None:
     output = Descriptor(writing)
     try:
         with Computing() as beside:
-            time.sleep(0)  # has the GIL anew
+            time.sleep(0)  # takes the GIL again
             seen = beside.steps
             for n in range(100):
                 assert output.write(f"line {n}") == 0
@@ -184,7 +185,7 @@ dbg.tracer(**eval(sys.argv[1])); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
 
 
 class Piped:
-    """A program whose standard output nobody reads yet; what it writes to standard error are signs of life."""
+    """A program with an unread standard output; its standard error shows that it lives."""
 
     def __init__(self, text: str, options: str = "{}") -> None:
         path = os.pathsep.join([str(TESTS), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -277,7 +278,7 @@ def test_a_terminal_that_leaves_lines_as_they_are(monkeypatch: pytest.MonkeyPatc
         output.write("one\nof two")
         output.write("äöü")
         due, came = "one\r\nof two\r\näöü\r\n".encode(), b""
-        while len(came) < len(due):  # what has been written comes bit by bit
+        while len(came) < len(due):  # the written bytes come in parts
             came += os.read(reader, 1000)
         assert came == due
         assert output.finish(1) == 0
@@ -297,14 +298,16 @@ def test_a_handler_that_raises_ends_it_and_is_told_of(error: str, capsys: pytest
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     dbg.stop()
     out, err = capsys.readouterr()
     name = error.partition("(")[0]
     assert f"*** dbg stopped: its handler raised {name}.\n" in out + err and f"{name}" in err.splitlines()[-1]
 
 
-def test_a_stream_that_can_not_be_written_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_that_can_not_be_written_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Bad:
         def write(self, text: str) -> None:
             raise RuntimeError("it can't be written")
@@ -319,7 +322,7 @@ def test_a_stream_that_can_not_be_written_is_told_of(monkeypatch: pytest.MonkeyP
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, f.__qualname__, [])
     f()
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     dbg.stop()
     assert "RuntimeError: it can't be written" in capsys.readouterr().err
 
@@ -570,7 +573,7 @@ def test_a_file_that_somebody_empties_goes_on_at_its_beginning(tmp_path: Path) -
     dbg.p(inviso.self(), "c")
     dbg.tpl(__name__, "_", "_", [], limit=1000)
     f(1)
-    assert dbg._session._default.settle(5)
+    assert dbg._session._default.settle(30)
     until(lambda: path.stat().st_size > 0)
     os.truncate(path, 0)
     f(2)
@@ -598,7 +601,7 @@ def test_a_port_that_can_not_be_written_is_told_of(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize("grows", [True, False])
 def test_what_waits_at_the_end_is_written_or_counted(grows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     grow = Descriptor._make_room
-    if not grows:  # as where the system allows a pipe a page more only
+    if not grows:  # as if the system allowed a pipe one more page only
         monkeypatch.setattr(Descriptor, "_make_room", lambda self, size: grow(self, size) if size < 10_000 else None)
     reader, writer = os.pipe()
     output = Descriptor(writer)

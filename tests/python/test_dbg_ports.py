@@ -12,7 +12,7 @@ import pytest
 from dbg_tools import HERE, leaf
 from inviso import BadArg, dbg, trace
 from otp import erl, needs_otp
-from trace_tools import until
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("dbg_over")
 

@@ -1,4 +1,5 @@
-"""The live comparison with Erlang: what it makes up, sends and shows, without one; a short run where there is one."""
+"""The live comparison with Erlang, without an Erlang: its scenarios, requests and output. A short run if there is one.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ def made(count: int, seed: int = 1) -> list[Case]:
 
 
 def text(term: Any) -> str:
-    """A term as a line; unlike ==, it tells 0.0 from -0.0 and 1 from 1.0."""
+    """A term as a line; unlike ==, it distinguishes 0.0 from -0.0 and 1 from 1.0."""
     return json.dumps(term)
 
 
-# what is made
+# generated
 
 
 def test_a_seed_gives_the_same_cases() -> None:
@@ -103,7 +104,7 @@ def test_what_is_near_that_is_kept() -> None:
     assert sound(Case("trace", [t([], [], [a("$_")])], [1]))
 
 
-# what is sent
+# requests
 
 
 def test_cases_go_into_the_external_format_and_back() -> None:
@@ -137,7 +138,7 @@ def test_damaged_bytes_are_told(data: bytes) -> None:
         unpack(data)
 
 
-# what comes back
+# answers
 
 
 def test_an_answer_says_what_came_of_it() -> None:

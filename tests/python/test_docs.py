@@ -22,7 +22,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading, "io": io}
 SEQ = ["inviso.seq_trace", *(f"inviso.seq._{part}" for part in ("tokens", "nodes", "merge", "chart", "text", "label"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
-DBG = ["_limits", "_literal", "cli._options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
+DBG = [
+    "_limits",
+    "_literal",
+    "cli._options",
+    "_pattern",
+    "dbg",
+    *(f"dbg._{part}" for part in ("items", "lines", "saved")),
+]
 NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -32,10 +39,12 @@ def of(page: pathlib.Path, language: str) -> list[str]:
 
 
 def as_here(text: str) -> str:
-    """What it says of `json.loads`, which takes one argument more from 3.15 on."""
+    """The page's output of `json.loads`, which has one parameter more from 3.15 on."""
     if sys.version_info >= (3, 15):
         text = text.replace('"json", "loads", 8', '"json", "loads", 9').replace("json:loads/8", "json:loads/9")
-        text = text.replace("'json', 'loads', 8", "'json', 'loads', 9").replace(f"{',None' * 6},{{}})", f"{',None' * 7},{{}})")
+        text = text.replace("'json', 'loads', 8", "'json', 'loads', 9").replace(
+            f"{',None' * 6},{{}})", f"{',None' * 7},{{}})"
+        )
     return text
 
 
@@ -56,7 +65,18 @@ MODULES = [
     *(f"propagate.{guest}" for guest in GUESTS),
     *("integrations._listening", "integrations.gunicorn", "integrations.uvicorn"),
     *("_table", "seq._table"),
-    *("_attach", "cli._attach", "_config", "cli._config", "_pytest._settings", "_pytest._recorder", "_pytest._measured", "_pytest._limits", "runtime._initiator", "runtime._local"),
+    *(
+        "_attach",
+        "cli._attach",
+        "_config",
+        "cli._config",
+        "_pytest._settings",
+        "_pytest._recorder",
+        "_pytest._measured",
+        "_pytest._limits",
+        "runtime._initiator",
+        "runtime._local",
+    ),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
     *("picture", *(f"picture._{part}" for part in ("page", "text", "svg", "histogram"))),
@@ -65,12 +85,14 @@ MODULES = [
 
 
 class Finder(doctest.DocTestFinder):
-    """Finds the examples of methods, too, where a class is known by its package and written in a module of it."""
+    """Also finds the examples of methods of a class that is known by its package and written in a module of it."""
 
     def _from_module(self, module: types.ModuleType, object: object) -> bool:
         written = getattr(object, "__module__", None) or ""
         is_own = super()._from_module(module, object)  # type: ignore[misc]
-        return is_own or (inspect.isfunction(object) and "." in object.__qualname__ and written.startswith(f"{module.__name__}._"))
+        return is_own or (
+            inspect.isfunction(object) and "." in object.__qualname__ and written.startswith(f"{module.__name__}._")
+        )
 
 
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
@@ -119,7 +141,9 @@ def test_pages(page: str, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("page", ["docs/dbg.md", "docs/from-erlang.md"])
 def test_pages_show_what_is_printed(page: str, tmp_path: pathlib.Path) -> None:
-    """Each line that stands as a comment on the page comes, and no other. (Their order is that of each process only.)"""
+    """The program prints the lines that stand as comments on the page, and no others. Lines of two processes may change
+    places.
+    """
 
     def settled(line: str) -> str:
         line = re.sub(r"<0\.\d+\.\d+>", "<pid>", line)
@@ -150,7 +174,9 @@ def test_options_on_pages_exist(page: str, command: str) -> None:
     words = [sys.executable, "-m", "inviso", *command.split(), "--help"]
     text = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
     known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", text))
-    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith(f"$ inviso {command} ")]
+    lines = [
+        line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith(f"$ inviso {command} ")
+    ]
     if command == "tprof":
         lines = [line for line in lines if not line.startswith("$ inviso tprof diff ")]
     assert lines
@@ -175,7 +201,7 @@ def test_every_page_can_be_found_from_the_readme() -> None:
 
 
 PARTS = {"inviso.logs", "inviso.seq"}
-"""What ``inviso.log`` and ``inviso.seq_trace`` are made of; they have no names for users."""
+"""The parts of ``inviso.log`` and ``inviso.seq_trace``; they have no names for users."""
 
 
 def test_the_api_reference_has_every_public_module() -> None:

@@ -1,4 +1,4 @@
-"""The door: a failure of the tracer, an exception that is set, the collector, the interpreter's end, calls inside calls."""
+"""The door: failures of the tracer, a pending exception, the collector, the interpreter's end, calls inside calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ sound(1)
 print(broken(1))
 items = queue.Queue(); items.put(1); items.get()
 inviso.send(inviso.self(), "after")
-print(inviso.receive(timeout=5), [message[3] for message in session.drain() if message[2] == "call"])
+print(inviso.receive(timeout=30), [message[3] for message in session.drain() if message[2] == "call"])
 session.destroy()
 with trace.session_create("next") as second:
     second.process(inviso.self(), True, ["call"])
@@ -91,7 +91,8 @@ from inviso import trace
 session = trace.session_create("look", lambda message: None)
 session.function(("_", "_", "_"), True, ["local"])
 session.function("on_load", True, ["local"])
-session.process("all", True, ["call", "send", "receive", "procs", "running", "exiting", "garbage_collection", "return_to", "set_on_spawn"])
+flags = ["call", "send", "receive", "procs", "running", "exiting", "garbage_collection", "return_to", "set_on_spawn"]
+session.process("all", True, flags)
 counts = trace.session_create("counts")
 called = 0
 def later(n): return n
@@ -128,7 +129,7 @@ session.destroy(); counts.destroy()
 
 
 def test_what_finalisers_do_at_the_end_does_no_harm() -> None:
-    """The interpreter's end runs them while modules are taken apart, threads are no more and nothing can be imported."""
+    """The interpreter's end runs them while modules are cleared, threads are gone and nothing can be imported."""
     text = (
         COLLECTED.replace("thread = threading.Thread(target=later, args=(1,)); thread.start(); thread.join()", "")
         + """
@@ -177,12 +178,12 @@ def test_calls_of_the_package_inside_an_event_have_a_state_of_their_own(make: An
     session.function((__name__, "traced", 1), True, ["local"])
     assert [traced(n) for n in range(3)] == [0, 1, 2]
     assert nested.seen == [(True, ("flags", ["call"]))] * 3
-    assert [inviso.receive(timeout=5) for _ in range(3)] == [("from the tracer", "call")] * 3
+    assert [inviso.receive(timeout=30) for _ in range(3)] == [("from the tracer", "call")] * 3
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "queue", "socket"])
 def test_exceptions_of_methods_that_were_taken_are_the_programs(session: trace.Session, kind: str) -> None:
-    """What C code raises while we look comes out as it was raised: class, arguments, cause and context."""
+    """An exception of C code comes out unchanged while we look: class, arguments, cause and context."""
     import asyncio
     import queue
     import socket

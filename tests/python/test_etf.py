@@ -1,4 +1,4 @@
-"""The external term format: what goes out comes back, what OTP wrote is read, and no bytes do harm."""
+"""The external term format: terms come back the same, bytes of OTP are read, and no bytes do harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOLD = [
 
 
 def for_erlang(value: Any) -> Any:
-    """What becomes of a snapshot on the way, by the words of inviso.etf."""
+    """A snapshot after encoding and decoding, as the docs of inviso.etf describe it."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return Atom({"inf": "infinity", "-inf": "-infinity"}.get(str(value), "nan"))
     if isinstance(value, (tuple, list)):
@@ -75,7 +75,8 @@ ODD = [
     BitString(b"\xa0", 3), ImproperList([1, 2], 3), Map([(1, "a"), (1.0, "b"), (True, "c")]), Map([([], 1)]),
     etf.Fun("lists", "map", 2), etf.Fun("true", "undefined", 0), Opaque("app.Order", 4711), Opaque("a", 1, "text"),
     Record("rr", "p", {"b": 1, "a": [b"x"]}, True), Record("true", "undefined", {}),
-    Cut("items"), Ref(), inviso.self(), inviso.Port(), Atom("$inviso.set"), (Atom("$inviso.set"), [1]), b"", "", b"text",
+    Cut("items"), Ref(), inviso.self(), inviso.Port(), Atom("$inviso.set"), (Atom("$inviso.set"), [1]), b"", "",
+    b"text",
     1 << 20000, -(1 << 64), (1 << 63) - 1, -(1 << 63), [*range(256)], (1,) * 300, frozenset([b"a"]), "\U0001f600",
 ]  # fmt: skip
 
@@ -115,7 +116,7 @@ def test_what_otp_wrote_is_read_in_every_form(forms: list[bytes]) -> None:
         ("83 6e 01 01 05", -5), ("83 6f 00000001 00 05", 5), ("83 6b 0002 0102", [1, 2]), ("83 69 00000000", ()),
         ("83 4d 00000001 08 61", b"a"), ("83 4d 00000001 03 a0", BitString(b"\xa0", 3)),
         ("83 6c 00000001 6101 6c 00000001 6102 6a", [1, 2]), ("83 74 00000000", {}),
-        ("83 6101 63", 1),  # bytes behind a term are nothing
+        ("83 6101 63", 1),  # bytes after a term are ignored
         ("83 74 00000002 6101 6102 46 3ff0000000000000 6103", Map([(1, 2), (1.0, 3)])),
         ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)),
         ("83 71 77016d 770166 62 00000100", etf.Fun("m", "f", 256)),
@@ -161,7 +162,8 @@ def test_native_records(data: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [Record("m", "r", {1: 2}), Record("m", 1, {}), Record("m", "r", [1]), Record("m" * 256, "r", {}), Record("m", "\ud800", {})],
+    [Record("m", "r", {1: 2}), Record("m", 1, {}), Record("m", "r", [1]), Record("m" * 256, "r", {}),
+    Record("m", "\ud800", {})],
     ids=range(5),
 )  # fmt: skip
 def test_records_that_are_none(record: Any) -> None:
@@ -261,7 +263,9 @@ def test_limits_of_reading() -> None:
     assert etf.loads(deep, depth=4) == [[[1]]]
     with pytest.raises(BadArg, match="nested too deeply; pass a depth that is larger, up to 200"):
         etf.loads(deep, depth=3)
-    with pytest.raises(BadArg, match="nested too deeply; terms of Erlang's that are nested deeper than 200 can't be read"):
+    with pytest.raises(
+        BadArg, match="nested too deeply; terms of Erlang's that are nested deeper than 200 can't be read"
+    ):
         etf.loads(b"\x83" + b"h\1" * 200 + b"j")
     with pytest.raises(BadArg, match="too large; pass a size"):
         etf.loads(deep, size=len(deep) - 1)
@@ -278,7 +282,8 @@ def test_limits_of_reading() -> None:
 
 def test_what_is_claimed_takes_no_memory() -> None:
     claims = [
-        "83 6c ffffffff", "83 69 ffffffff", "83 74 ffffffff", "83 6d ffffffff", "83 6f ffffffff 00", "83 50 03ffffff 789c",
+        "83 6c ffffffff", "83 69 ffffffff", "83 74 ffffffff", "83 6d ffffffff", "83 6f ffffffff 00",
+        "83 50 03ffffff 789c",
         "83 70 ffffffff 00" + "00" * 16 + "00000000 ffffffff",
     ]  # fmt: skip
     tracemalloc.start()
@@ -306,7 +311,7 @@ except inviso.SystemLimit as wrong:
 
 
 def test_changed_bytes_are_a_term_or_refused() -> None:
-    """The short form of fuzz/python/fuzz_etf.py; in a process of its own, as names that are met stay."""
+    """The short form of fuzz/python/fuzz_etf.py. Names that were read stay, so it has its own process."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     words = [sys.executable, "-c", "import test_etf; test_etf.check_changed(6, 20_000)"]
@@ -315,7 +320,7 @@ def test_changed_bytes_are_a_term_or_refused() -> None:
 
 
 def check_changed(seed: int, times: int) -> None:
-    """So many terms of the gold file, changed at random."""
+    """This many terms of the gold file, changed at random."""
     chance = random.Random(seed)
     for _ in range(times):
         data = bytearray(chance.choice(chance.choice(GOLD)))
@@ -334,7 +339,7 @@ def check_changed(seed: int, times: int) -> None:
 
 
 def check_bytes(data: bytes) -> None:
-    """What is a term goes out and comes back as the same; what is none is refused with its place."""
+    """A term comes back the same; any other value is refused with its place."""
     try:
         term = etf.loads(data, size=1 << 20)
     except BadArg as wrong:

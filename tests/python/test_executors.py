@@ -18,7 +18,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, in_threads, until
+from trace_tools import good, in_threads
+from waiting import until
 
 HERE = __name__
 
@@ -32,7 +33,7 @@ def fails(*args: Any) -> None:
 
 
 class Stack(list[Any]):
-    """A list whose `append` is its own."""
+    """A list with an `append` of its own."""
 
     def append(self, item: Any) -> None:
         raise AssertionError
@@ -85,7 +86,7 @@ WRAPPER = (HERE, "logged.<locals>.wrapper")
 
 
 def traced(session: trace.Session, *flags: str) -> inviso.Pid:
-    """Traces messages of all processes, those to come too."""
+    """Traces messages of all processes, later ones too."""
     session.process("all", True, list(flags or ("send", "receive")))
     return inviso.self()
 
@@ -470,11 +471,14 @@ def test_a_closed_loop_is_sent_nothing(session: trace.Session) -> None:
 def test_calls_of_the_loop_itself_are_silent(session: trace.Session) -> None:
     traced(session)
 
+    worked: list[int] = []
+
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(work, 1)
-        loop.call_later(0.001, work, 2)
-        await asyncio.sleep(0.01)
+        loop.call_soon(worked.append, 1)
+        loop.call_later(0.001, worked.append, 2)
+        while len(worked) < 2:
+            await asyncio.sleep(0)
         await asyncio.wait_for(asyncio.sleep(0.001), 5)
         await asyncio.gather(*(asyncio.sleep(0.001) for _ in range(3)))
 
@@ -574,7 +578,7 @@ assert len(s.drain()) >= 4
 
 
 class Hostile:
-    """Whatever is asked of it ends the test."""
+    """Any call of it ends the test."""
 
     __hash__ = None  # type: ignore[assignment]
 

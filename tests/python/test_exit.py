@@ -1,4 +1,4 @@
-"""The end of the interpreter with everything on: what the program's finalisers do then comes to our hooks, for the first time too."""
+"""The end of the interpreter with everything on: the program's finalisers call the hooks, some for the first time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ CALLS = "('f', [1])\n('f', [2])\n"
 def test_a_tracer_is_called_with_what_was_sent_before_the_end() -> None:
     done = child(TOLD.format(on=TRACER.format(tracer="show")))
     assert (done.returncode, done.stdout, done.stderr) == (0, CALLS, "")
-    # and with what a function does that runs at the end
+    # and with the events of a function that runs at the end
     done = child(TOLD.format(on=TRACER.format(tracer="show") + "atexit.register(f, 3)"))
     assert (done.returncode, done.stdout, done.stderr) == (0, CALLS + "('f', [3])\n", "")
 

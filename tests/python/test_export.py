@@ -1,4 +1,4 @@
-"""Exports, each read back by something that knows nothing of its writer."""
+"""Exports, each read back by a reader that is independent of its writer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.python.export_tools import (
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FILES = [format for format in sorted(export.FORMATS) if format != "otlp"]
 TASKS = 1 << 31
-"""Chrome's numbers of tasks begin behind it."""
+"""Chrome's task numbers begin after it."""
 
 A, B, C = pid(0), pid(1), pid(2)
 ME = ("shop.orders", "a", ["x"])
@@ -176,7 +176,7 @@ def test_tables_have_a_row_for_each_message(data: st.DataObject, trees: list[lis
     assert {row["clock"] for row in found} == {"monotonic_timestamp"}
 
 
-# what a stack makes of odd messages
+# a stack built from odd messages
 
 
 def steps_of(messages: list[Any]) -> list[Any]:
@@ -212,7 +212,7 @@ def test_a_call_that_did_not_end_stays_open_and_counts_to_the_last_message() -> 
 
 
 def test_what_is_above_a_frame_that_ends_ends_unseen() -> None:
-    # b is called once and doesn't return; then it is known that its returns are not told
+    # b is called once and doesn't return: from then on it counts as a function without return messages
     messages = [call("a", 1), call("b", 2), back("a", 3), call("a", 4), call("b", 5), call("b", 6), back("a", 7)]
     assert steps_of(messages) == [
         ("B", "a"),
@@ -241,10 +241,10 @@ def to(name: str | None, at: int) -> tuple[Any, ...]:
 
 
 def test_return_to_closes_what_it_leaves() -> None:
-    # fib calls itself; only return_to tells of the ends
+    # fib calls itself; only return_to shows the ends
     messages = [call("fib", 1), call("fib", 2), to("fib", 3), call("fib", 4), to("fib", 5), to(None, 6)]
     assert [step[0] for step in steps_of(messages)] == ["B", "B", "E", "B", "E", "E"]
-    # behind a return_from it closes nothing more
+    # after a return_from it closes nothing more
     messages = [call("a", 1), call("b", 2), back("b", 3), to("a", 4), back("a", 5), to(None, 6)]
     assert [step[:2] for step in steps_of(messages)] == [("B", "a"), ("B", "b"), ("E", "b"), ("E", "a")]
     # a function that is not traced stands between a and b
@@ -269,7 +269,7 @@ def test_an_exit_ends_everything() -> None:
 
 
 def late(who: Any, at: int) -> list[tuple[Any, ...]]:
-    """A life and what is told behind its end."""
+    """A process's life, and messages after its end."""
     exiting = [("out_exiting", 0), ("in_exiting", mfa("a")), ("out_exited", 0)]
     told = [("spawned", C, mfa("a")), ("in", mfa("a")), ("exit", "normal"), *exiting]
     return [("trace_ts", who, *event, at + n) for n, event in enumerate(told)]
@@ -468,7 +468,7 @@ def test_native_records_and_odd_floats_in_tables() -> None:
 
 
 def arrows_of(messages: list[Any]) -> list[tuple[str, str, str]]:
-    """From, to, and what is shown of the message."""
+    """Sender, receiver, and the shown part of the message."""
     found = read_perfetto(made("perfetto", messages, names={}))
     begun = {flow: event for event in found.events for flow in event.flows}
     arrows = [
@@ -498,7 +498,7 @@ def test_a_message_is_an_arrow_to_who_receives_it() -> None:
         *[("trace", C, "receive", "x")] * 3, ("trace", C, "receive", "y"),
     ]  # fmt: skip
     assert arrows_of(messages) == [(a, c, "'x'"), (b, c, "'x'")]
-    # who takes from a queue gets what was sent there
+    # the process that takes from a queue gets the messages sent to it
     messages = [("trace", A, "send", "job", to_all), ("trace", B, "send", "job", C), ("trace", C, "receive", "job")]
     assert arrows_of([*messages, ("trace", A, "receive", "job")]) == [(b, c, "'job'"), (a, a, "'job'")]
 
@@ -576,7 +576,7 @@ def test_several_logs_and_wrap_sets(tmp_path: Path) -> None:
     assert len(profile["events"]) == 6
     rows = export.arrow((tmp_path / "w", "wrap", ".log"))
     pyarrow = pytest.importorskip("pyarrow")
-    # the oldest file is the one behind the hole
+    # the oldest file is the one after the hole
     assert pyarrow.table(rows)["function"].to_pylist() == ["c", "c", "a", "a", "b", "b"]
     assert pyarrow.table(export.arrow([first, first])).num_rows == 4
     assert export.chrome([first, tmp_path / "w2.log"], io.BytesIO()).messages == 4
@@ -621,7 +621,7 @@ def test_what_is_no_regular_file_is_written_to_where_it_is(format: str, tmp_path
         assert one.is_symlink() and one.read_bytes() == piped != b""
     assert target.read_bytes() == (tmp_path / "new").read_bytes() == piped
     assert len(list(tmp_path.iterdir())) == 5
-    # what the system says: no room behind a device, a link that leads to itself, nobody who reads any more
+    # errors of the system: a full device, a link to itself, a pipe without a reader
     with pytest.raises(OSError) as caught:
         export.FORMATS[format](messages, "/dev/full")
     assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(os.stat("/dev/full").st_mode)
@@ -764,11 +764,11 @@ def test_the_processes_of_a_log_are_called_by_their_names(tmp_path: Path) -> Non
     expected = titles(messages)
     assert {name.split(" <")[0] for name in expected} >= {"a-thread", "a-task"} and kept.done()
     assert titles(path) == expected == titles(list(inviso.log.read(path)))
-    # names that are given are those of the log's pids, too
+    # names that are given apply to the log's pids, too
     given = {next(message[1] for message in messages if message[1].name == "a-task"): "given"}
     assert titles(path, names=given) == titles(messages, names=given)
     assert {name.split()[0] for name in titles(path, names=given) if name[0] != "<"} == {"given"}
-    # the pids of an Erlang node without a name are none of this process's unless somebody says so
+    # the pids of an Erlang node without a name belong to this process only if an argument says so
     me = inviso.self()
     erlang = tmp_path / "erlang"
     data = etf.dumps(("trace", me, "call", ("m", "f", [])))

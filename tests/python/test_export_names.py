@@ -1,4 +1,4 @@
-"""Exports of what programs say of themselves: real pids, programs, threads, nodes; several nodes in one file."""
+"""Exports of programs with real pids, threads and nodes; several nodes in one file."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_several_nodes_are_processes_of_one_file(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, f"inviso export: {2 * 6} messages to {tmp_path / 'out'}\n")
         found = json.loads((tmp_path / "out").read_text())["traceEvents"]
         assert {e["pid"]: e["args"]["name"] for e in found if e["name"] == "process_name"} == processes
-    # a merged log still says it
+    # a merged log still names it
     whole = tmp_path / "all.log"
     inviso.merge.logs(folder, whole, "erlang")
     assert chrome(whole)[0] == processes
@@ -189,7 +189,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_what_erlang_reads_is_what_it_was(tmp_path: Path) -> None:
-    """The first record has more behind its term; the messages are the same."""
+    """The first record has more bytes after its term; the messages are the same."""
     with trace.session_create("e", trace_port("file", tmp_path / "log")()) as session:
         session.function(("json", "dumps", "_"), True, ["local"])
         session.process(inviso.self(), True, ["call"])

@@ -1,4 +1,4 @@
-"""Tables of messages, read by those for whom they are."""
+"""Tables of messages, as other libraries read them."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_who_leaves_a_table_in_the_midst_leaves_no_thread(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: no other threads read")
 def test_a_forked_child_is_told_that_it_can_not_go_on(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow")
     path = log(tmp_path / "log", call_and_return(100_000, 300))
     code = f'''
 import os, sys, pyarrow

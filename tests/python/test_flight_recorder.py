@@ -1,4 +1,4 @@
-"""The flight recorder: what the rings of a session hold is written when somebody asks for it."""
+"""The flight recorder: a session's rings are written at a request."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pytest
 from inviso import BadArg, log, trace
 from inviso.trace_ports import trace_port
 from port_tools import frames, python, read
+from waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ def work(n: int) -> int:
     if n == -2:
         raise ValueError(n)
     if n == -3:
-        time.sleep(0.05)
+        time.sleep(1.1)
     return n
 
 
@@ -49,12 +50,10 @@ def recorder(**options: Any) -> trace.Session:
     return session
 
 
-def dumps(session: trace.Session, count: int, seconds: float = 10) -> str:
-    """Waits until there are so many; the last one's path."""
-    deadline = time.monotonic() + seconds
-    while (state := session.info("session", "dumps")[1])[0] < count:
-        assert time.monotonic() < deadline, state
-        time.sleep(0.005)
+def dumps(session: trace.Session, count: int) -> str:
+    """Waits for this number of dumps, and returns the path of the last."""
+    until(lambda: session.info("session", "dumps")[1][0] >= count)
+    state = session.info("session", "dumps")[1]
     assert state[2] is None
     return state[1]
 
@@ -161,7 +160,7 @@ def test_classes_ask_for_dumps_of_what_is_derived_from_them(tmp_path: Path, aske
 
 @pytest.mark.parametrize("mfa", [f"{__name__}:work:_", f"{__name__}:work:1", (__name__, "work", 1)])
 def test_a_slow_call_asks_for_a_dump(tmp_path: Path, mfa: Any) -> None:
-    with recorder(dump_to=tmp_path / "box", dump_slower=(mfa, 0.03), dump_every=0) as session:
+    with recorder(dump_to=tmp_path / "box", dump_slower=(mfa, 1.0), dump_every=0) as session:
         for n in range(10):
             work(n)
         assert session.info("session", "dumps")[1][0] == 0
@@ -202,10 +201,8 @@ pow(7, 10 ** 9, 1 << 200_000)
     assert process.stdout
     process.stdout.readline()
     process.send_signal(signal.SIGUSR2)
-    deadline = time.monotonic() + 20
     path = tmp_path / "box.1"
-    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: path.exists() and path.stat().st_size)
     assert process.poll() is None
     process.kill()
     process.wait()
@@ -230,10 +227,7 @@ def test_a_dump_that_fails_is_told_to_whoever_asks(tmp_path: Path) -> None:
     with recorder(dump_to=tmp_path / "no" / "box", dump_every=0) as session:
         session.function((__name__, "work", "_"), [("_", [], [("dump",)])], ["local"])
         work(1)
-        deadline = time.monotonic() + 10
-        while session.info("session", "dumps")[1][2] is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert "no" in session.info("session", "dumps")[1][2]
+        assert "no" in until(lambda: session.info("session", "dumps")[1][2])
 
 
 def test_what_a_dump_could_not_write_is_told_by_the_next(tmp_path: Path) -> None:
@@ -250,7 +244,7 @@ def test_what_a_dump_could_not_write_is_told_by_the_next(tmp_path: Path) -> None
         work(7)
         assert session.dump(tmp_path / "box")[1:] == (2, 2000)
         assert read(tmp_path / "box")[0] == ("drop", 2000) and calls(tmp_path / "box") == [7]
-        # whoever takes the messages otherwise is told, too
+        # a reader that takes the messages in another way learns of it, too
         work(8)
         with pytest.raises(OSError):
             session.dump("/dev/full", compress=False)
@@ -292,7 +286,7 @@ def test_what_of_a_dump_was_written_stays(tmp_path: Path) -> None:
     lost = int(done.stdout)
     kept = calls(tmp_path / "box-1")
     assert kept == list(range(len(kept))) and len(kept) + lost == 10_001 and kept
-    # where there was room again for a drop record it stands in the first file
+    # if there was space again for a drop record, it stands in the first file
     told = [m[1] for name in ("box-1", "box-2") for m in read(tmp_path / name) if m[0] == "drop"]
     assert sum(told) == lost and calls(tmp_path / "box-2") == [-1]
 
@@ -454,8 +448,9 @@ s.destroy()
 
 
 SIGNALS = """
-import os, signal, sys, time, inviso
+import os, re, signal, sys, time, inviso
 from inviso import trace
+from waiting import until, until_blocked
 U = signal.SIGUSR2
 def record(name, number=U):
     return trace.session_create(name, None, {"dump_to": sys.argv[1] + name, "dump_signal": number, "dump_every": 0})
@@ -521,7 +516,8 @@ def test_a_default_that_is_put_back_over_a_recorder_does_not_stay(tmp_path: Path
 a = record("a")
 before = signal.signal(U, lambda *_: None)
 signal.signal(U, before)
-time.sleep(2.5)
+caught = lambda: int(re.search(r"SigCgt:\\s*(\\w+)", open("/proc/self/status").read())[1], 16) >> (U - 1) & 1
+until(caught)
 kick(a)
 """
     done = python(SIGNALS + code, str(tmp_path) + "/")
@@ -562,7 +558,10 @@ def handler(*_): raise LookupError
 signal.signal(U, handler)
 a = record("a")
 r, w = os.pipe()
-threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident, U)).start()
+def kill():
+    until_blocked(threading.main_thread())
+    signal.pthread_kill(threading.main_thread().ident, U)
+threading.Thread(target=kill).start()
 try: os.read(r, 1)
 except LookupError: print("heard")
 """

@@ -16,7 +16,8 @@ import inviso
 import pytest
 from inviso import trace
 from test_executors import told, traced
-from trace_tools import in_threads, until
+from trace_tools import in_threads
+from waiting import until
 
 
 def waits_in_result(future: Future[Any]) -> bool:
@@ -294,13 +295,13 @@ OUTSIDE: dict[str, Any] = {
 
 
 def all_in(result: Any) -> Any:
-    """What is innermost, and last, in lists."""
+    """The innermost, last elements of lists."""
     while isinstance(result, list):
         result = result[-1]
     return result
 
 
-# nobody is said to receive what a `shield` holds that was made around a `gather` and is awaited when both are done
+# a `shield` around a `gather`, awaited when both are done: its contents have no receiver
 WAYS = [(outside, when) for outside in OUTSIDE for when in ("before", "between", "while it waits")]
 WAYS.remove(("shield of gather", "between"))
 

@@ -1,4 +1,4 @@
-"""Greenlets that take turns on a thread: each has its own calls, and is charged for what it runs itself."""
+"""Greenlets that take turns on a thread: each has its own calls, time and memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def seen(s):
 def tags(s): return " ".join(f"{{what}}:{{function}}" for what, function, _ in seen(s))
 """
 
-# A collection ends greenlets in cycles wherever it begins: between a call and the program's word about it, or in
-# another thread.
+# A collection ends greenlets in cycles anywhere: between a call and the program's note of it, or in another thread.
 WORLDS = """
 import gc, greenlet_world
 gc.disable()
@@ -53,7 +52,7 @@ def compare(seed, flags):
 
 @pytest.mark.parametrize("flags", [("call",), ("call", "return_to")])
 def test_a_random_program_says_the_same_of_its_calls(flags: tuple[str, ...]) -> None:
-    """Switches, exceptions thrown in, greenlets that nobody keeps, generators: the program knows what its calls do."""
+    """Switches, thrown exceptions, dropped greenlets, generators: the program counts its own calls."""
     text = f"""
 print(sum(compare(seed, {flags!r}) for seed in range(40)) > 1000)
 import greenlet
@@ -64,9 +63,10 @@ print(greenlet.gettrace())
 
 @pytest.mark.parametrize("collects", [False, True])
 def test_random_programs_in_several_threads(collects: bool) -> None:
-    """Where garbage is collected, the order of what is said may differ.
+    """If garbage is collected, the order of the output may differ.
 
-    Finalisers may run while an exception leaves calls: these are events of the thread, at which 3.11 emits ``return_to``.
+    Finalisers may run while an exception leaves calls. These are events of the thread, and 3.11 emits ``return_to``
+    there.
     """
     text = """
 collects = sys.argv[1] == "True"
@@ -157,13 +157,15 @@ def work(n):
     for _ in range(n): main.switch()
 main = greenlet.getcurrent()
 with trace.session_create("counts") as s:
-    for kind in ("call_count", "call_time", "call_memory", "call_latency"): s.function(("__main__", "work", 1), True, [kind])
+    kinds = ("call_count", "call_time", "call_memory", "call_latency")
+    for kind in kinds: s.function(("__main__", "work", 1), True, [kind])
     s.process("all", True, ["call"])
     all = [greenlet.greenlet(work) for _ in range(100)]
     while living := [g for g in all if not g.dead]:
         for g in living: g.switch(7)
     info = lambda kind: s.info(("__main__", "work", 1), kind)[1]
-    print(info("call_count"), [n for _, n, *_ in info("call_time")], [n for _, n, *_ in info("call_memory")], info("call_latency")["count"])
+    time, memory = ([n for _, n, *_ in info(kind)] for kind in ("call_time", "call_memory"))
+    print(info("call_count"), time, memory, info("call_latency")["count"])
 """
     assert good(START + text) == "100 [100] [100] 100\n"
 
@@ -184,13 +186,14 @@ with trace.session_create("deep", None, {{"ring_bytes": 1 << 22}}) as s:
     for n, g in enumerate(all): g.switch(200 + 50 * n)
     for g in all: g.switch()
     counted = collections.Counter(m[2] for m in s.drain())
-    print(counted["call"] == counted["return_from"] if {kind!r} == "local" else s.info(("__main__", "deep", 1), "call_time")[1][0][1])
+    timed = lambda: s.info(("__main__", "deep", 1), "call_time")[1][0][1]
+    print(counted["call"] == counted["return_from"] if {kind!r} == "local" else timed())
 """
     assert good(START + text) == ("True\n" if kind == "local" else "1505\n")
 
 
 def test_greenlet_may_be_imported_after_the_session_began() -> None:
-    """The calls that have not ended then are those of the thread's first greenlet, in each thread."""
+    """Calls that have not ended then belong to the thread's first greenlet, in each thread."""
     text = """
 s = session("outer", "inner")
 def inner(home): home.switch()
@@ -355,7 +358,7 @@ with session("query") as s:
 
 
 def test_what_is_not_known_of_greenlet_is_refused() -> None:
-    """Without switches being seen times and returns would be wrong; counts are right."""
+    """Without switch events, times and returns would be wrong; counts are right."""
     text = """
 import types
 sys.modules["greenlet._greenlet"] = fake = types.ModuleType("greenlet._greenlet")
@@ -477,11 +480,21 @@ print("done")
         assert line.split()[1] == "20", line
 
 
-@pytest.mark.parametrize(("words", "is_said"), [(["tprof", "-t", "call_time"], True), (["tprof"], False), (["trace", "-p", "json", "--return"], True), (["trace", "-p", "json"], False)])
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [
+        (["tprof", "-t", "call_time"], True),
+        (["tprof"], False),
+        (["trace", "-p", "json", "--return"], True),
+        (["trace", "-p", "json"], False),
+    ],
+)
 def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
-    """On a free-threaded interpreter, which this one says that it is."""
+    """As on a free-threaded interpreter; this one claims to be one."""
     (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
     text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert ("greenlets are not told apart" in done.stderr) == is_said

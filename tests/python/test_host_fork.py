@@ -13,7 +13,7 @@ from trace_tools import child, good
 
 SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "4"))
 
-# fork swallows a warning that is an error; printed, it fails the test
+# fork swallows a warning that is an error; a printed warning fails the test
 STRICT = ("-W", "always::DeprecationWarning")
 
 SETUP = """
@@ -181,7 +181,7 @@ if __name__ == "__main__":
     s.destroy()
     print("ok")
 """
-    # the pool's own threads are not ours to be warned about
+    # warnings about the pool's own threads don't count
     assert good(text, method, flags=["-W", "ignore::DeprecationWarning"]) == "ok\n"
 
 
@@ -297,7 +297,9 @@ print("ok", flush=True)
 
 
 def test_exit_while_daemon_threads_change_sessions() -> None:
-    """A thread that is stopped in the middle keeps its locks; what is let go of at the end doesn't wait for them."""
+    """A thread that is stopped inside a call keeps its locks. Objects that are dropped at the end don't wait for these
+    locks.
+    """
     text = SETUP + """
 import time
 def changes():
@@ -426,7 +428,9 @@ def test_forks_beside_sessions_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_fork_waits_for_what_another_thread_imports_of_the_package(tmp_path: Path) -> None:
-    (tmp_path / "_slow.py").write_text("import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n")
+    (tmp_path / "_slow.py").write_text(
+        "import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n"
+    )
     text = SETUP + f"inviso.__path__.append({str(tmp_path)!r})" + """
 def bring():
     import inviso._slow
@@ -463,7 +467,7 @@ print("ok")
 
 
 def test_a_tracers_thread_that_comes_too_late_says_so() -> None:
-    """Who starts it, in ``fork`` maybe, waits for it to be ready: also where the tracer has ended just as it begins."""
+    """The thread that starts it, maybe in ``fork``, waits until it is ready, also if the tracer ends just then."""
     text = SETUP + """
 class Late:
     def __init__(self, lock, over): self.lock, self.over = lock, over
@@ -484,10 +488,10 @@ print("waits for ever" if starting.is_alive() else "ok")
 
 
 def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
-    """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then does not need that lock."""
+    """A finaliser runs while a thread is started. A tracer's thread that begins then does not need that lock."""
     text = SETUP + """
 from inviso import _fork
-from trace_tools import until
+from waiting import until
 seen = []
 session = trace.session_create("callable", seen.append)
 session.function(W, True, ["local"])

@@ -1,4 +1,4 @@
-"""`inviso.integrations`, as far as no server is needed; `tests/real` has Gunicorn, Uvicorn and Celery themselves."""
+"""`inviso.integrations`, as far as no server is needed; `tests/real` runs Gunicorn, Uvicorn and Celery."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_the_service_goes_on_where_it_can_not_be_traced(folder: Path, capfd: pyt
     assert line.startswith("inviso: this process can't be traced from outside: ")
 
 
-def test_no_failure_of_ours_reaches_the_service(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_failure_of_ours_reaches_the_service(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     def no_thread(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -101,12 +103,18 @@ def test_an_application_listens_in_each_process() -> None:
 
 @pytest.mark.parametrize(("module", "package"), [("celery", "celery"), ("dask", "dask[distributed]")])
 def test_a_missing_package_is_named(module: str, package: str) -> None:
-    text = f"import sys; sys.modules[{module!r}] = None\ntry:\n    import inviso.integrations.{module}\nexcept ImportError as error:\n    print(error)\n"
+    text = (
+        f"import sys; sys.modules[{module!r}] = None\ntry:\n    import inviso.integrations.{module}\n"
+        f"except ImportError as error:\n    print(error)\n"
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"inviso.integrations.{module} needs the package {package}; install {package}\n"
 
 
 def test_the_others_import_no_framework() -> None:
-    text = "import sys\nfrom inviso.integrations import gunicorn, ray, uvicorn\nprint({'gunicorn', 'uvicorn', 'celery', 'dask', 'ray', 'asyncio'} & set(sys.modules))\n"
+    text = (
+        "import sys\nfrom inviso.integrations import gunicorn, ray, uvicorn\n"
+        "print({'gunicorn', 'uvicorn', 'celery', 'dask', 'ray', 'asyncio'} & set(sys.modules))\n"
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"

@@ -7,7 +7,6 @@ import queue
 import re
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 
 import inviso
 import pytest
-from agent_tools import THERE, Host, joined, until
+from agent_tools import THERE, Host, joined
 from inviso import BadArg, control, log, runtime
 from inviso.control._control import Control
 from node_tools import HOST, Node, started
+from waiting import until
 
 ME = f"control@{HOST}"
 WORK = ("__main__", "work", "_")
@@ -71,7 +71,7 @@ def in_process(folder: Path) -> Iterator[list[Own]]:
 
 @pytest.fixture(params=["process", "socket", "agent"])
 def nodes(request: pytest.FixtureRequest, named: None, tmp_path: Path) -> Iterator[list[Any]]:
-    """The nodes that a link leads to: this process, two others of this host, or two of another, which its agent reaches."""
+    """The nodes of a link: this process, two others of this host, or two of another host, reached by its agent."""
     if request.param == "process":
         with in_process(tmp_path) as found:
             yield found
@@ -93,7 +93,9 @@ def by_socket(tmp_path: Path, named: None) -> Iterator[list[Node]]:
 
 
 @pytest.fixture
-def by_agent(hosts: tuple[Host, Host], tmp_path: Path, named: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+def by_agent(
+    hosts: tuple[Host, Host], tmp_path: Path, named: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[Node]]:
     here, there = hosts
     monkeypatch.setenv("INVISO_DIR", str(here.folder))
     with started(tmp_path, "one", "two", host=THERE, **there.environment) as found:
@@ -275,7 +277,10 @@ def test_without_a_control_every_call_says_so() -> None:
 def test_nodes_that_are_not_there(added: list[Node]) -> None:
     names = [node.name for node in added]
     last = names[-1]
-    assert of(control.add_nodes(["three", last], "tag")) == {f"three@{HOST}": ("error", "nodedown"), last: ("ok", "already_added")}
+    assert of(control.add_nodes(["three", last], "tag")) == {
+        f"three@{HOST}": ("error", "nodedown"),
+        last: ("ok", "already_added"),
+    }
     assert of(control.get_status([last, "four"])) == {
         last: ("ok", ("new", "running")),
         f"four@{HOST}": ("error", "not_an_added_node"),
@@ -301,7 +306,7 @@ def test_the_control_is_one(added: list[Node]) -> None:
 
 
 def again(tag: str, call: Any = control.add_nodes, *, of_node: Node) -> Any:
-    """What a new control is told by a node."""
+    """A node's answer to a new control."""
     control.stop()
     control.start()
     return of(call([of_node.name], tag))[of_node.name]
@@ -340,7 +345,9 @@ def test_who_adopts_what_a_process_began_itself_has_its_own_rights(others: list[
     one = others[0]
     one.run("from inviso import control; control.start(); began = control.add_node('own')")
     one.run("assert began == ('ok', [(runtime.listening().node, ('ok', 'new'))]), began")
-    one.run(f"control.init_tracing(('file', {str(one.log_dir)!r} + '-own.log')); control.stop_tracing(); control.stop()")
+    one.run(
+        f"control.init_tracing(('file', {str(one.log_dir)!r} + '-own.log')); control.stop_tracing(); control.stop()"
+    )
     control.start()
     assert of(control.add_nodes([one.name], "tag")) == {one.name: ("ok", ("adopted", "idle", "running", "own"))}
     assert each(control.delete_log()) == ("ok", [("trace_log", [("ok", f"{one.log_dir.name}-own.log")])])
@@ -350,16 +357,15 @@ def test_who_adopts_what_a_process_began_itself_has_its_own_rights(others: list[
 
 def until_gone(node: Node) -> None:
     """Waits until a node has no component any more: a control asks for it by a tag that it can't have."""
-    deadline = threading.Event()
-    for _ in range(400):
+
+    def is_new() -> bool:
         control.stop()
         control.start()
         answer = of(control.add_nodes_if_ref([node.name], "no tag that it has"))[node.name]
-        if answer == ("ok", "new"):
-            return
-        assert answer[1][0] == "wrong_reference"
-        deadline.wait(0.02)
-    raise AssertionError("it is there after 8 s")
+        assert answer == ("ok", "new") or answer[1][0] == "wrong_reference"
+        return bool(answer == ("ok", "new"))
+
+    until(is_new)
 
 
 @pytest.mark.parametrize("dependency", [0, 50])
@@ -438,7 +444,10 @@ def test_this_process_is_a_node_too(tmp_path: Path) -> None:
     control.start()
     assert of(control.add_nodes([ME], "tag")) == {ME: ("ok", "new")}
     seen: list[Any] = []
-    assert each(control.init_tracing((lambda message, state: seen.append(message) or state, 0))) == ("ok", [("trace_log", "ok")])
+    assert each(control.init_tracing((lambda message, state: seen.append(message) or state, 0))) == (
+        "ok",
+        [("trace_log", "ok")],
+    )
     assert each(control.tpl("textwrap", "dedent", "_", True)) == ("ok", [1])
     control.tf(inviso.self(), ["call", "arity"])
     textwrap.dedent("1")
@@ -517,7 +526,9 @@ def test_a_node_that_ends_leaves_a_readable_log(others_added: list[Node]) -> Non
 
 
 def test_messages_are_relayed_to_another_node(tmp_path: Path) -> None:
-    module = "def handle(message, data):\n    open(data, 'a').write(f'{message[1].node} {message[2]}\\n')\n    return data\n"
+    module = (
+        "def handle(message, data):\n    open(data, 'a').write(f'{message[1].node} {message[2]}\\n')\n    return data\n"
+    )
     (tmp_path / "handlers.py").write_text(module)
     seen = tmp_path / "seen"
     with started(tmp_path, "one", "two", allow=("handlers",), PYTHONPATH=str(tmp_path)) as (one, two):
@@ -540,7 +551,11 @@ def test_messages_are_relayed_to_another_node(tmp_path: Path) -> None:
         events = Events()
         two.kill()
         told = [events.next() for _ in range(3)]
-        assert {event[:2] for event in told} == {("disconnected", two.name), ("port_down", one.name), ("state_change", one.name)}
+        assert {event[:2] for event in told} == {
+            ("disconnected", two.name),
+            ("port_down", one.name),
+            ("state_change", one.name),
+        }
 
 
 def test_logs_that_tracer_data_or_names_stand_for(added: list[Node]) -> None:

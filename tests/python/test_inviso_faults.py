@@ -1,4 +1,4 @@
-"""Control and runtime components when processes, sockets, disks and files fail: nothing hangs, and others don't notice."""
+"""Control and runtime components when processes, sockets, disks and files fail: nothing hangs, and others go on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from inviso import log
 from inviso.control._control import Control
 from inviso.control._logs import copy
-from inviso_tools import HOST, Node, Place, descriptors, until
+from inviso_tools import HOST, Node, Place, descriptors
+from waiting import until
 
 WORK = ("__main__", "step", "_", True)
 FLAGS = ["call", "timestamp"]
@@ -64,7 +65,7 @@ def trace(control: Control, *nodes: Node, name: str = "log", **settings: Any) ->
 
 
 def calls(path: Path) -> int:
-    """How many calls a log has; it is read without damage."""
+    """The number of calls in a log; it is read without damage."""
     return sum(1 for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call")
 
 
@@ -89,14 +90,14 @@ def test_a_killed_node_is_noticed_soon(place: Place, control: Control) -> None:
 
 @pytest.mark.parametrize("request_", ["get_status", "init_tracing", "stop_tracing", "info", "suspend", "clear"])
 def test_a_node_that_is_killed_in_a_call(place: Place, control: Control, request_: str) -> None:
-    """The call ends, that node has an error, the other its answer, and what was logged can be read."""
+    """The call ends with an error for that node and an answer for the other. The log can be read."""
     dies, lives = place.node("dies"), place.node("lives")
     trace(control, dies, lives)
     dies.ask("work(100)")
     control.call([dies.node], "flush")
     words = {"init_tracing": [("file", "again")], "suspend": ["x"]}.get(request_, [])
     answers: list[Any] = []
-    dies.stop()  # so it is at some moment of the call
+    dies.stop()  # so it stops somewhere in the call
     caller = threading.Thread(target=lambda: answers.extend(control.call(None, request_, *words, timeout=30)))
     began = time.monotonic()
     caller.start()
@@ -112,7 +113,7 @@ def test_a_node_that_is_killed_in_a_call(place: Place, control: Control, request
 
 @pytest.mark.parametrize("dependency", [0, 300, "infinity"])
 def test_a_killed_control(place: Place, dependency: Any) -> None:
-    """The runtime component acts by its dependency, and a control that comes later learns which one it is."""
+    """The runtime component acts by its dependency. A later control gets its reference."""
     node, first = place.node(), place.control("first")
     first.ask(f"control.add([{node.node!r}], 'tag of the first', {{'dependency': {dependency!r}}})")
     first.ask("control.call(None, 'init_tracing', ('file', 'a'))")
@@ -143,12 +144,13 @@ def test_a_killed_control(place: Place, dependency: Any) -> None:
 
 @pytest.mark.parametrize("moment", range(8))
 def test_a_control_that_is_killed_in_a_call(place: Place, moment: int) -> None:
-    """Whatever it was about to ask: the node goes on, and its log can be read."""
+    """At any request: the node goes on, and its log can be read."""
     node, first = place.node(), place.control("first")
     first.tell(
         f"control.add([{node.node!r}], 't', {{'dependency': 0}}); "
         f"[control.call(None, 'init_tracing', ('file', 'a')) and control.call(None, 'tpl', [{WORK!r}]) and "
-        f"control.call(None, 'tf', [('all', {FLAGS!r})]) and control.call(None, 'clear', ['keep_log_files']) for _ in range(1000)]"
+        f"control.call(None, 'tf', [('all', {FLAGS!r})]) and control.call(None, 'clear', ['keep_log_files']) for _ in "
+        f"range(1000)]"
     )
     until(lambda: node.ask("listener.host.owner is not None"))
     node.ask(f"[work(1) for _ in range({moment * 40})]")
@@ -187,7 +189,7 @@ def test_a_reference_decides_who_adopts(place: Place, made: Callable[..., Contro
 
 
 def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[..., Control]) -> None:
-    control = made(timeout=1.0)
+    control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     names = [node.node for node in nodes]
     trace(control, *nodes)
@@ -200,9 +202,9 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
             (names[1], ("ok", ("tracing", "running"))),
             (names[2], ("ok", ("tracing", "running"))),
         ]
-        assert 0.9 < time.monotonic() - began < 10
+        assert 2.9 < time.monotonic() - began < 20
     assert control.call([names[0]], "suspend", "late", timeout=0.1) == [(names[0], ("error", "timeout"))]
-    until(lambda: control._nodes[names[0]].pending == {})  # nobody waits any more
+    until(lambda: control._nodes[names[0]].pending == {})  # nothing waits any more
     nodes[0].kill(signal.SIGCONT)
     # the requests are carried out in their order; their answers are dropped
     until(lambda: [event for _, event in events] == [("state_change", names[0], ("tracing", ("suspended", "late")))])
@@ -211,8 +213,8 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
 
 
 def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Callable[..., Control]) -> None:
-    """Not even where it is the first that is asked."""
-    control = made(timeout=1.0)
+    """Also if it is the first that is asked."""
+    control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     nodes[0].stop()
     began = time.monotonic()
@@ -220,9 +222,9 @@ def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Call
     assert found == [node.node for node in nodes[1:]]
     answers = control.add([node.node for node in nodes], "mine", {})
     assert answers == [(nodes[0].node, ("error", "timeout")), *((node.node, ("ok", "new")) for node in nodes[1:])]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     nodes[0].kill(signal.SIGCONT)
-    # what it was asked is void: the connection has gone
+    # its request is void: the connection has ended
     until(lambda: nodes[0].ask("listener.host.owner is None and not listener._connections"))
     assert control.add([nodes[0].node], "mine", {})[0][1][0] == "ok"
 
@@ -245,7 +247,7 @@ def test_as_many_as_may_wait_for_a_stopped_node(place: Place, made: Callable[...
 
 
 def test_the_folder_of_sockets_is_removed(place: Place, control: Control) -> None:
-    """Connections that are there go on; a control looks into the new folder; the program ends as ever."""
+    """Existing connections go on. A control looks into the new folder. The program ends as usual."""
     old, also = place.node("old"), place.node("also")
     assert control.add([old.node], "mine", {}) == [(old.node, ("ok", "new"))]
     shutil.rmtree(place.sockets)
@@ -320,7 +322,7 @@ def test_only_plain_files_are_fetched(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_full(place: Place, control: Control) -> None:
-    """The log ends, the control is told, and the program notices nothing."""
+    """The log ends, the control gets an event, and the program notices nothing."""
     node = place.node()
     events = heard(control)
     trace(control, node, overload=None)
@@ -338,7 +340,7 @@ def test_the_disk_is_full(place: Place, control: Control) -> None:
 
 
 def test_there_is_no_room_on_the_disk(place: Place, control: Control, small_disk: Path) -> None:
-    """ENOSPC, as a file system says it: for a log, and for what is fetched."""
+    """ENOSPC from a file system: for a log, and for a fetched file."""
     node = place.node()
     events = heard(control)
     assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")

@@ -1,4 +1,4 @@
-"""What a listener and a control do with bytes that are no frames, with peers that don't behave, and with strange terms."""
+"""A listener and a control get bytes that are not frames, peers that break the protocol, and strange terms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from frame_check import check_frames, seeds
 from inviso import etf
 from inviso._link._frame import DEPTH, LIMIT, Frames, pack
 from inviso.control._control import Control
 from inviso.terms import Atom
-from frame_check import check_frames, seeds
-from inviso_tools import HOST, Node, Peer, Place, descriptors, frame, resident, sets, until
+from inviso_tools import HOST, Node, Peer, Place, descriptors, frame, resident, sets
 from test_log import mutated
+from waiting import until
 
 GREETING = ("inviso", (1, 0), {"node": "peer@here", "pid": 1})
 
@@ -85,10 +86,12 @@ def test_what_is_no_request_closes_the_connection(place: Place, term: Any) -> No
 
 HUGE = 10**5000
 STRANGE: list[tuple[str, list[Any]]] = [
-    *[("add", words) for words in ([], ["t"], ["t", {}, False, 1], ["t", 7, False], ["t", [7], False], ["t", {"x": 1}, False])],
+    *[("add", words) for words in ([], ["t"], ["t", {}, False, 1], ["t", 7, False], ["t", [7], False],
+    ["t", {"x": 1}, False])],
     *[("add", ["t", {name: HUGE, "": 1}, False]) for name in ("dependency", "overload", "protect", "limits")],
     *[("add", ["t", [(name, value)], False]) for name in ("dependency", "overload", "protect", "limits", "resume_after")
-      for value in (-1, "x", {}, {"x": 1}, {1: 2}, {"ms": "x"}, {"rate": (1, "x")}, (), (1,), ("a", 1), ("a", 1, 2, 3, 4), [HUGE, ""], b"x", 1.5)],
+      for value in (-1, "x", {}, {"x": 1}, {1: 2}, {"ms": "x"}, {"rate": (1, "x")}, (), (1,), ("a", 1),
+      ("a", 1, 2, 3, 4), [HUGE, ""], b"x", 1.5)],
     ("add", ["t", [HUGE], False]),
     ("get_status", []),
     ("let_go", []),
@@ -96,31 +99,43 @@ STRANGE: list[tuple[str, list[Any]]] = [
 
 MORE: list[tuple[str, list[Any]]] = [
     ("", []), ("x" * 300, []), ("call", []), ("_close", []), ("__init__", []), ("do_clear", []),
-    ("change_options", []), ("change_options", [1, 2]), ("change_options", [[HUGE]]), ("change_options", [{"limits": {"ms": HUGE}}]),
-    ("change_options", [{"limits": {}}]), ("change_options", [{"dependency": HUGE}]), ("change_options", [{"dependency": "infinity"}]),
-    ("init_tracing", []), ("init_tracing", [HUGE]), ("init_tracing", [{}]), ("init_tracing", [[]]), ("init_tracing", [[("trace", HUGE)]]),
+    ("change_options", []), ("change_options", [1, 2]), ("change_options", [[HUGE]]),
+    ("change_options", [{"limits": {"ms": HUGE}}]),
+    ("change_options", [{"limits": {}}]), ("change_options", [{"dependency": HUGE}]),
+    ("change_options", [{"dependency": "infinity"}]),
+    ("init_tracing", []), ("init_tracing", [HUGE]), ("init_tracing", [{}]), ("init_tracing", [[]]),
+    ("init_tracing", [[("trace", HUGE)]]),
     ("init_tracing", [("file", HUGE)]), ("init_tracing", [("file", "")]), ("init_tracing", [("file", "a\0b")]),
     ("init_tracing", [("file", "\udc80")]), ("init_tracing", [("file", "x" * 5000)]), ("init_tracing", [("file", ".")]),
-    ("init_tracing", [("file", ("a", "wrap", ".log", -1, HUGE))]), ("init_tracing", [("file", ("a", "wrap", "\0", 1, 1))]),
+    ("init_tracing", [("file", ("a", "wrap", ".log", -1, HUGE))]),
+    ("init_tracing", [("file", ("a", "wrap", "\0", 1, 1))]),
     ("init_tracing", [("ip", -1)]), ("init_tracing", [("ip", HUGE)]), ("init_tracing", [(("os", "system"), "true")]),
     ("init_tracing", [{"trace": ("file", "x"), (1, 2): 3}]), ("init_tracing", [("relayer", "x")]),
     *[(name, words) for name in ("tp", "tpl", "ctp", "ctpl") for words in (
-        [], [7], [[7]], [[()]], [[("a",)]], [[("a", "b", "c", "d")]], [[("re", "(", "_", True)]], [[(("re", "("), "_", "_", True)]],
-        [[(("re",), "_", "_", True)]], [[((1, 2), "_", "_", True)]], [[("json", "loads", HUGE, True)]], [[(HUGE, "_", "_", True)]],
-        [[("json", "loads", "_", [HUGE])]], [[("json", "loads", "_", [("_", [], [("nonsense",)])])]], [[("json", "loads", "_", {"x": 1})]])],
+        [], [7], [[7]], [[()]], [[("a",)]], [[("a", "b", "c", "d")]], [[("re", "(", "_", True)]],
+        [[(("re", "("), "_", "_", True)]],
+        [[(("re",), "_", "_", True)]], [[((1, 2), "_", "_", True)]], [[("json", "loads", HUGE, True)]],
+        [[(HUGE, "_", "_", True)]],
+        [[("json", "loads", "_", [HUGE])]], [[("json", "loads", "_", [("_", [], [("nonsense",)])])]],
+        [[("json", "loads", "_", {"x": 1})]])],
     *[(name, words) for name in ("tf", "ctf") for words in (
-        [], [7], [[7]], [[("all",)]], [[("all", 7)]], [[(HUGE, ["call"])]], [[("all", [HUGE])]], [[(("local", "x"), ["call"])]], [[({}, [])]])],
+        [], [7], [[7]], [[("all",)]], [[("all", 7)]], [[(HUGE, ["call"])]], [[("all", [HUGE])]],
+        [[(("local", "x"), ["call"])]], [[({}, [])]])],
     ("suspend", []), ("suspend", [HUGE]), ("cancel_suspension", [1]), ("cancel_suspension", []), ("flush", [1]),
     ("get_tracerdata", [1]), ("list_logs", [1]), ("log_paths", [1]), ("delete_log", [HUGE]), ("delete_log", [[HUGE]]),
-    ("delete_log", [["a\0b"]]), ("delete_log", [[("trace_log", "\0", ["x"])]]), ("delete_log", [[("trace_log", ".", [HUGE])]]), ("delete_log", [{}]),
-    ("trace_tokens", []), ("trace_tokens", [True]), ("count", []), ("count", ["x", []]), ("count", ["call_count", [7]]), ("counts", []),
-    ("init_tpm", []), ("init_tpm", [1, 2, 3, 4]), ("tpm", ["json", "loads", 8, []]), ("ctpm", [HUGE, 1, 2]), ("tpm_localnames", [1]),
-    ("clear", [7]), ("clear", [["x", HUGE]]), ("clear", []), ("stop_tracing", [1]), ("stop_tracing", []), ("info", [1]), ("info", []),
+    ("delete_log", [["a\0b"]]), ("delete_log", [[("trace_log", "\0", ["x"])]]),
+    ("delete_log", [[("trace_log", ".", [HUGE])]]), ("delete_log", [{}]),
+    ("trace_tokens", []), ("trace_tokens", [True]), ("count", []), ("count", ["x", []]), ("count", ["call_count", [7]]),
+    ("counts", []),
+    ("init_tpm", []), ("init_tpm", [1, 2, 3, 4]), ("tpm", ["json", "loads", 8, []]), ("ctpm", [HUGE, 1, 2]),
+    ("tpm_localnames", [1]),
+    ("clear", [7]), ("clear", [["x", HUGE]]), ("clear", []), ("stop_tracing", [1]), ("stop_tracing", []), ("info", [1]),
+    ("info", []),
 ]  # fmt: skip
 
 
 def test_strange_arguments_get_answers(place: Place) -> None:
-    """Whatever is asked, and whoever asks: an answer comes, nothing is written outside, and the program notices nothing."""
+    """For each request and peer: an answer comes, nothing is written outside, and the program notices nothing."""
     node = place.node()
     before = sorted(path.name for path in place.path.iterdir())
     with Peer(place.sockets, node.pid) as peer:
@@ -209,11 +224,11 @@ def test_a_false_listener_has_an_error_in_its_place(place: Place, body: str, exp
     name = f"false@{HOST}"
     false = place.child(FALSE.format(name=name, body=body), name="false")
     false.ask("1")
-    control = Control(name=f"tests@{HOST}", timeout=1.0)
+    control = Control(name=f"tests@{HOST}", timeout=3.0)
     try:
         began = time.monotonic()
         (_, wrong), (_, right) = control.add([name, node.node], "mine", {})
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert right == ("ok", "new")
         if isinstance(expected[1], tuple) and expected[1][0] == "refused":
             assert wrong[0] == "error" and wrong[1][0] == "refused" and wrong[1][1].startswith(expected[1][1])
@@ -262,7 +277,7 @@ def test_rounds_of_calls_that_are_nearly_right(place: Place, which: int, monkeyp
 
 
 def random_frame(chance: random.Random) -> bytes:
-    """One that is nearly a request, or anything."""
+    """Nearly a request, or anything."""
     kind = chance.randrange(4)
     if kind == 0:
         return chance.randbytes(chance.randrange(1, 60))
@@ -280,7 +295,7 @@ def random_frame(chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_frames_come_the_same_in_pieces(seed: int) -> None:
-    """Frames are a function of the bytes, not of the pieces; and bytes that are none end the connection, whatever they are."""
+    """Frames depend on the bytes, not on the pieces. Any bytes that are not a frame end the connection."""
     chance = random.Random(seed)
     data = b"".join(pack([chance.randrange(1 << 40), "x" * chance.randrange(99)]) for _ in range(20)) + random_frame(
         chance
@@ -301,7 +316,7 @@ def test_frames_come_the_same_in_pieces(seed: int) -> None:
         assert read(size) == expected
 
 
-SOON = sets("GREETING", 0.2)
+SOON = sets("GREETING", 2.0)
 
 
 def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
@@ -311,7 +326,7 @@ def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
         began = time.monotonic()
         assert [term[0] for term in silent.rest()] == ["inviso"]
         assert [term[0] for term in slow.rest()] == ["inviso"]
-        assert time.monotonic() - began >= 0.1
+        assert time.monotonic() - began >= 1.0
     assert lines(node) == []
     goes_on(place, node)
 
@@ -335,7 +350,7 @@ def test_more_connections_than_are_taken(place: Place) -> None:
 
 
 def test_a_peer_that_never_reads_costs_little_and_delays_nobody(place: Place) -> None:
-    """Events that don't fit are counted, and told once there is room; answers without end mean the end of the connection."""
+    """Events that don't fit are counted; the count is sent once there is room. Endless answers end the connection."""
     node = place.node()
     with Peer(place.sockets, node.pid) as peer:
         assert peer.call("add", "mine", {}, False) == ("ok", "new")
@@ -346,7 +361,7 @@ def test_a_peer_that_never_reads_costs_little_and_delays_nobody(place: Place) ->
         goes_on(place, node)
         assert node.ask("len(listener.host.owner.out)") <= (1 << 20) + (1 << 18)  # events, and answers beside them
         assert resident(node.pid) - before < 32 << 20
-        # now it reads: the number of those that are missing comes before the next event
+        # now it reads: the number of missing events comes before the next one
         seen = lost = 0
         for number, request in ((1, ("suspend", ["last"])), (2, ("cancel_suspension", []))):
             peer.send(("call", number, *request))
@@ -363,12 +378,12 @@ def test_answers_that_nobody_reads_are_bounded(place: Place) -> None:
     node = place.node(before=sets("ANSWERS", 1 << 20))
     with Peer(place.sockets, node.pid) as peer:
         assert peer.call("add", "mine", [("dependency", 0)], False) == ("ok", "new")
-        big = [("dependency", 0), ("x" * 100_000, 1)]  # comes back, as an option that is unknown
+        big = [("dependency", 0), ("x" * 100_000, 1)]  # comes back, as an unknown option
         with suppress(BrokenPipeError, ConnectionResetError):
             peer.socket.settimeout(5)
             for _ in range(200):
                 peer.send(("call", 0, "change_options", [big]))
-            # and what follows in the same bytes isn't done any more
+            # and requests after that in the same bytes are not carried out
             peer.send(("call", 0, "add", ["again", {}, False]))
         until(lambda: node.ask("listener._connections") == {})
         until(lambda: node.ask("(listener.host.owner, listener.host.component)") == (None, None))
@@ -376,7 +391,9 @@ def test_answers_that_nobody_reads_are_bounded(place: Place) -> None:
 
 
 def test_no_descriptor_is_left_for_a_connection(place: Place) -> None:
-    """A program without descriptors is not kept busy by who knocks; who knocked is served when there are some again."""
+    """A program without free descriptors spends no time on new connections. It serves them when there are descriptors
+    again.
+    """
     node = place.node()
     node.ask("import resource")
     node.ask("limits = resource.getrlimit(resource.RLIMIT_NOFILE)")

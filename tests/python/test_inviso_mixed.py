@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from inviso import log
-from inviso_tools import HOST, Place, until
+from inviso_tools import HOST, Place
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 

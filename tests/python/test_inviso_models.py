@@ -24,7 +24,8 @@ from inviso import log
 from inviso.control._control import Control
 from inviso.runtime._host import Host
 from inviso.runtime._resolver import Resolver
-from inviso_tools import HOST, Node, Place, at_most, until
+from inviso_tools import HOST, Node, Place, at_most
+from waiting import until
 
 OK, ERROR = "ok", "error"
 NOT_ADDED = (ERROR, "not_an_added_node")
@@ -53,7 +54,7 @@ class Peer:
 
 
 class Model:
-    """What a component should be. Nothing of it is taken from the component."""
+    """A model of a component. Nothing of it is taken from the component."""
 
     def __init__(self, tag: str, dependency: Any) -> None:
         self.tag, self.dependency = tag, dependency
@@ -66,7 +67,7 @@ class Model:
 
 
 class Runtime(RuleBasedStateMachine):
-    """A host with two controls, and what it should be."""
+    """A host with two controls, and the expected state."""
 
     folder: Path
     number = 0
@@ -97,7 +98,7 @@ class Runtime(RuleBasedStateMachine):
         assert self.model is not None
         return "state_change", (self.model.state, self.model.status)
 
-    # who has it
+    # its owner
 
     @rule(
         number=st.integers(0, 1),
@@ -136,7 +137,7 @@ class Runtime(RuleBasedStateMachine):
     @precondition(lambda self: self.owner is not None)
     @rule(tag=st.sampled_from("abc"))
     def pass_on(self, tag: str) -> None:
-        """The other control takes it over, if it goes on."""
+        """The other control takes it over, if it is still there."""
         other = 1 - (self.owner or 0)
         self.leave(True)
         self.add(other, tag, "infinity", False)
@@ -154,7 +155,7 @@ class Runtime(RuleBasedStateMachine):
         assert self.ask(name) == NOT_ADDED
         assert (self.host.component is None) == (self.model is None)
 
-    # what it does
+    # its actions
 
     @precondition(lambda self: self.owner is not None)
     @rule(wraps=st.booleans())
@@ -248,7 +249,7 @@ class Runtime(RuleBasedStateMachine):
     @precondition(lambda self: self.owner is not None)
     @rule(name=st.sampled_from(["one", "two"]), wraps=st.booleans(), is_first=st.booleans())
     def work(self, name: str, wraps: bool, is_first: bool) -> None:
-        """What people do."""
+        """Actions of users."""
         if is_first:
             self.pattern(name, True)
         self.init_tracing(wraps)
@@ -308,7 +309,7 @@ class Runtime(RuleBasedStateMachine):
             self.model.calls += count
 
     def files(self) -> list[Path]:
-        """Those of the log that exist, by the model."""
+        """The log's files that exist in the model."""
         if self.model is None or not self.model.has_log or self.model.tracerdata is None:
             return []
         match self.model.tracerdata:
@@ -319,7 +320,7 @@ class Runtime(RuleBasedStateMachine):
         raise AssertionError
 
     def check_log(self, path: Path) -> None:
-        """What is in the log is what was called while it was to be traced, no more and no less."""
+        """The log has exactly the calls that were made while tracing was on."""
         assert len([message for message in log.read(path) if message[0] == "trace"]) == self.model.calls
 
     def teardown(self) -> None:
@@ -327,7 +328,7 @@ class Runtime(RuleBasedStateMachine):
 
 
 def test_a_runtime_component_is_as_its_model(request: pytest.FixtureRequest) -> None:
-    """Two controls ask for anything in any order: answers, events, logs and what is traced are the model's."""
+    """Two controls make random requests: answers, events, logs and traced calls are the model's."""
     is_slow = request.config.getoption("--slow")
     with tempfile.TemporaryDirectory() as folder, at_most(1800 if is_slow else 240):
         Runtime.folder = Path(folder)

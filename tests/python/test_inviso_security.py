@@ -1,4 +1,5 @@
-"""Who may trace a process, and what a control may name: files, functions, nodes. Each refusal says what is wrong."""
+"""Rights to trace a process, and names that a control may use: files, functions, nodes. Each refusal gives its reason.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import pytest
 from inviso._link._folder import Folder
 from inviso._link._peer import may_serve
 from inviso.control._control import Control
-from inviso_tools import HOST, Child, Failed, Peer, Place, until
+from inviso_tools import HOST, Child, Failed, Peer, Place
+from waiting import until
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
@@ -60,7 +62,7 @@ def test_a_file_in_place_of_the_folder(place: Place, control: Control) -> None:
 
 @as_root
 def test_the_folder_of_another_user(place: Place) -> None:
-    """Nobody but root may use it, and root as control only."""
+    """Only root may use it, and only with root as control."""
     place.sockets.mkdir(mode=0o700)
     os.chown(place.sockets, NOBODY, NOBODY)
     child = place.child("from inviso import runtime")
@@ -105,7 +107,7 @@ os.setuid({NOBODY})
 
 @as_root
 def test_a_peer_of_another_user_is_refused(place: Place) -> None:
-    """By its socket's mode, and by the kernel's word on who it is."""
+    """By its socket's mode, and by the credentials from the kernel."""
     node = place.node()
     other = place.child(AS_NOBODY, name="other")
     path = str(place.sockets / f"{node.pid}.sock")
@@ -151,7 +153,7 @@ def test_root_may_be_control(place: Place, of_nobody: tuple[Child, Path], monkey
 
 @as_root
 def test_a_listener_of_another_user_gets_no_request(place: Place, control: Control) -> None:
-    """Somebody who could put a socket into the folder is no node: both sides look who the other is."""
+    """A stranger's socket in the folder is not a node: each side checks the credentials of the other."""
     place.node()  # makes the folder
     false = place.child(
         "import socket\nmade = socket.socket(socket.AF_UNIX)\nmade.bind('false.sock')\n"
@@ -248,7 +250,7 @@ def test_only_logs_that_were_written_here_are_deleted(place: Place, control: Con
     assert delete(("file", "theirs")) == ("ok", [("trace_log", [("error", ("not_allowed", "theirs"))])])
     assert delete(["a"]) == ("ok", [("error", ("enoent", "a"))])
     assert delete() == ("ok", [("trace_log", [("ok", "w.0.log")])])
-    # a component that comes later knows what this process has written
+    # a later component has the list of files that this process has written
     control.remove(None, ends=True)
     assert control.add([node.node], "mine", {})[0][1] == ("ok", "new")
     assert delete(["b", "theirs"]) == ("ok", [("error", ("not_allowed", "theirs")), ("ok", "b")])
@@ -258,7 +260,10 @@ def test_only_logs_that_were_written_here_are_deleted(place: Place, control: Con
 # functions
 
 MODULES = {
-    "mine.py": "import os\nfrom os import getcwd\ndef f(message, data): return data\nnumber = 7\nclass Thing: pass\ndef made(): ...\nmade.__module__ = 'os'\n",
+    "mine.py": (
+        "import os\nfrom os import getcwd\ndef f(message, data): return data\nnumber = 7\nclass Thing: pass\n"
+        "def made(): ...\nmade.__module__ = 'os'\n"
+    ),
     "mine_too.py": "def f(message, data): return data\n",
     "pack/__init__.py": "",
     "pack/inner.py": "def f(message, data): return data\n",
@@ -331,7 +336,7 @@ def test_a_name_that_is_taken(place: Place, control: Control) -> None:
 
 
 def test_many_that_want_one_name_at_once(place: Place, control: Control) -> None:
-    """One gets it, and each can be reached by what it got."""
+    """One gets the name, and each can be reached by the name that it got."""
     children = [place.child("from inviso import runtime", name=f"c{n}") for n in range(8)]
     for child in children:
         child.ask("1")

@@ -1,7 +1,7 @@
-"""What a runtime component answers in each state and status, and what it becomes.
+"""The answers of a runtime component in each state and status, and its next state.
 
-The table is written from the description of the original (paragraphs 1.2 to 1.8 and 2.1 of it are named in the rows), not from the
-machine that it tests.
+The table is written from the description of the original, not from the machine that it tests. The rows name its
+paragraphs, 1.2 to 1.8 and 2.1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Inside:
 
     @property
     def told(self) -> list[Any]:
-        """The states that were told, in order."""
+        """The reported states, in order."""
         return [event[1] for event in self.events if event[0] == "state_change"]
 
 
@@ -63,14 +63,14 @@ def inside(tmp_path: Path) -> Iterator[Inside]:
 
 
 def rows() -> Iterator[tuple[str, str, str, str, tuple[Any, ...], Any, Any, bool]]:
-    """Paragraph, state, status, call, arguments, answer, state and status after (SAME), whether a change of state is told."""
+    """Paragraph, state, status, call, arguments, answer, state and status after (SAME), whether an event reports it."""
     for status in ("running", "suspended"):
         now = "running" if status == "running" else SUSPENDED
         refused = ("error", "suspended")
         for state in STATES:
 
             def row(paragraph: str, call: str, *arguments: Any, gets: Any, to: Any = SAME, tells: bool = False) -> Any:
-                return paragraph, state, status, call, arguments, gets, to, tells
+                return paragraph, state, status, call, arguments, gets, to, tells  # noqa: B023
 
             # 1.3
             if state == "tracing":
@@ -78,7 +78,9 @@ def rows() -> Iterator[tuple[str, str, str, str, tuple[Any, ...], Any, Any, bool
             elif status == "suspended":
                 yield row("1.3", "init_tracing", "LOG", gets=refused)
             else:
-                yield row("1.3", "init_tracing", "LOG", gets=("ok", [("trace_log", "ok")]), to=("tracing", now), tells=True)
+                yield row(
+                    "1.3", "init_tracing", "LOG", gets=("ok", [("trace_log", "ok")]), to=("tracing", now), tells=True
+                )
                 yield row("1.3", "init_tracing", "nonsense", gets=("error", ("bad_log_td", "nonsense")))
             end = "new" if state == "new" else "idle"
             yield row("1.3", "stop_tracing", gets=("ok", end), to=(end, now), tells=state == "tracing")
@@ -92,7 +94,9 @@ def rows() -> Iterator[tuple[str, str, str, str, tuple[Any, ...], Any, Any, bool
                 else:
                     first = ("idle", now) if state == "new" else SAME
                     yield row("1.4", call, [(*MFA, True)], gets=("ok", [1]), to=first, tells=state == "new")
-                    yield row("1.4", call, [("no_such", "f", 1, True)], gets=("ok", [0]), to=first, tells=state == "new")
+                    yield row(
+                        "1.4", call, [("no_such", "f", 1, True)], gets=("ok", [0]), to=first, tells=state == "new"
+                    )
                     yield row("1.4", call, [], gets=("ok", []), to=first, tells=state == "new")
             for call in ("ctp", "ctpl"):
                 yield row("1.7", call, [MFA], gets=refused if status == "suspended" else ("ok", [1]))
@@ -105,7 +109,15 @@ def rows() -> Iterator[tuple[str, str, str, str, tuple[Any, ...], Any, Any, bool
             yield row("1.5", "ctf", [("all", ["call"])], gets=ANY)
             yield row("1.5", "ctf_all", gets="ok")
             # 1.6
-            yield row("1.6", "tpm", "json", "loads", 8, [], gets=refused if status == "suspended" else ("error", "no_metatracer"))
+            yield row(
+                "1.6",
+                "tpm",
+                "json",
+                "loads",
+                8,
+                [],
+                gets=refused if status == "suspended" else ("error", "no_metatracer"),
+            )
             # 1.7: the first reason stays
             to = (state, ("suspended", "later") if status == "running" else SUSPENDED)
             yield row("1.7", "suspend", "later", gets="ok", to=to, tells=status == "running")
@@ -118,7 +130,9 @@ def rows() -> Iterator[tuple[str, str, str, str, tuple[Any, ...], Any, Any, bool
             yield row("4", "list_logs", gets=none if state == "new" else ANY)
             fetched = {"new": none, "idle": ANY, "tracing": ("error", "tracing")}[state]
             yield row("4", "log_paths", gets=fetched)
-            deleted = {"new": ("error", ("badarg", None)), "tracing": ("error", "tracing")}.get(state, ("ok", [("trace_log", [("ok", "log")])]))
+            deleted = {"new": ("error", ("badarg", None)), "tracing": ("error", "tracing")}.get(
+                state, ("ok", [("trace_log", [("ok", "log")])])
+            )
             yield row("4", "delete_log", gets=deleted)
             yield row("1.0", "no_such_call", gets=("error", ("invalid_request", "no_such_call")))
 

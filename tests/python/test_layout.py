@@ -1,4 +1,4 @@
-"""Who may import whom, and that nothing leans on a machine."""
+"""Allowed imports, and independence of the machine."""
 
 from __future__ import annotations
 
@@ -103,7 +103,15 @@ CRATES = {
     "export": {"inviso-log", "inviso-term"},
     "port": {"inviso-core", "inviso-log", "inviso-term"},
     "cpython": {"inviso-term"},
-    "py": {"inviso-core", "inviso-cpython", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
+    "py": {
+        "inviso-core",
+        "inviso-cpython",
+        "inviso-export",
+        "inviso-log",
+        "inviso-match",
+        "inviso-port",
+        "inviso-term",
+    },
 }
 
 # The rooms of a crate: folders, or files beside lib.rs.
@@ -127,7 +135,7 @@ def parts_of(name: str) -> list[pathlib.Path]:
 
 
 def imports(path: pathlib.Path) -> set[str]:
-    """What a module takes from this package, by the names just under it; and other packages by theirs."""
+    """The modules that a module imports: of this package by the names just under it, of others by their own."""
     own = ["inviso", *path.relative_to(PACKAGE).parts[:-1]]
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -175,17 +183,19 @@ MODULES = {
     if path.parent.name != "_site"
 }
 MUTUAL = {
-    # a profile shows and converts itself by functions of modules above it, which it imports when they are called
+    # a profile shows and converts itself by functions of modules above it; it imports them when they are called
     "inviso.tprof._model": {f"inviso.tprof._{name}" for name in ("json", "merge", "table", "tree", "view")},
 }
 
 
 def modules_of(name: str) -> set[str]:
-    """The modules that a module imports, at its beginning or when it needs them, but for annotations only."""
+    """The modules that a module imports, at its beginning or later, except for annotations only."""
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text())
-    skipped = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     typing = {id(inner) for node in skipped for inner in ast.walk(node)}
     found = set()
     for node in ast.walk(tree):
@@ -216,7 +226,7 @@ def test_a_module_is_one_thing() -> None:
 
 def test_the_package_needs_the_standard_library_only() -> None:
     for path in PACKAGE.rglob("*.py"):
-        # a module for another package is named after it, and nobody else imports it
+        # a module for another package is named after it, and no other module imports it
         guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
         guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
@@ -241,19 +251,19 @@ def _path() -> dict[str, str]:
 
 def test_crates_depend_downwards_only() -> None:
     for crate, below in CRATES.items():
-        # what a crate's tests need is not what it stands on
+        # imports of a crate's tests don't count
         manifest = (ROOT / "rust" / crate / "Cargo.toml").read_text().partition("[dev-dependencies]")[0]
         assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
 
 
-# The rooms of rust/core, lowest first: what each holds, and the rooms below it that it imports. State below, behaviour above.
+# The rooms of rust/core, lowest first: contents, and the lower rooms that each imports. State below, behaviour above.
 CORE_ROOMS = {
     "sync": set(),  # atomics and locks, barriers, sections, the current snapshot; mutants of the models
     "clock": {"sync"},  # ticks, and the order of records
     "ring": {"sync"},  # the ring of one thread and session
     "count": {"sync"},  # cells, counters, histograms
-    "record": {"clock"},  # what a record holds, and what stands in each place of its message
-    "state": {"sync", "clock", "ring", "count", "record"},  # what a node, its sessions, processes and threads keep
+    "record": {"clock"},  # the fields of a record, and the elements of its message
+    "state": {"sync", "clock", "ring", "count", "record"},  # state of a node, its sessions, processes and threads
     "delivery": {"sync", "ring", "record", "state"},  # from the rings to the taker, and from a record to its message
     "emit": {"sync", "record", "state"},  # from an event to its ring, or to a tracer module after the section
     # the hot path; it makes room in a ring whose taker lags
@@ -298,7 +308,7 @@ def core_code(path: pathlib.Path) -> str:
 
 
 def core_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]:
-    """What a file names of its crate, by whole paths."""
+    """The items of its crate that a file names, by whole paths."""
     code = core_code(path)
     uses = r"\buse\s+([^;]+);"
     named = [path for body in re.findall(uses, code) for path in trees(body)]
@@ -332,7 +342,9 @@ def test_nobody_calls_a_method_of_the_node_from_below() -> None:
     rank = {room: at for at, room in enumerate(CORE_ROOMS)}
     code = {module: core_code(path) for module, path in core_files().items()}
     blocks = {module: "".join(re.findall(r"^impl Node \{\n.*?^\}", text, re.S | re.M)) for module, text in code.items()}
-    rooms = {name: module[0] for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)}
+    rooms = {
+        name: module[0] for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)
+    }
     for module, text in code.items():
         called = re.findall(r"\bnode\.(\w+)\(", text) + re.findall(r"\bself\.(\w+)\(", blocks[module])
         above = {name for name in called if name in rooms and rank[rooms[name]] > rank[module[0]]}
@@ -340,7 +352,7 @@ def test_nobody_calls_a_method_of_the_node_from_below() -> None:
 
 
 def test_files_of_the_core_form_no_circle() -> None:
-    """But for the ring: its ends use fields of the ring that nobody else may."""
+    """Except for the ring: its ends use private fields of the ring."""
     files = core_files()
     below: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for module, path in files.items():
@@ -375,7 +387,7 @@ def test_rooms_use_what_lies_below_them_only(crate: str) -> None:
 
 
 PY_ROOMS = {"api", "convert", "entry", "host", "instrument", "library", "processes", "thread"}
-# What Python calls lies on top; these files need a class or a function of it.
+# Python's entry points lie on top; these files need a class or a function of them.
 USES_API = {"convert/etf.rs", "convert/match_spec.rs", "entry/forking.rs", "host/instruments.rs", "host/delivery.rs"}
 
 
@@ -400,8 +412,8 @@ def test_only_two_crates_know_python() -> None:
         assert bool(knows) == (crate in ("cpython", "py")), knows
 
 
-# What stands outside the facade, and so outside the models, with the reason. `Arc` may: its counts are no protocol of ours.
-# A lint of clippy would see the type behind the facade's name, and refuse both.
+# Uses outside the facade, and so outside the models, with the reason. `Arc` is allowed: its counts are not a protocol
+# of this package. A lint of clippy would see the type behind the facade's name, and refuse both.
 BESIDE_THE_FACADE = {
     "count/cells.rs": ({"LazyLock"}, "one store for the process; loom has none that is static"),
     "point.rs": ({"thread::panicking"}, "no synchronisation"),
@@ -411,7 +423,10 @@ BESIDE_THE_FACADE = {
     "sync/barrier.rs": ({"atomic"}, "a compiler's fence, and what the system offers; loom has a fence in its place"),
     "sync/grace.rs": ({"thread::sleep"}, "a wait without an edge; loom yields in its place"),
     "sync/mutants.rs": ({"OnceLock"}, "no model may explore it"),
-    "sync/section.rs": ({"Mutex", "thread::sleep"}, "sections that wait for their next thread: static, and a wait without an edge"),
+    "sync/section.rs": (
+        {"Mutex", "thread::sleep"},
+        "sections that wait for their next thread: static, and a wait without an edge",
+    ),
 }
 
 
@@ -446,7 +461,7 @@ ENTRIES = {
     "cpython/interpreter/state.rs": {"look"},
     "cpython/object/tracked.rs": {"visit"},
     "cpython/calibrate.rs": {"probe"},
-    # gives an exception back to the interpreter, by intent
+    # gives an exception back to the interpreter, on purpose
     "cpython/interpreter/again.rs": {"call"},
     # a signal's handler may do next to nothing: it notes the signal and wakes a thread
     "py/entry/ending.rs": {"on_signal"},
@@ -458,7 +473,7 @@ BY_OTHERS = {"py/convert/arrow.rs", "py/api/tracer_abi.rs"}  # called by readers
 
 
 def test_what_the_interpreter_calls_goes_through_the_door() -> None:
-    """A function that CPython calls enters the tracer by ``door``, itself or by the functions of its file that it calls."""
+    """A function that CPython calls enters the tracer by ``door``, directly or through functions of its file."""
     states = []
     for path in sorted(path for crate in ("cpython", "py") for path in (ROOT / "rust" / crate / "src").rglob("*.rs")):
         name, text = str(path.relative_to(ROOT / "rust")).replace("/src/", "/", 1), path.read_text()
@@ -467,7 +482,8 @@ def test_what_the_interpreter_calls_goes_through_the_door() -> None:
         if name in BY_OTHERS:
             continue
         bodies = {
-            found[2]: found[0] for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
+            found[2]: found[0]
+            for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
         }
 
         def enters(function: str, met: frozenset[str] = frozenset(), bodies: dict[str, str] = bodies) -> bool:

@@ -65,7 +65,7 @@ def write(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-# what OTP has written
+# bytes that OTP has written
 
 
 def plain(value: Any) -> Any:
@@ -137,7 +137,7 @@ def test_logs_of_a_real_node_are_read_as_that_reads_them(sample: Path) -> None:
     files = about.get("read_order") or [path.name for path in sample.iterdir() if path.suffix != ".json"]
     found = list(log.read(source_of(sample, files)))
     damage = [message for message in found if isinstance(message, log.Damage)]
-    # OTP's reader ends at damage, this one goes on behind what holds no term
+    # OTP's reader ends at damage; this one continues after a record without a term
     assert [plain(m) for m in found if m not in damage][: len(expected)] == expected
     assert bool(damage) == (not whole)
 
@@ -175,7 +175,15 @@ def test_damage_is_told_with_its_file_and_place(write: Callable[..., str]) -> No
 
 @pytest.mark.parametrize("length", [6, 7, 8, 9, 10, 25_339, 300_001])
 def test_a_hole_is_one_damage(write: Callable[..., str], tmp_path: Path, length: int) -> None:
-    parts = (record(called(1)), bytes(length), record(called(2)), dropped(7), bytes(length), dropped(3), record(called(3)))
+    parts = (
+        record(called(1)),
+        bytes(length),
+        record(called(2)),
+        dropped(7),
+        bytes(length),
+        dropped(3),
+        record(called(3)),
+    )
     path = write(*parts)
     places = [len(parts[0]), sum(map(len, parts[:4]))]
     kinds = [m.kind if isinstance(m, log.Damage) else m[-1] for m in log.read(path)]
@@ -291,7 +299,7 @@ def test_a_followed_log_that_is_begun_anew_is_read_from_its_beginning(
         damage, *messages = (next(reader) for _ in range(1 + after))
         assert (damage.kind, damage.path) == ("anew", str(followed)) and "started again" in str(damage)
         assert messages == list(range(20_000, 20_000 + after))
-        # what ended the file doesn't end the next one, and a part of a record is no record's beginning
+        # the reason that ended one file doesn't end the next one, and a part of a record doesn't begin one
         for part in b"\7", record("half")[:-2]:
             followed.write_bytes(content(40_000, 2) + part)
             assert [m if isinstance(m, int) else m.kind for m in islice(reader, 3)] == ["anew", 40_000, 40_001]
@@ -354,7 +362,7 @@ def test_merging_agrees_with_a_slow_model(logs: list[list[Any]], to_file: bool) 
 
     with tempfile.TemporaryDirectory() as folder:
         paths, expected = [], []
-        # the clock of the first time stamp that a merge sees: it looks at the head of each log, then on
+        # the clock of the first timestamp that a merge sees: it looks at the head of each log, then further
         clock = next((kind(stamps[0]) for stamps in logs if stamps and kind(stamps[0])), None)
         if clock is None and len({kind(s) for stamps in logs for s in stamps} - {None}) > 1:
             return
@@ -458,7 +466,8 @@ def test_a_node_reads_all_of_what_is_written(write: Callable[..., str], tmp_path
 def test_stats_count_everything(write: Callable[..., str]) -> None:
     me = inviso.self()
     path = write(
-        record(called(1, (1, 0, 0))), record(called(2, (1, 2, 0))), dropped(5), dropped(2), record(("seq_trace", 1, "x")),
+        record(called(1, (1, 0, 0))), record(called(2, (1, 2, 0))), dropped(5), dropped(2),
+        record(("seq_trace", 1, "x")),
         record((Atom("trace"), me, Atom("return_from"), (Atom("m"), Atom("f"), 1), 7)), record("odd"), b"\1",
     )  # fmt: skip
     found = log.stats(path)
@@ -603,7 +612,9 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def check_log(data: bytes, folder: Path) -> None:
-    """It is read to its end, the same in both ways; and what was read of it is a log without damage but deep terms."""
+    """It is read to its end, the same in both ways. The records that were read are a log without damage except deep
+    terms.
+    """
     path, out = folder / "any", folder / "out"
     path.write_bytes(data)
     found = list(log.read(path))
@@ -619,14 +630,14 @@ def check_log(data: bytes, folder: Path) -> None:
 
 
 def check_client(data: bytes) -> None:
-    """What comes over a connection is what a log of the same bytes gives."""
+    """A connection gives the same messages as a log of the same bytes."""
 
     def serve(server: socket.socket) -> None:
         peer, _ = server.accept()
-        with peer, contextlib.suppress(OSError):  # who has read enough goes
+        with peer, contextlib.suppress(OSError):  # the reader that has enough closes
             peer.sendall(data)
 
-    # Of all loopback addresses: those of one alone would be used up by a minute of this, each is kept for another minute.
+    # Any loopback address: a minute of this would use up the ports of one, and each is kept for another minute.
     address = str(ipaddress.IPv4Address("127.0.0.0") + random.randrange(1, 2**24 - 1))
     with tempfile.NamedTemporaryFile() as file, socket.create_server((address, 0)) as server:
         file.write(data)
@@ -656,7 +667,9 @@ for n in range(int(sys.argv[3])):
 
 
 def test_changed_logs_are_read_or_told_as_damage(tmp_path: Path) -> None:
-    """The short form of fuzz/python/fuzz_log.py and fuzz_client.py; in a process of its own, as names that are met stay."""
+    """The short form of fuzz/python/fuzz_log.py and fuzz_client.py. Names that were read stay, so it has its own
+    process.
+    """
     import subprocess
 
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), "6", "1500"]
@@ -681,17 +694,22 @@ def test_readers_in_several_threads(write: Callable[..., str]) -> None:
     assert counts == [2000] * 4
 
 
-# what is shown and counted without Python is what Python shows and counts
+# Rust shows and counts the same as Python
 
 
-# what is printable differs between versions of Unicode
-texts = st.text(st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301"))
+# printable characters differ between versions of Unicode
+texts = st.text(
+    st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301")
+)
 shown = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(), st.integers(-(1 << 90), 1 << 90), texts, st.binary(max_size=20),
-        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("ok", "", "a b", "ö\n")).map(Atom), st.builds(inviso.self),
-        st.sampled_from([inviso.Ref(), etf.Fun("m", "f", 2), inviso.Opaque("app.Order", 4711), inviso.Cut("items"), inviso.Port()]),
-        st.sampled_from([BitString(b"\1\xa0", 3), ImproperList([1, "a"], 2), inviso.Record("shop", "item", {"name": "tea", "n": 3})]),
+        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("ok", "", "a b", "ö\n")).map(Atom),
+        st.builds(inviso.self),
+        st.sampled_from([inviso.Ref(), etf.Fun("m", "f", 2), inviso.Opaque("app.Order", 4711), inviso.Cut("items"),
+        inviso.Port()]),
+        st.sampled_from([BitString(b"\1\xa0", 3), ImproperList([1, "a"], 2),
+        inviso.Record("shop", "item", {"name": "tea", "n": 3})]),
         st.sampled_from([frozenset(), frozenset([1]), frozenset(["it's"])]),
     ),
     lambda inner: st.one_of(
@@ -713,7 +731,8 @@ def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, dat
     head = (inviso.self(), Atom(tag))
     messages = [
         (Atom("trace"), *head, *rest), (Atom("trace_ts"), *head, *rest, stamp), (Atom("trace"), *head), terms[0],
-        (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp), (Atom("trace"), terms[0], Atom(tag), *rest),
+        (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp),
+        (Atom("trace"), terms[0], Atom(tag), *rest),
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "t")

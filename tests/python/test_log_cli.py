@@ -1,4 +1,4 @@
-"""`inviso log`: what it shows and writes, and how it ends."""
+"""`inviso log`: its output, files and exit status."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def path(tmp_path: Path) -> Path:
             record(called(1)), record((words["trace"], me, words["return_from"], mfa, "one")),
             record((words["trace"], me, words["exception_from"], mfa, (words["error"], "no"))),
             record((words["trace"], me, words["return_to"], mfa)), dropped(3), dropped(1),
-            record((words["trace"], me, words["send"], "a\x1b[2J\nb", me)), record(called(2, 1700)), record({"any": "thing"}),
+            record((words["trace"], me, words["send"], "a\x1b[2J\nb", me)), record(called(2, 1700)),
+            record({"any": "thing"}),
         ))
     )  # fmt: skip
     return path
@@ -133,7 +134,8 @@ def test_damage_is_told_whatever_is_written(form: str, path: Path, tmp_path: Pat
     data = path.read_bytes()
     for tail, why in (
         (record(called(3))[:-2], "the last record is cut off"), (b"\7", "no record begins with 7"),
-        (bytes(5), "a record without a term"), (bytes(20), "a hole of 20 zero bytes"), (b"\0\0\0\0\2\x83\xff", "unknown tag 255"),
+        (bytes(5), "a record without a term"), (bytes(20), "a hole of 20 zero bytes"),
+        (b"\0\0\0\0\2\x83\xff", "unknown tag 255"),
     ):  # fmt: skip
         path.write_bytes(data + tail)
         done = run("convert", "--to", form, "-o", tmp_path / "out", path)
@@ -141,12 +143,15 @@ def test_damage_is_told_whatever_is_written(form: str, path: Path, tmp_path: Pat
 
 
 def test_pids_of_another_run_are_shown_as_its_own(tmp_path: Path) -> None:
-    one, two = (b"\x83h\2" + b"w\5traceX" + etf.dumps(Atom("nonode@nohost"))[1:] + bytes([0, 0, 0, 4] + [0] * 7 + [n]) for n in (7, 8))
+    one, two = (
+        b"\x83h\2" + b"w\5traceX" + etf.dumps(Atom("nonode@nohost"))[1:] + bytes([0, 0, 0, 4] + [0] * 7 + [n])
+        for n in (7, 8)
+    )
     path = tmp_path / "trace"
     path.write_bytes(b"".join(struct.pack(">BI", 0, len(data)) + data for data in (one, two, one)))
     done = run("print", path)
     first, other, again = done.stdout.splitlines()
-    # as Erlang shows it; a second one is told apart
+    # as Erlang shows it; a second one is distinguished
     assert first == again == "('trace', <0.4.0>)" and other.endswith(".4.0>)") and other != first
     pid = next(iter(log.read(path)))[1]
     assert not pid.is_local() and repr(pid) != "<0.4.0>"
@@ -240,7 +245,10 @@ def test_a_term_that_python_would_not_print(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["parquet"])
 def test_a_form_that_needs_another_package_says_so_in_one_line(path: Path, tmp_path: Path, to: str) -> None:
-    text = "import sys; sys.modules.update(pyarrow=None, polars=None); from inviso.cli import main; sys.exit(main(sys.argv[1:]))"
+    text = (
+        "import sys; sys.modules.update(pyarrow=None, polars=None); from inviso.cli import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
     words = [sys.executable, "-c", text, "log", "convert", str(path), "--to", to, "-o", str(tmp_path / "out")]
     done = execute(words)
     assert (done.returncode, done.stdout) == (1, "")
@@ -251,6 +259,18 @@ def test_a_package_that_can_not_be_loaded_is_told_in_one_line(path: Path, tmp_pa
     (tmp_path / "pyarrow").mkdir()
     (tmp_path / "pyarrow" / "__init__.py").write_text("raise ImportError('its library is broken\\nin many\\nlines')")
     text = "import sys; sys.path.insert(0, sys.argv.pop(1)); from inviso.cli import main; sys.exit(main(sys.argv[1:]))"
-    words = [sys.executable, "-c", text, str(tmp_path), "log", "convert", str(path), "--to", "parquet", "-o", str(tmp_path / "out")]
+    words = [
+        sys.executable,
+        "-c",
+        text,
+        str(tmp_path),
+        "log",
+        "convert",
+        str(path),
+        "--to",
+        "parquet",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     done = execute(words)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "inviso log convert: its library is broken\n")

@@ -37,7 +37,7 @@ async def g(x):
 
 
 class Ran:
-    """A cell that has run: what it printed, showed, and left."""
+    """A cell that has run: its output, displays, and variables."""
 
     def __init__(self, shell: InteractiveShell, code: str) -> None:
         with capture_output() as seen:
@@ -57,7 +57,7 @@ class Ran:
 
 
 class Shell:
-    """A shell of IPython that has the magics, and what is defined in its first cell."""
+    """A shell of IPython with the magics, and the definitions of its first cell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
@@ -196,7 +196,9 @@ def test_a_flame_graph(shell: Shell, kind: str) -> None:
     assert "f" in table["text/html"] and "__main__:f/1" in picture["text/html"]
 
 
-@pytest.mark.parametrize(("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")])
+@pytest.mark.parametrize(
+    ("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")]
+)
 def test_pictures_of_an_analysis(shell: Shell, magic: str, title: str) -> None:
     ran = shell(f"%%{magic}\nq = queue.Queue()\nq.put(f(1))\nassert q.get() == 2")
     table, picture = ran.displayed
@@ -269,7 +271,7 @@ def test_a_cell_whose_task_is_left_behind(shell: Shell, monkeypatch: pytest.Monk
     ran = shell("%%trace\nf(1)\nclass Turn:\n    def __await__(self): yield\nwhile True: await Turn()")
     assert "__main__:f(1)" in ran.table
     monkeypatch.undo()
-    left.pop().close()  # whatever ends the task later shows nothing more
+    left.pop().close()  # a later end of the task shows nothing more
     gc.collect()
     assert shell("f(1)").displayed == [] and trace.session_info("all") == []
 

@@ -1,4 +1,4 @@
-"""Match specifications in traced calls: which messages come, in what order, and what they carry."""
+"""Match specifications in traced calls: the messages, their order, and their contents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import inviso
 import pytest
 from inviso import Atom, BadArg, Cut, Opaque, Prefix, trace
 from subjects import ladder
-from trace_tools import count, good, in_threads, local, mfa, own, short, until
+from trace_tools import count, good, in_threads, local, mfa, own, short
+from waiting import until
 
 RETURN = [("_", [], [("return_trace",)])]
 EXCEPTION = [("_", [], [("exception_trace",)])]
@@ -67,7 +68,7 @@ def told(session: trace.Session) -> list[Any]:
 
 
 def extra(session: trace.Session, value: Any, call: Callable[[], object] = leaf) -> Any:
-    """What a call's message carries."""
+    """The contents of a call's message."""
     spec(session, says(value), leaf)
     own(session)
     call()
@@ -654,7 +655,7 @@ def test_display_writes_to_standard_error(session: trace.Session, capfd: pytest.
     assert len(session.drain()) == 1
 
 
-# what messages carry
+# contents of messages
 
 
 OBJECT = object()
@@ -870,7 +871,7 @@ def calls_len() -> int:
     return len("abc")
 
 
-# ends of calls whose trace has gone
+# ends of calls whose pattern was removed
 
 
 @pytest.mark.parametrize("also", [False, True])

@@ -1,4 +1,4 @@
-"""Match specifications over objects that resist: none of the program's code runs, and nothing is left behind."""
+"""Match specifications over objects that resist: none of the program's code runs, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Meta = type("Meta", (type,), {f"__{name}__": records(f"meta __{name}__") for nam
 
 
 def hostile(base: type, *value: Any) -> Any:
-    """An instance of a class that derives from ``base`` and in which everything is overridden."""
+    """An instance of a class that derives from ``base`` and overrides everything."""
     of_type = type(base)
     meta = Meta if of_type is type else of_type
     cls = type.__new__(meta, f"Hostile_{base.__name__}", (base,), hostile_space())
@@ -60,7 +60,7 @@ def hostile(base: type, *value: Any) -> Any:
 
 
 class Key:
-    """A key whose hash and equality are good until it is armed."""
+    """A key whose hash and equality work until it is armed."""
 
     armed = False
 
@@ -191,7 +191,7 @@ def value(request: pytest.FixtureRequest) -> list[Any]:
 
 
 def run(session: trace.Session, spec: list[Any], box: list[Any]) -> int:
-    """How many messages a call gives."""
+    """The number of messages of a call."""
     session.function(mfa(same), spec, ["local", "meta"])
     own(session, ["call"])
     same(*box)
@@ -331,7 +331,7 @@ def blocks() -> int:
 
 
 def growth(step: Callable[[], object]) -> int:
-    """Blocks that ten more steps leave behind, at best of three."""
+    """Memory blocks that ten more steps leak, at best of three."""
     least = 1 << 60
     for _ in range(3):
         step()
@@ -385,14 +385,14 @@ def test_accepted_calls_leave_nothing(session: trace.Session) -> None:
 
 
 def peak(calls: Iterator[Any]) -> int:
-    """How much more was allocated at one moment of these calls than before them."""
+    """The largest growth of allocated memory during these calls."""
     tracemalloc.reset_peak()
     now, _ = tracemalloc.get_traced_memory()
     collections.deque(calls, maxlen=0)
     return tracemalloc.get_traced_memory()[1] - now
 
 
-# attr makes a text to look a slot up, and lets go of it
+# attr makes a text to look a slot up, and drops it
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "attr"])
 def test_a_rejected_call_allocates_nothing(session: trace.Session, name: str) -> None:
     values = subjects()
@@ -410,7 +410,7 @@ def test_a_rejected_call_allocates_nothing(session: trace.Session, name: str) ->
     assert traced <= plain
 
 
-# what has no end
+# endless values
 
 
 def self_containing() -> list[Any]:

@@ -64,7 +64,7 @@ def kept(node: str, term: Any, names: list[Any], data: list[Any]) -> Any:
 
 
 def taken(files: list[Any], **options: Any) -> list[Any]:
-    """What a work handler is given."""
+    """The arguments of a work handler."""
     found: list[Any] = []
     answer = merge.merge(files, lambda *given: found.append(given[:3]) or ("ok", None), None, **options)
     assert answer == ("ok", len(found))
@@ -77,7 +77,8 @@ def taken(files: list[Any], **options: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("numbers", "order"),
     [
-        ([10, 11, 12, 13, 15], [15, 10, 11, 12, 13]), ([0, 1, 2], [0, 1, 2]), ([0, 1, 3], [3, 0, 1]), ([1, 2, 3], [1, 2, 3]),
+        ([10, 11, 12, 13, 15], [15, 10, 11, 12, 13]), ([0, 1, 2], [0, 1, 2]), ([0, 1, 3], [3, 0, 1]),
+        ([1, 2, 3], [1, 2, 3]),
         ([8, 9, 10, 0], [8, 9, 10, 0]), ([9, 19], [19, 9]), ([5], [5]), ([], []), ([100, 200, 201], [200, 201, 100]),
     ],
 )  # fmt: skip
@@ -103,7 +104,7 @@ def test_log_files_of_a_list_are_read_one_after_the_other(write: Callable[..., s
     assert [term[3][2] for _, term, _ in found] == [[0], [1], [2]]
 
 
-# what comes in which order
+# the order of messages
 
 
 PROGRAM = """\
@@ -156,7 +157,7 @@ def test_six_calls_of_three_nodes_come_in_the_order_of_time(named: bool, tmp_pat
             node.wait()
     found = list(merge.read(tmp_path))
     assert [(each.node, each.message[3][2]) for each in found] == [(name, [n]) for n, name in enumerate(order)]
-    # and their pids are those of three nodes
+    # and their pids belong to three nodes
     merge.logs(tmp_path, tmp_path / "all", "erlang")
     pids = [message[1] for message in log.read(tmp_path / "all")]
     assert [pid.node for pid in pids] == order and len(set(pids)) == 3
@@ -327,7 +328,8 @@ def test_errors_of_handlers_end_the_merge(write: Callable[..., str], tmp_path: P
     "bad",
     [
         7, "a@h", ("a@h",), ("a@h", "file"), ("a@h", [("trace_log", "file")]), ("a@h", [("trace_log", [7])]), ("", []),
-        ("a@h", [("other", ["x"])]), ("reader", [], ("a@h",)), ("reader", "m", "f", 7), (7, []), ("a@h", [("trace_log", ["a\0"])]),
+        ("a@h", [("other", ["x"])]), ("reader", [], ("a@h",)), ("reader", "m", "f", 7), (7, []),
+        ("a@h", [("trace_log", ["a\0"])]),
     ],
 )  # fmt: skip
 def test_a_bad_file_set_is_answered(bad: Any, tmp_path: Path) -> None:
@@ -378,8 +380,10 @@ def test_bad_arguments_of_merge(arguments: tuple[Any, ...], why: str) -> None:
     ("options", "why"),
     [
         ({"to": "zip"}, "to: 'zip' is no form"), ({"clock": "aligned"}, "there is no NODE.clock"),
-        ({"clock": "causal", "order": "inviso"}, "'inviso' has no causal order"), ({"clock": "sun"}, "clock: 'sun' is unknown"),
-        ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is no mapping"), ({"ti": {"z": "x"}}, "none of the nodes"),
+        ({"clock": "causal", "order": "inviso"}, "'inviso' has no causal order"),
+        ({"clock": "sun"}, "clock: 'sun' is unknown"),
+        ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is no mapping"),
+        ({"ti": {"z": "x"}}, "none of the nodes"),
     ],
 )  # fmt: skip
 def test_bad_arguments_of_logs(options: dict[str, Any], why: str, write: Callable[..., str], tmp_path: Path) -> None:
@@ -393,7 +397,8 @@ def test_bad_sources(write: Callable[..., str], tmp_path: Path) -> None:
     path = write("a.log", record(called(1, 1)))
     for sources, why in (
         (7, "is no mapping"), ({}, "names no log"), ({7: path}, "is no node's name"), ({"": path}, "is no node's name"),
-        (path, "is no folder"), ({"a@h": []}, "names no log"), ({"a@h": [path, (str(tmp_path / "x"), "wrap", ".l")]}, "no file|wrap set"),
+        (path, "is no folder"), ({"a@h": []}, "names no log"),
+        ({"a@h": [path, (str(tmp_path / "x"), "wrap", ".l")]}, "no file|wrap set"),
     ):  # fmt: skip
         with pytest.raises((BadArg, FileNotFoundError), match=why):
             merge.logs(sources, tmp_path / "out")
@@ -410,7 +415,7 @@ def test_bad_sources(write: Callable[..., str], tmp_path: Path) -> None:
     assert Path(ti).read_bytes() == entry(ME, "db", "alias", 1)
 
 
-# what could not be read
+# unreadable records
 
 
 def test_damage_is_counted_by_node(write: Callable[..., str], tmp_path: Path) -> None:
@@ -492,7 +497,7 @@ def test_pids_get_the_names_of_their_nodes_and_names_stay_theirs(tmp_path: Path)
         data = b"\x83h\4" + b"".join(part[1:] for part in parts)
         return bytes(1) + struct.pack(">I", len(data)) + data
 
-    # without a creation, as who writes the file may have it; both have the same alias, and one of them loses it
+    # without a creation, as the file's writer may have it; both have the same alias, and one of them loses it
     (tmp_path / "a@h.ti").write_bytes(of(of_node(4, 0), "db", "alias", 1) + of(etf.dumps(None), "db", "unalias", 4))
     (tmp_path / "b@h.ti").write_bytes(of(two, "db", "alias", 1))
     for form in ("erlang", "blocks"):
@@ -505,9 +510,10 @@ def test_pids_get_the_names_of_their_nodes_and_names_stay_theirs(tmp_path: Path)
             [sys.executable, "-m", "inviso", "log", "print", str(out)], capture_output=True, text=True, timeout=60
         ).stdout.splitlines()
         assert [line.partition(" at ")[0] for line in shown] == [
-            "a@h (db) <db@b@h> ! 'hello'", "b@h (db) <db@a@h> ! 'hello'", "b@h (db) <a@h.4.0> ! 'hello'", "a@h (<0.4.0>) <0.8.0> ! 'hello'",
+            "a@h (db) <db@b@h> ! 'hello'", "b@h (db) <db@a@h> ! 'hello'", "b@h (db) <a@h.4.0> ! 'hello'",
+            "a@h (<0.4.0>) <0.8.0> ! 'hello'",
         ]  # fmt: skip
-        # what was merged can be merged again: it has its names, and the new one is for what has none
+        # a merged log can be merged again: it keeps its names, and the new one is for pids without a name
         again = [(each.node, each.names) for each in merge.read({"again@h": out})]
         assert again == [("again@h", ["db"]), ("again@h", ["db"]), ("again@h", ["db"]), ("again@h", [])]
         os.remove(out)
@@ -516,15 +522,17 @@ def test_pids_get_the_names_of_their_nodes_and_names_stay_theirs(tmp_path: Path)
 
 def test_a_folder_has_logs_wrap_sets_and_names_of_processes(tmp_path: Path) -> None:
     for name, second in (
-        ("shop@10.0.0.5.log", 1), ("web@h.0.log", 2), ("web@h.2.log", 3), ("web@h.3.log", 4), ("pay@10.0.0.5.7.log", 5), ("x.txt", 6),
+        ("shop@10.0.0.5.log", 1), ("web@h.0.log", 2), ("web@h.2.log", 3), ("web@h.3.log", 4), ("pay@10.0.0.5.7.log", 5),
+        ("x.txt", 6),
     ):  # fmt: skip
         (tmp_path / name).write_bytes(record(called(second, second)))
     (tmp_path / "dir.log").mkdir()
     (tmp_path / "web@h.ti").write_bytes(entry(ME, "w", "alias", 0))
     found = [(each.node, each.names, each.message[3][2]) for each in merge.read(tmp_path)]
-    # the wrap set begins behind its hole, and what goes back in time comes then
+    # the wrap set begins after its hole; the record that goes back in time follows
     assert found == [
-        ("shop@10.0.0.5", [], [1]), ("web@h", ["w"], [3]), ("web@h", ["w"], [4]), ("web@h", ["w"], [2]), ("pay@10.0.0.5", [], [5]),
+        ("shop@10.0.0.5", [], [1]), ("web@h", ["w"], [3]), ("web@h", ["w"], [4]), ("web@h", ["w"], [2]),
+        ("pay@10.0.0.5", [], [5]),
     ]  # fmt: skip
 
 
@@ -565,7 +573,8 @@ def test_a_merged_log_is_read_by_a_real_erlang_node(tmp_path: Path) -> None:
         Self = self(),
         dbg:trace_client(file, File, {fun(end_of_trace, N) -> Self ! {seen, N};
                                          (Message, N) -> io:format("~w~n", [case Message of
-                                             {trace_ts, P, send, M, Q, _} -> {node(P), M, node(Q)}; Other -> Other end]), N + 1 end, 0}),
+                                             {trace_ts, P, send, M, Q, _} -> {node(P), M, node(Q)};
+                                             Other -> Other end]), N + 1 end, 0}),
         receive {seen, 3} -> halt() after 20000 -> halt(1) end."""
     assert erl(textwrap.dedent(code), str(tmp_path / "all")).split() == [
         "{a@h,hello,a@h}", "{drop,3}", "{b@h,hello,a@h}",
@@ -643,9 +652,14 @@ def test_nodes_without_a_creation_are_told_apart_by_their_names() -> None:
 
 def test_what_could_not_be_compared_is_said(write: Callable[..., str], tmp_path: Path) -> None:
     one = write("a.log", record(called(1, 1)))
-    other = write("b.log", record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 5)), record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 6)))
+    other = write(
+        "b.log",
+        record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 5)),
+        record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 6)),
+    )
     assert merge.logs({"a@h": one, "b@h": other}, tmp_path / "all.txt").other_clock == 2
-    assert merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], str(tmp_path / "all.txt"))[1].merged.other_clock == 2
+    logs = [("a@h", trace_log(one)), ("b@h", trace_log(other))]
+    assert merge.merge(logs, str(tmp_path / "all.txt"))[1].merged.other_clock == 2
 
 
 SENT, TAKEN = Atom("send"), Atom("receive")
@@ -663,7 +677,10 @@ def test_no_token_is_received_before_it_was_sent(to: Any, write: Callable[..., s
     files = {"a@h": one, "b@h": other}
     done = merge.logs(files, tmp_path / "all", to, clock="causal")
     second = 1_000_000_000
-    assert done.moved == {"a@h": merge.Moved(1, 6 * second, [(wall_ns(3), 6 * second)]), "b@h": merge.Moved(1, second, [(wall_ns(8), second)])}
+    assert done.moved == {
+        "a@h": merge.Moved(1, 6 * second, [(wall_ns(3), 6 * second)]),
+        "b@h": merge.Moved(1, second, [(wall_ns(8), second)]),
+    }
     assert [each.node for each in merge.read(files, clock="causal")] == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
     assert not merge.logs(files, tmp_path / "all", to).moved
     found = merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], str(tmp_path / "lines"), clock="causal")
@@ -671,11 +688,19 @@ def test_no_token_is_received_before_it_was_sent(to: Any, write: Callable[..., s
     nodes = [line.split()[0] for line in (tmp_path / "lines").read_text().splitlines()]
     assert nodes == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
     taken: list[str] = []
-    merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], lambda node, *rest: ("ok", taken.append(node)), None, clock="causal")
+    merge.merge(
+        [("a@h", trace_log(one)), ("b@h", trace_log(other))],
+        lambda node, *rest: ("ok", taken.append(node)),
+        None,
+        clock="causal",
+    )
     assert taken == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
 
 
 def test_tokens_without_a_time_are_in_order_too(write: Callable[..., str]) -> None:
-    files = {"a@h": write("a.log", token(TAKEN, 1, None)), "b@h": write("b.log", record(called(1, 5)), token(SENT, 1, None))}
+    files = {
+        "a@h": write("a.log", token(TAKEN, 1, None)),
+        "b@h": write("b.log", record(called(1, 5)), token(SENT, 1, None)),
+    }
     assert [each.node for each in merge.read(files)] == ["a@h", "b@h", "b@h"]
     assert [each.node for each in merge.read(files, clock="causal")] == ["b@h", "b@h", "a@h"]

@@ -1,4 +1,4 @@
-"""`inviso merge`: what it shows and writes, and how it ends."""
+"""`inviso merge`: its output, files and exit status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def test_a_registered_name_is_shown_before_that_of_a_thread(tmp_path: Path) -> N
     (tmp_path / "a@h.log").write_bytes(raw(5, of_node(4, 11), of_node(5, 11)))
     pid = of_node(4, 11)
     names = [entry_of(pid, name, 1) for name in ("old", Atom("db"), Atom("db2"), "worker")]
-    (tmp_path / "a@h.ti").write_bytes(b"".join(names) + entry_of(of_node(5, 11), "one", 1) + entry_of(of_node(5, 11), "two", 1))
+    (tmp_path / "a@h.ti").write_bytes(
+        b"".join(names) + entry_of(of_node(5, 11), "one", 1) + entry_of(of_node(5, 11), "two", 1)
+    )
     assert run(tmp_path).stdout == "a@h (db2) <two> ! 'hello' at 1970-01-01 00:00:05.000000\n"
 
 
@@ -72,7 +74,7 @@ def test_a_merged_log_is_printed_with_nodes_and_names(folder: Path, tmp_path: Pa
     assert (done.stdout, done.returncode) == ("", 0)
     assert done.stderr.endswith(f"inviso merge: 5 records of 2 nodes to {out}, with names in {tmp_path / 'all.ti'}\n")
     shown = execute(command("log", "print", out), TZ="UTC")
-    # of a drop record nothing in a log tells the node
+    # a drop record does not name its node
     assert (shown.stdout, shown.returncode) == (LINES.replace("shop@h ***", "***"), 0)
     limited = execute(command("log", "print", "-n1", out), TZ="UTC").stdout
     assert limited == LINES.splitlines(True)[0]
@@ -118,8 +120,10 @@ def test_a_command_line_that_is_wrong(folder: Path, tmp_path: Path) -> None:
     empty.mkdir()
     for words, why in (
         ([], "no log was given"), (["nowhere"], "'nowhere' is no folder"), (["a=b", "c"], "'c' is not NODE=LOG"),
-        (["--to", "text", str(folder)], "--to: it needs a file"), (["--to", "zip", "-o", "x", str(folder)], "'zip' is no form"),
-        (["-n", "0", str(folder)], "is not a number of lines"), (["-n", "1", "-o", "x", str(folder)], "--limit: it is for lines"),
+        (["--to", "text", str(folder)], "--to: it needs a file"),
+        (["--to", "zip", "-o", "x", str(folder)], "'zip' is no form"),
+        (["-n", "0", str(folder)], "is not a number of lines"),
+        (["-n", "1", "-o", "x", str(folder)], "--limit: it is for lines"),
         (["--clock", "sun", str(folder)], "'sun' is unknown"), (["--what", str(folder)], "unknown option"),
         ([str(empty)], "no NODE.log is in"), (["--color", "red", str(folder)], "'red' is unknown"),
     ):  # fmt: skip

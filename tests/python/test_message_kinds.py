@@ -1,4 +1,4 @@
-"""The table of messages says what each is: an item, a call, a result or an exception; in sessions and logs of both forms."""
+"""The table of messages names the kind of each: item, call, result or exception; in sessions and logs of both forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fails() -> None:
 
 
 def program() -> None:
-    """Sends messages of all kinds; ``expected`` says which."""
+    """Sends messages of all kinds; ``expected`` has the kind of each."""
     box: queue.Queue[str] = queue.Queue()
     box.put("an item")
     assert box.get() == "an item"
@@ -33,7 +33,7 @@ def program() -> None:
     kept.set_result("a future's")
     assert kept.result() == "a future's"
     inviso.send(inviso.self(), "a message")
-    assert inviso.receive(timeout=5) == "a message"
+    assert inviso.receive(timeout=30) == "a message"
 
     async def service() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The receipt of a message names its sending: queues of all kinds, futures, executors, event loops, mailboxes, ports; in sessions and in logs."""
+"""A receipt has the number of its sending: queues, futures, executors, event loops, mailboxes, ports; also in logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def session() -> Iterator[inviso.Session]:
 
 
 def received(session: inviso.Session) -> list[tuple[str, str]]:
-    """What was received, and how its sending was found."""
+    """The received message, and the way in which its sending was found."""
     rows = analysis.tables(session).messages.rows()
     for row in rows:
         if row["pairing"] == "exact":
@@ -190,7 +190,7 @@ def test_several_sessions_have_the_same_number(tmp_path: Path) -> None:
 
 
 def test_only_who_sends_is_traced() -> None:
-    """Nobody keeps numbers that nobody will ask for, and a later session does not take them for its own."""
+    """Numbers that no receipt will need are dropped, and a later session doesn't take them for its own."""
     box: queue.Queue[int] = queue.Queue()
     with trace.session_create("sends") as session:
         session.process(inviso.self(), True, ["send"])

@@ -1,4 +1,4 @@
-"""One event, told in three ways: a tuple in a session's own mailbox, a record of a file, the arguments of a tracer module."""
+"""One event in three forms: a tuple in a session's mailbox, a record of a file, the arguments of a tracer module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from port_tools import read
 from trace_tools import mfa
 
 TAGS = {
-    "call", "return_from", "exception_from", "return_to", "send", "send_to_non_existing_process", "receive", "spawn", "spawned",
+    "call", "return_from", "exception_from", "return_to", "send", "send_to_non_existing_process", "receive", "spawn",
+    "spawned",
     "exit", "register", "unregister", "link", "unlink", "getting_linked", "getting_unlinked", "in", "out", "out_exited",
     "gc_major_start", "gc_major_end", "open", "closed",
 }  # fmt: skip
@@ -26,7 +27,7 @@ FLAGS = ["call", "return_to", "send", "receive", "procs", "running", "running_pr
 
 
 class Told:
-    """A tracer module that makes of each event what a message has of it."""
+    """A tracer module that builds a message from each event."""
 
     def enabled(self, tag: str, state: Any, tracee: Any) -> str:
         return "trace"
@@ -74,7 +75,7 @@ def program() -> None:
 
 
 def by_process(messages: list[Any]) -> dict[Any, list[Any]]:
-    """The messages of each tracee. What a collection counts is another thing for each session."""
+    """The messages of each tracee. The counts of a collection differ by session."""
     found = defaultdict(list)
     for message in messages:
         found[message[1]].append(message[:3] if message[2].startswith("gc_") else message)
@@ -103,7 +104,7 @@ def test_a_mailbox_a_file_and_a_tracer_module_are_told_the_same(tmp_path: Path) 
             for session in sessions:
                 session.process("all", False, ["all"])
                 session.port("all", False, ["all"])
-        assert logged.delivered().wait(10)
+        assert logged.delivered().wait(30)
         messages, there = own.drain(), read(tmp_path / "log")
     assert TAGS - {message[2] for message in messages} == set()
     assert by_process(messages) == by_process(there)

@@ -264,12 +264,13 @@ def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) 
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
 def test_who_waits_since_before_there_was_a_session_receives(kind: Any) -> None:
     good(f"""
-import queue, threading, time
+import queue, threading
 from inviso import trace
+from waiting import until_blocked
 box = queue.{kind.__name__}()
 thread = threading.Thread(target=box.get)
 thread.start()
-time.sleep(0.05)
+until_blocked(thread)
 with trace.session_create("late") as session:
     session.process(thread, True, ["receive"])
     box.put("item")
@@ -337,12 +338,13 @@ def test_queues_of_the_programs_own_classes(session: trace.Session) -> None:
         assert box.get() == 7
     plain = [m[:2] for m in events(session)]
     assert plain == [
-        ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7), ("receive", 7),
+        ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7),
+        ("receive", 7),
     ]  # fmt: skip
 
 
 def timed(function: Any) -> Any:
-    """An everyday decorator: what it makes share one code object."""
+    """An everyday decorator: all functions that it makes share one code object."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -776,7 +778,7 @@ def test_what_a_shutdown_throws_away_is_received_by_nobody(session: trace.Sessio
     assert [m[3] for m in told if m[0] == "monitor"] == [True, False]
 
 
-# -- what is left, and what isn't
+# -- parts that stay, and parts that go
 
 
 def test_the_standard_library_is_itself_before_and_after(make: Callable[..., trace.Session]) -> None:
@@ -965,7 +967,7 @@ def test_a_task_that_waits_in_vain_leaves_nothing_behind(monkeypatch: pytest.Mon
 
 
 def test_whoever_waits_for_a_mailbox_is_told_while_others_send() -> None:
-    """Each runs Python, and nobody waits for another meanwhile."""
+    """Each runs Python, and none waits for another meanwhile."""
     text = """
 import threading, inviso
 from inviso import _native
@@ -986,7 +988,7 @@ print(inviso.receive(), inviso.receive())
 
 
 def test_messages_are_looked_for_while_messages_are_made() -> None:
-    """As a signal's handler may do in the midst of it; and one that raises there loses none."""
+    """As a signal's handler may do inside it; one that raises there loses no message."""
     text = """
 import inviso
 from inviso import trace

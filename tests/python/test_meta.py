@@ -17,7 +17,8 @@ from inviso.runtime import _meta
 from inviso.runtime._resolver import Resolver
 from inviso.runtime._tracerdata import Refused
 from meta_tools import Runtime, aliases, assoc_id, mfa, off, on, other, record, work
-from trace_tools import LIMIT, good, until
+from trace_tools import LIMIT, good
+from waiting import until
 
 OK, ERROR = "ok", "error"
 ME = "meta_tools"
@@ -29,7 +30,7 @@ RAISES: list[Any] = [("_", [], [("exception_trace",)])]
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Requests wait as long as a test may; the test of one that doesn't says how long they do."""
+    """Requests wait as long as a test may; only the test of a request that doesn't wait shortens that."""
 
     def wait(seconds: float, last: float = LIMIT) -> None:
         monkeypatch.setattr(_meta, "PATIENCE", seconds)
@@ -61,14 +62,23 @@ def seconds() -> int:
     return mega * 10**6 + rest
 
 
-# section 1.6: what each request answers
+# section 1.6: the answer to each request
 
 
 def nothing(*_: Any) -> None:
     return None
 
 
-WILD = [("_", "f", 1), ("m", "_", 1), ("m", "f", "_"), ("m.**", "f", 1), (1, "f", 1), ("m", 2, 1), ("m", "f", -1), ("m", "f", True)]
+WILD = [
+    ("_", "f", 1),
+    ("m", "_", 1),
+    ("m", "f", "_"),
+    ("m.**", "f", 1),
+    (1, "f", 1),
+    ("m", 2, 1),
+    ("m", "f", -1),
+    ("m", "f", True),
+]
 
 
 @pytest.mark.parametrize("wrong", WILD)
@@ -311,7 +321,7 @@ def test_it_goes_on_after_ctpm_in_no_way(traced: Runtime) -> None:
     traced.ask("tpm", *WORK, RETURNS, record(seen))
     work(1)
     assert traced.ask("ctpm", *WORK) == OK
-    assert len(seen) == 1  # what was called before was handled before
+    assert len(seen) == 1  # earlier calls were handled first
     work(2)
     traced.settle()
     assert len(seen) == 1
@@ -360,7 +370,14 @@ def test_the_cleaner_runs_by_a_timer(runtime: Runtime) -> None:
     tracer = Meta(str(runtime.ti), TiSpec(lambda: "dirty", None, clean), clock=lambda: time[0])
     tracer.start()
     try:
-        for now, data in [(59.9, "dirty"), (60.0, "clean"), (100.0, "clean"), (119.9, "clean"), (120.0, "clean"), (180.0, "clean")]:
+        for now, data in [
+            (59.9, "dirty"),
+            (60.0, "clean"),
+            (100.0, "clean"),
+            (119.9, "clean"),
+            (120.0, "clean"),
+            (180.0, "clean"),
+        ]:
             time[0] = now
             tracer.look()
             assert tracer._request(lambda: tracer._data) == data
@@ -617,7 +634,7 @@ def test_a_call_back_that_does_not_return(runtime: Runtime, patience: Callable[.
     until(lambda: tracer._worker._over.is_set())
     assert meta_tools.entries(runtime.ti) == []
     assert tracer._data == (([], []), [])
-    assert tracer.status()["functions"] == 1  # what nobody waited for any more was not done
+    assert tracer.status()["functions"] == 1  # an abandoned request was not carried out
 
 
 def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callable[..., None]) -> None:
@@ -636,14 +653,16 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callab
     tracer = runtime.component._meta
     assert tracer is not None
     assert runtime.ask("stop_tracing") == (OK, "idle")
-    assert removed == [(*WORK, (([], []), []))]  # the end is in order all the same
+    assert removed == [(*WORK, (([], []), []))]  # the end works all the same
     status = tracer.status()
     assert status["messages"] == status["entries"] < 5000
     assert status["lost"] == 5000 - status["messages"]
     assert meta_tools.entries(runtime.ti) == list(range(status["messages"]))
 
 
-def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtime, patience: Callable[..., None]) -> None:
+def test_after_a_suspension_that_could_not_wait_calls_are_handled(
+    traced: Runtime, patience: Callable[..., None]
+) -> None:
     go_on = threading.Event()
     traced.ask("tpm", *WORK, [], lambda pid, what, data: go_on.wait(0.01) or ("ok", data, None))
     for n in range(1000):
@@ -899,14 +918,19 @@ def test_ctpm_localnames_ends_all_of_it(traced: Runtime) -> None:
     assert len(traced.entries()) == before
 
 
-@pytest.mark.parametrize("spec", [None, (("inviso.meta", "init_std_publld", [4, 0]), None, None), ((lambda: ([], [], []), []), None, None)])
+@pytest.mark.parametrize(
+    "spec", [None, (("inviso.meta", "init_std_publld", [4, 0]), None, None), ((lambda: ([], [], []), []), None, None)]
+)
 def test_names_work_with_all_forms_of_loop_data(runtime: Runtime, spec: Any) -> None:
     runtime.begin(spec)
     before = runtime.data
     assert runtime.ask("tpm_localnames") == ((OK, 1), (OK, 1))
     inviso.register("adder", inviso.self())
     inviso.unregister("adder")
-    assert [entry[1:3] for entry in runtime.entries() if type(entry[1]) is Atom] == [("adder", "alias"), ("adder", "unalias")]
+    assert [entry[1:3] for entry in runtime.entries() if type(entry[1]) is Atom] == [
+        ("adder", "alias"),
+        ("adder", "unalias"),
+    ]
     assert runtime.data == before
 
 
@@ -978,7 +1002,9 @@ def test_loop_data_that_takes_too_long(runtime: Runtime, patience: Callable[...,
     let_go.set()
 
 
-@pytest.mark.parametrize("wrong", [("file",), ("file", 1), ("file", ""), ("file", "x", ()), ("file", "x", (1, 2, 3)), ("relay", "n@h"), None])
+@pytest.mark.parametrize(
+    "wrong", [("file",), ("file", 1), ("file", ""), ("file", "x", ()), ("file", "x", (1, 2, 3)), ("relay", "n@h"), None]
+)
 def test_bad_ti_data(runtime: Runtime, wrong: Any) -> None:
     answer = runtime.ask("init_tracing", [("ti", wrong)])
     assert answer[:1] + answer[1][:1] == (ERROR, "bad_ti_td")
@@ -1169,7 +1195,8 @@ if not child:
 os.waitpid(child, 0)
 work(3)
 component.end()
-print((folder / "t.ti").read_bytes().count(b"of the child"), [n for n in b"123" if b"\\0\\0\\0\\0\\x01%c" % n in (folder / "t.ti").read_bytes()])
+data = (folder / "t.ti").read_bytes()
+print(data.count(b"of the child"), [n for n in b"123" if b"\\0\\0\\0\\0\\x01%c" % n in data])
 """
 
 
@@ -1178,5 +1205,7 @@ def test_a_forked_child_has_none(tmp_path: Path) -> None:
 
 
 def test_importing_inviso_loads_none_of_it() -> None:
-    program = "import inviso, sys; print([name for name in sys.modules if 'meta' in name and name.startswith('inviso')])"
+    program = (
+        "import inviso, sys; print([name for name in sys.modules if 'meta' in name and name.startswith('inviso')])"
+    )
     assert good(program) == "[]\n"

@@ -1,4 +1,4 @@
-"""Random requests of meta tracing against a slow model of INVISO's rules: answers, patterns, call-backs that are called."""
+"""Random requests of meta tracing against a slow model of INVISO's rules: answers, patterns, calls of call-backs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPECS = {"empty": [], "even": EVEN, "all": ALL, "bad": BAD, "none": "no list"}
 
 
 class Model:
-    """What is initiated, and which match specifications it has."""
+    """The initiated functions with their match specifications."""
 
     def __init__(self) -> None:
         self.functions: dict[Any, dict[str, Any]] = {}
@@ -81,7 +81,7 @@ class Model:
         return "ok"
 
     def pattern(self, function: Any) -> Any:
-        """What the trace session has on a function; False for nothing."""
+        """The trace session's pattern for a function; False for none."""
         known = self.functions.get(function)
         if known is None:
             return False
@@ -93,7 +93,9 @@ class Model:
     def takes(self, function: Any, arguments: list[Any]) -> bool:
         """Whether a call of it reaches the call-back."""
         pattern = self.pattern(function)
-        return pattern is not False and (pattern == [] or any(head == "_" or head[0] == arguments[0] for head, *_ in pattern))
+        return pattern is not False and (
+            pattern == [] or any(head == "_" or head[0] == arguments[0] for head, *_ in pattern)
+        )
 
 
 function = st.sampled_from([WORK] * 6 + [OTHER] * 2 + [MISSING, WILD])
@@ -125,7 +127,10 @@ def test_requests_against_the_model(steps: list[Any]) -> None:
         assert runtime.begin() == ("ok", [("ti_log", "ok")])
         try:
             for request, *rest in steps:
-                assert runtime.ask(request, *_arguments(request, rest, call)) == model.ask(request, *rest), (request, rest)
+                assert runtime.ask(request, *_arguments(request, rest, call)) == model.ask(request, *rest), (
+                    request,
+                    rest,
+                )
                 for known in (work, other):
                     assert runtime.patterns(known) == model.pattern(mfa(known))
                 seen.clear()
@@ -138,7 +143,7 @@ def test_requests_against_the_model(steps: list[Any]) -> None:
 
 
 def _arguments(request: str, rest: list[Any], call: Any) -> list[Any]:
-    """What the component is asked for a step of the model's."""
+    """The request to the component for a step of the model."""
     match request, rest:
         case "init_tpm", [mfa]:
             return [*mfa, call]

@@ -1,4 +1,4 @@
-"""Meta tracing of other processes: what a control may name, and what comes of it."""
+"""Meta tracing of other processes: names that a control may use, and the results."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ print(begin(("inviso.meta", "write_ti", [b"x"]), None, None))
 print(begin(("inviso.meta", "init_std_publld", [1, 0]), ("inviso.trace", "session_info"), None))
 print(bare(control.get_status())[0], os.path.exists(os.path.join(folder, "strict", "t.ti")))
 print(begin())
-for named in [("meta_node", "unlisted"), ("inviso.meta", "bare"), ("inviso.runtime._meta", "Meta"), ("os", "path.join")]:
+refused = [("meta_node", "unlisted"), ("inviso.meta", "bare"), ("inviso.runtime._meta", "Meta"), ("os", "path.join")]
+for named in refused:
     print(bare(control.tpm("meta_node", "assoc_id", 2, [], named))[0])
 print(bare(control.init_tracing([("ti", ("file", "../t.ti"))]))[0][0])
 try:

@@ -1,4 +1,4 @@
-"""`inviso.ms`: what lambdas become, what is refused, and that both mean the same."""
+"""`inviso.ms`: the translation of lambdas, refused ones, and equal meaning of both."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_in_a_session() -> None:
         assert [message[3:] for message in session.drain()] == [((mfa[0], mfa[1], [102, "USD"]), "USD")]
 
 
-# lambdas at random: Python itself says what each means
+# random lambdas: Python itself computes the meaning of each
 
 A = st.one_of(st.integers(-50, 50), st.sampled_from([0.5, -2.0, 3.0]), st.none(), st.just("ab"))
 B = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from(["", "k", "ab"]))
@@ -412,7 +412,7 @@ C = st.recursive(
 
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 3) -> str:
-    """The source of a condition of a (a number, or not), b (text, or not) and c (something with parts, or not)."""
+    """The source of a condition of a (a number or not), b (text or not) and c (with parts or not)."""
     again = conditions(depth=depth - 1)
     kinds = ["order", "order", "chain", "equal", "in", "is", "isinstance", "len", "index", "test"]
     kinds += ["and", "or", "not", "if", "and", "or", "not", "is either"] * (depth > 0)
@@ -452,7 +452,7 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> str:
 
 @st.composite
 def numbers(draw: st.DrawFn, depth: int = 2) -> str:
-    """What is a number, or an error, in both languages."""
+    """A number or an error, in both languages."""
     again = numbers(depth=depth - 1)
     kinds = ["literal", "any", "whole", "len"] + ["sum", "whole sum", "shift", "minus", "abs"] * (depth > 0)
     match draw(st.sampled_from(kinds)):
@@ -498,7 +498,7 @@ places = itertools.count()
 
 
 def predicates(*sources: str) -> list[Callable[..., Any]]:
-    """Lambdas of these conditions, all in one line of a source that is known."""
+    """Lambdas of these conditions, all in one line of a known source."""
     place = f"<predicates {next(places)}>"
     source = f"made = [{', '.join(f'lambda a, b, c: {each}' for each in sources)}]\n"
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)

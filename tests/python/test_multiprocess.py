@@ -1,4 +1,4 @@
-"""``multiprocessing``: what goes through queues, connections and pools, by the outer call and by nothing else."""
+"""``multiprocessing``: messages of queues, connections and pools, by the outer call only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def echo_queue(requests: Any, replies: Any) -> None:
         replies.put(item)
 
 
-# what follows runs in programs of their own: they start processes
+# the following tests run programs of their own: these start processes
 
 HEAD = """
 import inviso, multiprocessing, queue, sys, warnings
@@ -137,7 +137,7 @@ with context.Pool(2) as pool:
     except LookupError:
         pass
     try:
-        pool.apply_async(__import__("time").sleep, (0.3,)).get(0.001)
+        pool.apply_async(__import__("time").sleep, (5,)).get(0.001)
     except multiprocessing.TimeoutError:
         pass
     messages = told(s)
@@ -146,7 +146,7 @@ assert messages == [
     (me, "send", ("test_multiprocess", "work", [3, {"b": 4}]), pid), (me, "receive", 12),
     (me, "send", ("test_multiprocess", "work", [5]), pid), (me, "receive", 10),
     (me, "send", ("test_multiprocess", "fails", ["x", 1]), pid), (me, "receive", ("LookupError", ("x", 1))),
-    (me, "send", ("time", "sleep", [0.3]), pid), (me, "receive", "timeout"),
+    (me, "send", ("time", "sleep", [5]), pid), (me, "receive", "timeout"),
 ], messages
 """,
         method,
@@ -186,7 +186,7 @@ with context.Pool(2) as pool:
             pass
         request, reply = told(s)
         assert request[1] == "send" and reply == (me, "receive", ("LookupError", (1,)))
-    late = pool.imap(__import__("time").sleep, [0.3])
+    late = pool.imap(__import__("time").sleep, [2])
     try:
         late.next(timeout=0.001)
         raise AssertionError

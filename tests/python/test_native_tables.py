@@ -1,4 +1,4 @@
-"""Tables of names and bits that stand in Python and in the native half say the same."""
+"""Tables of names and bits in Python and in the native half are equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def called(argument: Any) -> Any:
 
 
 def when_called(*action: Any) -> trace.Session:
-    """A session that carries out this action, by the native half's names, when ``called`` is."""
+    """A session that carries out this action, by the native half's names, when ``called`` is called."""
     session = trace.session_create("tables")
     session.function(mfa(called), [("_", [], [action])], ["local"])
     session.process(inviso.self(), True, ["call"])

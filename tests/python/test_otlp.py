@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: what they are made of, where they go, and how they meet OpenTelemetry's own."""
+"""Spans for OpenTelemetry: their contents, their destinations, and their links to OpenTelemetry's own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_calls_have_their_callers_as_parents() -> None:
     assert (price.context.trace_id, parent(price)) == (order.context.trace_id, order.context.span_id)
     assert price.attributes["inviso.result"] == "5" and order.attributes["inviso.args"] == "[7]"
     assert order.attributes["code.function.name"] == "shop.order" and order.status.is_unset
-    # the same again is the same
+    # a repetition is the same
     assert spans([call(A, "order", 1, 7), back(A, "order", 5)])["order"].context.trace_id == order.context.trace_id
 
 
@@ -324,7 +324,7 @@ def test_a_trace_of_opentelemetry_s_is_a_label_and_back() -> None:
         both.inject(carrier)
         assert carrier["traceparent"] == label
         seq_trace.set_token(None)
-        # a peer that knows no traceparent has sent the token alone
+        # a peer without traceparent has sent the token alone
         context = both.extract({"inviso-seq-trace": carrier["inviso-seq-trace"]})
         assert current_label(context) == label
         SeqTracePropagator().extract({"traceparent": label})

@@ -1,4 +1,4 @@
-"""Answers of Erlang/OTP 29 that Python's types don't suggest: each test states a rule that a real node was seen to follow."""
+"""Answers of Erlang/OTP 29 that Python's types don't suggest. Each test states a rule that a real node follows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import inviso
 import pytest
 from inviso import trace
 from inviso.trace._tables import FLAGS
-from trace_tools import until
+from waiting import until
 
 PORT_FLAGS = [
-    "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp",
+    "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp",
+    "strict_monotonic_timestamp",
     "scheduler_id",
 ]  # fmt: skip
 PORTS_ONLY = ["ports", "running_ports"]
@@ -70,11 +71,11 @@ def test_flags_that_are_left_out_switch_nothing(session: trace.Session) -> None:
     assert flags(session, "new") == set()
 
 
-# what a meta pattern's match specification does to flags
+# effects of a meta pattern's match specification on flags
 
 
 def callee() -> None:
-    """What the meta pattern is set on."""
+    """The function with the meta pattern."""
 
 
 def meta(session: trace.Session, *action: Any) -> None:
@@ -108,7 +109,7 @@ def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(
     assert flags(session, inviso.self()) == {"call"}
 
 
-# the tracer of a meta pattern that is none any more
+# the tracer of a removed meta pattern
 
 MFA = (__name__, "callee", 0)
 
@@ -121,7 +122,7 @@ def ended() -> inviso.Pid:
 
 
 def of_meta(session: trace.Session) -> tuple[Any, Any]:
-    """What info says of a meta pattern's tracer, by itself and among all items."""
+    """The tracer of a meta pattern in info, by itself and among all items."""
     return session.info(MFA, "meta")[1], dict(session.info(MFA, "all")[1])["meta"]
 
 
@@ -145,7 +146,7 @@ def test_a_dead_tracer_of_a_meta_pattern_is_found_at_a_call() -> None:
 
 
 class Removed:
-    """A tracer module that answers as it is told to."""
+    """A tracer module with given answers."""
 
     def __init__(self) -> None:
         self.answer = "remove"
@@ -277,7 +278,7 @@ def test_a_port_that_was_closed_is_none_any_more(session: trace.Session, watched
     assert trace.session_info(port) is None
 
 
-# what the scenarios of tests.differential.flags found
+# rules that the scenarios of tests.differential.flags found
 
 
 def test_a_group_whose_flags_are_all_of_the_other_kind_is_left_alone(session: trace.Session) -> None:
@@ -349,9 +350,9 @@ def test_the_tracer_gets_flags_as_others_do_and_is_not_told_of_itself() -> None:
         session.process("existing", True, ["send", "call"])
         assert flags(session, me) == {"send", "call"}
         inviso.send(me, "to myself")
-        assert session.delivered().wait(5)
-        assert inviso.receive(timeout=5) == "to myself"
-        assert inviso.receive(timeout=5)[0] == "trace_delivered"
+        assert session.delivered().wait(30)
+        assert inviso.receive(timeout=30) == "to myself"
+        assert inviso.receive(timeout=30)[0] == "trace_delivered"
 
 
 def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> None:
@@ -366,7 +367,7 @@ def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> No
 
 
 class Another:
-    """A process that does one job when it is told to, and is there until the test ends."""
+    """A process that does one job on request, and lives until the test ends."""
 
     def __init__(self) -> None:
         self.begin, self.done, self.over = threading.Event(), threading.Event(), threading.Event()
@@ -374,7 +375,7 @@ class Another:
         self.pid = inviso.spawn(self.body)
 
     def body(self) -> None:
-        """What it runs."""
+        """Its function."""
         self.begin.wait()
         if self.job is not None:
             self.job()
@@ -398,11 +399,13 @@ def another() -> Any:
 
 
 def received(count: int) -> list[Any]:
-    """As many messages as the running process takes."""
+    """This many messages of the running process."""
     return [inviso.receive(timeout=30) for _ in range(count)]
 
 
-def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(session: trace.Session, another: Another) -> None:
+def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(
+    session: trace.Session, another: Another
+) -> None:
     me = inviso.self()
 
     def job() -> None:
@@ -415,7 +418,7 @@ def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(ses
         one.process(other, True, ["call", "send", "timestamp"])
         one.function(MFA, True, ["local"])
         session.process(me, True, ["send", "receive"])
-        one.process(me, True, ["receive"])  # of itself it is told nothing
+        one.process(me, True, ["receive"])  # it gets no messages about itself
         another.run(job)
         inviso.send(me, "last")
         came = received(5)
@@ -446,7 +449,7 @@ def test_the_sender_of_a_trace_message(session: trace.Session, another: Another)
         another.run(job)
         received(6)
     told = [(event[3] if isinstance(event[3], str) else event[3][2], *event[4]) for event in session.drain()]
-    # what a process does while it runs comes from it; of the rest OTP says no sender
+    # events that a process causes while it runs have it as sender; OTP names no sender of the others
     assert told == [
         ("send", node, other), ("own", node, other), ("link", None, None), ("call", node, other),
         ("return_from", node, other), ("unlink", None, None),
@@ -462,16 +465,19 @@ def test_a_recv_pattern_chooses_among_trace_messages(session: trace.Session, ano
         session.process(me, True, ["receive"])
         session.recv([(["_", other, ("_", "_", inviso.Atom("send"), "_", "_")], [], [])])
         another.run(lambda: (callee(), inviso.send(me, "own"), callee()))
-        assert session.delivered().wait(5)  # nobody has looked into the mailbox of the tracer yet
+        assert session.delivered().wait(30)  # the tracer's mailbox has not been read yet
         assert session.drain() == [("trace", me, "receive", ("trace", other, "send", "own", me))]
-        received(5)  # and what says that all was delivered
+        received(5)  # and the message after all others were delivered
 
 
 def test_a_tracer_module_is_told_of_trace_messages(another: Another) -> None:
     module, me = Removed(), inviso.self()
     module.answer = "trace"
     other = another.pid
-    with trace.session_create("module", (module, 1)) as session, trace.session_create("its tracer is traced", me) as one:
+    with (
+        trace.session_create("module", (module, 1)) as session,
+        trace.session_create("its tracer is traced", me) as one,
+    ):
         one.process(other, True, ["call"])
         one.function(MFA, True, ["local"])
         session.process(me, True, ["receive"])

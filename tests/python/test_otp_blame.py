@@ -1,4 +1,4 @@
-"""Which argument an error blames: for every pair of wrong arguments, the one that Erlang's own error information names."""
+"""The argument that an error blames: for each pair of wrong ones, the one that Erlang's error information names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = ROOT / "tests" / "data" / "live" / "blame.jsonl"
 
 
 def lines(file: Path = RECORDED) -> list[Any]:
-    """The recorded calls: function, arguments, what Erlang blames."""
+    """The recorded calls: function, arguments, the argument that Erlang blames."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 

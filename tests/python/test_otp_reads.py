@@ -1,4 +1,5 @@
-"""A real Erlang reads what trace ports write: `dbg:trace_client` on our files, wrap sets and sockets, term by term."""
+"""A real Erlang reads the output of trace ports: `dbg:trace_client` on our files, wrap sets and sockets, term by term.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from inviso import _native, seq_trace, trace
 from inviso.trace_ports import trace_port
 from otp import command, erl, needs_otp
 from port_tools import frames, read, term_of
+from waiting import until
 
 pytestmark = needs_otp
 
-# The client's handler keeps what it is called with. At the end a file gets `term_to_binary` of the list.
+# The client's handler keeps its arguments. At the end a file gets `term_to_binary` of the list.
 CLIENT = """
     [Kind, Where, Out] = init:get_plain_arguments(),
     {ok, Tokens, _} = erl_scan:string(Where ++ "."),
@@ -95,7 +97,7 @@ def program() -> None:
 
 
 def two_sessions(port: Any, flags: list[str], options: Any = ()) -> list[Any]:
-    """Runs the program under a session with this port and one that is its own tracer; what that one tells."""
+    """Runs the program under a session with this port and one that is its own tracer; returns the latter's messages."""
     roomy = {"ring_bytes": 8 << 20}
     with trace.session_create("own", None, roomy) as own, trace.session_create("port", port, options) as sent:
         for session in (own, sent):
@@ -103,7 +105,7 @@ def two_sessions(port: Any, flags: list[str], options: Any = ()) -> list[Any]:
             session.function((__name__, "work", "_"), spec, ["local"])
             session.process(inviso.self(), True, ["call", "procs", "send", "receive", *flags])
         program()
-        assert sent.delivered().wait(10)
+        assert sent.delivered().wait(30)
         return own.drain()
 
 
@@ -115,7 +117,7 @@ def test_a_file(tmp_path: Path, flags: list[str]) -> None:
     assert len(there) == len(told) > 20
     end = -1 if flags else None
     assert plain([m[:end] for m in there]) == plain([m[:end] for m in told])
-    # and the stamps as our own reader has them
+    # and the timestamps as our own reader has them
     assert [m[-1] for m in there] == [m[-1] for m in read(tmp_path / "log")] or not flags
 
 
@@ -126,7 +128,7 @@ def test_a_file_with_losses(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(5000):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         lost = session.info("session", "dropped")[1]
     there = erlang_reads("file", f'"{tmp_path}/log"', tmp_path)
     at, drops = 0, 0
@@ -141,7 +143,7 @@ def test_a_file_with_losses(tmp_path: Path) -> None:
 
 
 def test_a_wrap_set(tmp_path: Path) -> None:
-    # Erlang's reader takes a set only where number 3 is the missing one; when it is depends on how long names and paths are
+    # Erlang's reader accepts a set only if number 3 is the missing one. That depends on the length of names and paths.
     for size in range(400, 700, 10):
         folder = tmp_path / str(size)
         folder.mkdir()
@@ -162,10 +164,10 @@ def test_a_socket(tmp_path: Path) -> None:
         session.function((__name__, "work", "_"), True, ["local"])
         session.process(inviso.self(), True, ["call", "arity"])
         work("first")
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         wait_for_the_client(port)
         told = two_sessions(port, ["timestamp"])[:]
-    # what the client was not sent yet when the port is closed it gets for a second
+    # for a second after the port is closed, the client still gets unsent messages
     assert client.wait(60) == 0
     there = decoded(out.read_bytes())
     own = [m for m in there if m[0] == "trace_ts"]
@@ -174,9 +176,7 @@ def test_a_socket(tmp_path: Path) -> None:
 
 
 def wait_for_the_client(port: Any) -> None:
-    deadline = time.monotonic() + 30
-    while port.bytes == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: port.bytes)
 
 
 def test_a_client_that_is_late_is_told_what_it_missed(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_client_that_is_late_is_told_what_it_missed(tmp_path: Path) -> None:
         session.process(inviso.self(), True, ["call"])
         for n in range(12):
             work(n)
-        assert session.delivered().wait(10)
+        assert session.delivered().wait(30)
         out = tmp_path / "terms"
         client = subprocess.Popen(command(" ".join(CLIENT.split()), "ip", str(port.address[1]), str(out)))
         wait_for_the_client(port)
@@ -233,7 +233,7 @@ def test_the_same_messages_take_as_many_bytes_as_in_otps_own_file(tmp_path: Path
         for n in (0, 1):
             scope["nthtail"](n, [inviso.Atom("a"), "b", 3.0])
     ours = read(tmp_path / "log")
-    # Erlang's function calls itself, and the atom is not what begins the list then
+    # Erlang's function calls itself, and then the atom is not the head of the list
     without_pids = [m[2:] for m in theirs]
     assert [m[2:] for m in ours if m[2] == "call"] == [m for m in without_pids if m[0] == "call"][:2]
     assert next(m[2:] for m in ours if m[2] == "return_from") in without_pids
@@ -245,7 +245,7 @@ def test_the_same_messages_take_as_many_bytes_as_in_otps_own_file(tmp_path: Path
 
 
 def sized(data: bytes) -> list[tuple[Any, int]]:
-    """Each message, as what can be a key, and how many bytes it takes with its head."""
+    """Each message, in a hashable form, and its number of bytes with its head."""
     all_, at = [], 0
     for message in frames(data):
         number = int.from_bytes(data[at + 1 : at + 5], "big") + 5

@@ -1,4 +1,4 @@
-"""Terms that a real node makes by chance: each is read, goes back, and is the same term there."""
+"""Random terms of a real node: each is read, goes back, and is the same term there."""
 
 from __future__ import annotations
 

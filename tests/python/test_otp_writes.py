@@ -1,4 +1,4 @@
-"""What a running Erlang node writes and sends is read here as it reads that itself, term by term."""
+"""Files and sockets of a running Erlang node, read here as that node itself reads them, term by term."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def test_logs_of_a_node_are_read_as_that_node_reads_them(kind: str, tmp_path: Pa
     assert erl(COMPARE, kind, name, str(theirs)) == f"{len(messages)} true"
     if kind == "wrap":
         assert len(list(tmp_path.glob("trace*.w"))) == 4
-    # and what is made of it here is a log for that node
+    # and the log that is made of it here is one for that node
     back, packed = tmp_path / "back", tmp_path / "packed"
     assert log.convert(source, packed, "blocks").damaged == 0
     assert log.convert(packed, back).records == len(messages)
     assert erl(COMPARE, "file", str(back), str(theirs)) == f"{len(messages)} true"
 
 
-# Told what to do by its standard input: a node of OTP 29 that has a socket of gen_tcp's beside the port dies of SIGBUS.
+# Controlled by its standard input: a node of OTP 29 with a socket of gen_tcp beside the port dies of SIGBUS.
 SERVE = r"""
 {ok, _} = dbg:tracer(port, dbg:trace_port(ip, {0, 5})),
 {ok, Port} = dbg:trace_port_control(get_listen_port),
@@ -94,7 +94,9 @@ Go(), halt().
 
 @contextmanager
 def node() -> Iterator[tuple[int, str, Any]]:
-    """A node that has traced 12 calls to an IP port with room for 5: that, its pid, and what has it trace more."""
+    """A node that has traced 12 calls to an IP port with room for 5: the port's number, its pid, and a function for
+    more calls.
+    """
     words = [word for word in command(SERVE) if word != "-noinput"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         told, said = process.stdin, process.stdout
@@ -151,7 +153,7 @@ def test_a_client_process_on_a_running_nodes_port_and_another_after_it() -> None
         found = [inviso.receive(timeout=30) for _ in range(6)]
         assert [count for count, _ in found] == [0, 1, 2, 3, 4, 5] and found[5][1] == ("drop", 7)
         log.stop_trace_client(client)
-        # the port waits for the next client, which gets what comes from now on
+        # the port waits for the next client, which gets messages from then on
         reader = log.trace_client("ip", port)
         more("calls 20 22")
         assert calls([next(reader) for _ in range(3)], pid)[-1] == 22

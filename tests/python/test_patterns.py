@@ -1,4 +1,4 @@
-"""Patterns: a package and all below it, stars that stand for nothing, what is near a pattern that matches nothing."""
+"""Patterns: a package and all below it, stars that match nothing, suggestions for a pattern that matches nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ def test_a_session_takes_a_package_and_all_below_it(on_path: None, session: trac
     pkg.top(), pkgs.other(), pkg.deep.late.C().method()
     counts = {
         mfa: session.info(mfa, "call_count")[1]
-        for mfa in (("pkg", "top", 0), ("pkg.inner", "below", 0), ("pkg.deep.late", "C.method", 1), ("pkgs", "other", 0))
+        for mfa in (
+            ("pkg", "top", 0),
+            ("pkg.inner", "below", 0),
+            ("pkg.deep.late", "C.method", 1),
+            ("pkgs", "other", 0),
+        )
     }
     assert list(counts.values()) == [1, 1, 1, False]
     assert session.function(("pkg.**", "_", "_"), False, ["call_count"]) >= 4
@@ -82,7 +87,19 @@ def test_dbg_takes_a_package(on_path: None, dbg_over: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["pandas.*", "*", "json:*", "json:load*", "j*n", "json.*:loads", "json.**.x", ".**", "json.**:loads", "json.**:loads:1"]
+    "pattern",
+    [
+        "pandas.*",
+        "*",
+        "json:*",
+        "json:load*",
+        "j*n",
+        "json.*:loads",
+        "json.**.x",
+        ".**",
+        "json.**:loads",
+        "json.**:loads:1",
+    ],
 )
 def test_a_star_that_stands_for_nothing_is_refused(pattern: str, session: trace.Session) -> None:
     with pytest.raises(BadArg, match=r"'package\.\*\*'|package\.\*\*"):
@@ -98,7 +115,11 @@ def test_a_package_of_wildcards_is_no_one_function(session: trace.Session) -> No
 
 
 def test_of_two_patterns_with_a_function_in_common_one_holds_the_other() -> None:
-    patterns = [p for text in ("json.**", "json", "json.decoder", "json.decoder:f", "json.decoder.**", "jsonx") for p in parse(text, "f, p")]
+    patterns = [
+        p
+        for text in ("json.**", "json", "json.decoder", "json.decoder:f", "json.decoder.**", "jsonx")
+        for p in parse(text, "f, p")
+    ]
     assert outermost(patterns) == [("json.**", "_", "_"), ("jsonx", "_", "_")]
     assert not covers(("json", "_", "_"), ("json.**", "_", "_")) and covers(("_", "_", "_"), ("json.**", "_", "_"))
 
@@ -111,4 +132,7 @@ def test_what_is_near_is_said(tree: pathlib.Path) -> None:
     done = execute(command("trace", "-p", "pkg:tap", "main.py"), cwd=tree)
     assert done.stderr.endswith("pkg:tap:_ matches no function; did you mean 'pkg:top'?\n")
     done = execute(command("tprof", "-p", "pkg.iner", "main.py"), cwd=tree)
-    assert "No call of a function that matches pkg.iner:_:_ was measured; did you mean 'pkg.inner'?" in done.stderr + done.stdout
+    assert (
+        "No call of a function that matches pkg.iner:_:_ was measured; did you mean 'pkg.inner'?"
+        in done.stderr + done.stdout
+    )

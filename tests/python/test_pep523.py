@@ -1,4 +1,4 @@
-"""Another tool that evaluates frames (PEP 523) goes on working beside this package, whoever comes first."""
+"""Another tool that evaluates frames (PEP 523) works beside this package, in either order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tool:
         self._polite = ctypes.c_long.in_dll(library, "polite")
 
     def seen(self, calls: int) -> int:
-        """How many frames it sees while `subject` is called so often."""
+        """The number of frames that it sees during this many calls of `subject`."""
         before = self._frames.value
         for _ in range(calls):
             subject()
@@ -85,7 +85,7 @@ MFA = (__name__, "subject", 0)
 
 
 def counted(session: trace.Session, calls: int = 10) -> int:
-    """How many of so many calls the session counts."""
+    """The number of counted calls out of this many."""
     session.function(MFA, True, ["call_count"])
     for _ in range(calls):
         subject()
@@ -115,7 +115,7 @@ def test_a_tool_that_comes_later_and_stays(tool: Tool) -> None:
     try:
         assert tool.library.is_on_top()
         assert tool.seen(10) >= 10
-        for _ in range(3):  # ours is still beneath: it must not be put in front of what calls it
+        for _ in range(3):  # ours is still beneath: it must not be put in front of its caller
             with trace.session_create("s", None, []) as session:
                 assert counted(session) == 10
                 assert tool.seen(10) >= 10
@@ -151,7 +151,7 @@ def test_a_tool_that_does_not_call_on(tool: Tool) -> None:
         tool.library.end()
     with trace.session_create("s", None, []) as session:
         assert counted(session) == 10
-    assert tool.seen(10) == 0  # it went, and was not put back
+    assert tool.seen(10) == 0  # it was removed, and was not put back
 
 
 def test_a_tool_that_calls_on_again(tool: Tool) -> None:
@@ -163,7 +163,7 @@ def test_a_tool_that_calls_on_again(tool: Tool) -> None:
         with trace.session_create("s", None, []) as session:
             assert counted(session) == 10  # in front of it
         tool.be(polite=True)
-        assert tool.seen(10) >= 10  # what it calls on to does not call it
+        assert tool.seen(10) >= 10  # its successor does not call it
         with trace.session_create("s", None, []) as session:
             assert counted(session) == 10
     finally:

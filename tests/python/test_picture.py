@@ -1,4 +1,4 @@
-"""What pictures show, computed from rows: layout, aggregation, percentiles, and the page's text. No browser."""
+"""The contents of pictures, computed from rows: layout, aggregation, percentiles, and the page's text. No browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = '</script><b>"&\x00\udc80'
 
 
 def data(made: picture.Picture) -> Any:
-    """What the page of a picture carries."""
+    """The data in a picture's page."""
     found = re.search(r'id="data">([^<]*)<', made.html())
     assert found
     return json.loads(zlib.decompress(base64.b64decode(found[1])))
@@ -270,8 +270,16 @@ def test_a_call_without_a_start_is_left_out() -> None:
 def test_times_are_of_the_first_clock_that_has_any() -> None:
     none = {"process_id": 1, "function": "f", "start_mono_ns": None, "start": None, "duration_ns": 5}
     wall, both = {**none, "start": 10}, {**none, "start": 20, "start_mono_ns": 3}
-    assert [timeline(rows).calls for rows in ([none, wall, wall], [none, both, both], [both, wall], [wall, both])] == [2, 2, 1, 2]
-    mixed = [{"process": 1, "function": "f", "start": 3, "duration": 5}, {"process_id": 1, "function": "f", "start_mono_ns": 4, "duration_ns": 5}]
+    assert [timeline(rows).calls for rows in ([none, wall, wall], [none, both, both], [both, wall], [wall, both])] == [
+        2,
+        2,
+        1,
+        2,
+    ]
+    mixed = [
+        {"process": 1, "function": "f", "start": 3, "duration": 5},
+        {"process_id": 1, "function": "f", "start_mono_ns": 4, "duration_ns": 5},
+    ]
     assert timeline(mixed).calls == 2, "rows may have different names"
 
 
@@ -514,7 +522,7 @@ def test_a_page_carries_every_box() -> None:
 
 
 class Sanitizer(HTMLParser):
-    """What JupyterLab leaves of an output that is not trusted: no frames, no scripts, and only some attributes."""
+    """The parts of an untrusted output that JupyterLab keeps: no frames, no scripts, and only some attributes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Pictures in a headless Chromium: they draw what the data say, zoom, search, and obey keys. Counts are compared, not
-pixels."""
+"""Pictures in a headless Chromium: they draw their data, zoom, search, and obey keys. Counts are compared, not pixels.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Page:
         browser.until("document.body.dataset.ready")
 
     def facts(self) -> dict[str, Any]:
-        """What is drawn, as the page tells it, when it has drawn all that it was told to."""
+        """The drawn elements, as the page reports them after it has drawn everything."""
         self.browser.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         found: dict[str, Any] = self.browser.run("({...document.body.dataset})")
         return {name: float(value) if re.fullmatch(r"[\d.e+-]*\d", value) else value for name, value in found.items()}

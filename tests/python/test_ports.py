@@ -21,24 +21,25 @@ from typing import Any
 import inviso
 import pytest
 from inviso import Port, trace
-from trace_tools import child, good, until
+from trace_tools import child, good
+from waiting import until, until_blocked
 
 EVENTS = ["ports", "send", "receive"]
 CAT = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]
 
 
 def of(messages: list[Any], port: Port) -> list[Any]:
-    """What is told of a port: tags and what follows."""
+    """A port's messages: tags and elements."""
     return [message[2:] for message in messages if message[1] == port]
 
 
 def data(messages: list[Any], port: Port) -> list[Any]:
-    """What goes through a port: in which direction, and the bytes."""
+    """The data through a port: direction and bytes."""
     return [(tag, more[0][1][1]) for tag, *more in of(messages, port) if tag in ("send", "receive")]
 
 
 def stands(name: str) -> bool:
-    """Whether a method of sockets is where it was."""
+    """Whether a method of sockets is the original."""
     return socket.socket.__mro__[1].__dict__[name] is ORIGINAL[name] and getattr(socket.socket, name) is ORIGINAL[name]
 
 
@@ -135,7 +136,7 @@ def test_what_a_port_is(kind: socket.SocketKind, name: str) -> None:
         assert inviso.port(one).name == name
 
 
-# what is told
+# messages
 
 
 def test_a_socket_opens_and_closes_once(session: trace.Session) -> None:
@@ -404,7 +405,12 @@ def test_threads_and_tasks_stand_for_themselves(session: trace.Session) -> None:
 
 
 def test_an_error_asks_no_port(session: trace.Session) -> None:
-    refused = (lambda s: inviso.send(s, 1), inviso.monitor, lambda s: inviso.exit(s, "bye"), lambda s: inviso.register(1, s))
+    refused = (
+        lambda s: inviso.send(s, 1),
+        inviso.monitor,
+        lambda s: inviso.exit(s, "bye"),
+        lambda s: inviso.register(1, s),
+    )
     with socket.socket() as plain:
         of_a_transport = asyncio.trsock.TransportSocket(plain)
         session.port(plain, True, ["ports", "running_ports"])
@@ -494,11 +500,11 @@ def test_a_link_that_was_asked_for_tells_of_the_end() -> None:
         inviso.link(one)
         assert inviso.links() == [port]
         one.wait()
-        assert inviso.receive(timeout=5) == ("EXIT", port, ("exit_status", 3))
+        assert inviso.receive(timeout=30) == ("EXIT", port, ("exit_status", 3))
         with pytest.raises(inviso.BadArg, match="link/1"):
             inviso.link(one)
         assert inviso.link(port)
-        assert inviso.receive(timeout=5) == ("EXIT", port, "noproc")
+        assert inviso.receive(timeout=30) == ("EXIT", port, "noproc")
     finally:
         inviso.process.trap_exit(before)
 
@@ -579,7 +585,7 @@ def test_sendall_over_tls_is_told_as_it_begins(session: trace.Session, certifica
         assert connection.send(b"part") == 4
         thread.join()
         messages = session.drain()
-    # the writer's is first, and one, whatever it takes to write it
+    # the writer's is first, and single, in any case
     assert messages[0][1:3] == (port, "receive")
     parts = [what for tag, what in data(messages, port) if tag == "receive"]
     assert [len(parts), *parts[1:]] == [3, b"array", b"part"]
@@ -649,7 +655,7 @@ def test_what_writelines_is_given_may_be_any_iterable(session: trace.Session) ->
         session.port(port, True, ["receive"])
         for make in given:
             writer.writelines(make())
-            # nobody can have read it before
+            # it can't have been read before
             told.append([m[3][1][1] for m in session.drain()])
         writer.writelines([])
         with pytest.raises(TypeError):
@@ -990,7 +996,7 @@ def test_ports_are_listed_while_a_socket_is_in_close(session: trace.Session, col
             assert port not in inviso.ports()
             assert inviso.whereis("conn") == port
             closing.join()
-            assert inviso.receive(timeout=5) == ("EXIT", port, "normal")
+            assert inviso.receive(timeout=30) == ("EXIT", port, "normal")
         finally:
             inviso.trap_exit(before)
         assert [tag for tag, *_ in of(session.drain(), port)] == ["register", "getting_linked", "closed", "unregister"]
@@ -1095,13 +1101,19 @@ def test_each_call_that_serves_communicate_is_in_and_out(
         assert [told[at - 1], told[at + 1]] == [("in", what), ("out", what)]
 
 
-def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session) -> None:
+def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session, tmp_path: Path) -> None:
     session.port("new", True, ["send", "receive"])
-    slow = [sys.executable, "-c", "import sys, time; text = sys.stdin.read(); time.sleep(1); sys.stdout.write(text)"]
+    go = tmp_path / "go"
+    code = (
+        "import os, sys, time; text = sys.stdin.read()\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+        "sys.stdout.write(text)"
+    )
+    slow = [sys.executable, "-c", code, str(go)]
     one = subprocess.Popen(slow, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     port, text = inviso.port(one), "x" * 1000
     with pytest.raises(subprocess.TimeoutExpired):
         one.communicate(text, timeout=0.5)
+    go.touch()
     assert one.communicate() == (text, "")
     assert data(session.drain(), port) == [("receive", text.encode()), ("send", text.encode())]
 
@@ -1270,11 +1282,11 @@ def test_a_socket_that_blocks(session: trace.Session, pair: tuple[socket.socket,
     one.settimeout(None)
     thread.start()
     # the reader begins once the writer is known to wait
-    told = threading.Timer(0.02, busy.set)
-    told.start()
+    watch = threading.Thread(target=lambda: (until_blocked(threading.main_thread()), busy.set()))
+    watch.start()
     one.sendall(b"x" * size)
     thread.join()
-    told.join()
+    watch.join()
     assert session.drain() == [message]
 
 

@@ -1,4 +1,4 @@
-"""Links, monitors, exit signals, names, timers: what Erlang's mean for threads and tasks."""
+"""Links, monitors, exit signals, names, timers: Erlang's meaning for threads and tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 PATIENCE = 10.0
 ROOT = Path(__file__).parents[2]
@@ -207,7 +208,7 @@ def test_links_and_monitors_of_the_dead() -> None:
 def test_who_has_told_of_its_end_is_dead(session: trace.Session) -> None:
     session.process(inviso.self(), True, ["send"])
     session.process("new", True, ["receive", "procs"])
-    for n in range(100):  # its thread may go on for a while
+    for n in range(100):  # its thread may run on for a while
         child, _ = process(lambda: None, name=f"child {n}", monitor=True)
         assert told(child) == "normal"
         assert not child.is_alive() and child not in inviso.processes() and child.name == f"child {n}"
@@ -370,8 +371,10 @@ def test_a_task_that_survives_an_exit_ends_for_another_reason(how: str, uncancel
             await asyncio.sleep(0)
             inviso.exit(pid, "sig")
             signals.append((("EXIT", inviso.self(), "sig"),))
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)
+            while len(caught) < len(signals):
+                await asyncio.sleep(0)
+        while not caught:
+            await asyncio.sleep(0)
         assert pid.is_alive()
         task.cancel(*message)
         assert (await inviso.areceive(("DOWN", "_", "_", pid, "_"), PATIENCE))[4] == (CANCELLED, message)
@@ -410,7 +413,7 @@ def test_an_exit_signal_is_known_again_wherever_a_task_waits(how: str) -> None:
 
     async def main() -> None:
         pid, reference = inviso.spawn(waits, monitor=True)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # its first step is before this one
         inviso.exit(pid, "sig")
         assert await inviso.areceive(timeout=PATIENCE) == ("DOWN", reference, "process", pid, "sig")
 

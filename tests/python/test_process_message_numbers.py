@@ -1,4 +1,4 @@
-"""The receipt of what another operating system process sent names its sending: `multiprocessing`, each process with its own log."""
+"""A receipt has the number of its sending in another process: `multiprocessing`, with a log of each process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import analysis, export, log, merge, seq_trace, trace, trace_ports
-from trace_tools import in_threads, until
+from trace_tools import in_threads
+from waiting import until
 
 FLAGS = ["send", "receive", "monotonic_timestamp"]
 METHODS = ["spawn", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
@@ -41,7 +42,7 @@ def logged(path: str | Path, flags: list[str] = FLAGS, **options: Any) -> Iterat
 
 
 def channel(context: Any, kind: str) -> tuple[Any, Any]:
-    """What puts in, and what takes out."""
+    """The functions that put and take."""
     if kind == "Pipe":
         reader, writer = context.Pipe(False)
         return writer, reader
@@ -58,7 +59,7 @@ def take(out: Any) -> Any:
 
 
 def sends(path: str | None, into: Any, count: int, go: Any, last: str = "return") -> None:
-    """A child that sends the same again and again."""
+    """A child that sends the same object again and again."""
     with logged(path) if path else open(os.devnull):
         for _ in range(count):
             put(into, ITEM)
@@ -71,7 +72,7 @@ def sends(path: str | None, into: Any, count: int, go: Any, last: str = "return"
 
 
 def echoes(out: Any, back: Any, count: int, path: str | None) -> None:
-    """A child that gives back what it takes."""
+    """A child that sends back each item."""
     with logged(path) if path else open(os.devnull):
         for _ in range(count):
             put(back, take(out))
@@ -81,7 +82,7 @@ def echoes(out: Any, back: Any, count: int, path: str | None) -> None:
 
 
 def messages(*logs: Path) -> list[dict[str, Any]]:
-    """What was received, in this order."""
+    """The received items, in this order."""
     rows = [
         row
         for row in analysis.tables({path.stem: path for path in logs}).messages.rows()
@@ -101,7 +102,7 @@ def test_equal_messages_of_two_processes_are_told_apart(tmp_path: Path, method: 
             process = context.Process(target=sends, args=(str(path), into, count, go))
             process.start()
             assert go.acquire(True, PATIENCE)
-        # who sent last is taken from first
+        # the last sender's item is taken first
         for _, out, _ in reversed(made):
             assert [take(out) for _ in range(count)] == [ITEM] * count
         for child in multiprocessing.active_children():
@@ -153,7 +154,7 @@ def test_in_one_process(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_put_that_may_fail(tmp_path: Path) -> None:
-    """It is sent when it has not, which its receiver may be quicker than."""
+    """It is sent after all; its receiver may be faster."""
     context, count = multiprocessing.get_context("spawn"), 200
     there, back = context.Queue(2), context.SimpleQueue()
     here, other = tmp_path / "here.log", tmp_path / "other.log"
@@ -206,7 +207,9 @@ def test_a_receipt_that_stands_before_its_sending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
 def test_one_object_that_several_threads_put_at_once(tmp_path: Path, kind: str) -> None:
-    """Nobody sees in which order they get it in, so there is no number; nor is a wrong one for what comes after."""
+    """The order in which they get the item is unknown, so there is no number; later messages have no wrong number
+    either.
+    """
     made: Any = getattr(multiprocessing, kind)(1)
     with logged(tmp_path / "here.log"):
         made.put("first")
@@ -258,7 +261,7 @@ def test_many_threads_and_processes(tmp_path: Path) -> None:
 
 
 class Refuses:
-    """An object that can't be pickled, as often as not."""
+    """An object that fails to be pickled half of the time."""
 
     often = 0
 
@@ -301,7 +304,7 @@ def test_a_sender_that_is_killed(tmp_path: Path, kind: str) -> None:
         own.put(ITEM)  # alike, and never taken
         assert [take(out) for _ in range(count)] == [ITEM] * count
     assert Counter((row["pairing"], row["node"]) for row in messages(here, other)) == {("exact", "other"): count}
-    # without the sender's log nothing is guessed
+    # without the sender's log there is no guess
     alone = messages(here)
     assert [(row["pairing"], row["sender_id"]) for row in alone] == [("none", None)] * count
 
@@ -324,7 +327,7 @@ def test_a_receiver_that_is_not_traced(tmp_path: Path, method: str, kind: str) -
 
 
 def test_a_receiver_without_this_package() -> None:
-    """It runs without a path to it, and gets what it would get."""
+    """It runs without a path to the package, and gets the right values."""
     from multiprocessing.connection import Listener
 
     text = (
@@ -363,7 +366,7 @@ def test_with_a_token(tmp_path: Path, kind: str) -> None:
 
 
 def test_numbers_come_and_go_with_sessions(tmp_path: Path) -> None:
-    """What was put in before a session is none of its messages, also where it is the same object."""
+    """An item from before a session is not one of its messages, even if it is the same object."""
     pytest.importorskip("pyarrow")
     made: Any = multiprocessing.Queue()
     gate = threading.Event()

@@ -1,4 +1,4 @@
-"""Pids: the names of processes that have ended, and pids that leave their process."""
+"""Pids: the names of ended processes, and pids that leave their process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 
 def test_an_ended_task_keeps_its_name() -> None:
@@ -148,7 +149,7 @@ def test_a_pid_that_comes_back_is_the_same(protocol: int) -> None:
 
 
 def elsewhere(text: str) -> Any:
-    """What another process pickles."""
+    """The pickle of another process."""
     program = f"import pickle, sys, inviso\n{text}\nsys.stdout.buffer.write(pickle.dumps(value))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -230,7 +231,7 @@ def test_a_foreign_pid_among_arguments_is_not_taken_for_one_of_ours(session: tra
     (foreign,) = elsewhere("value = [inviso.self()]")
 
     def traced(*pids: inviso.Pid) -> None:
-        """What is called."""
+        """The called function."""
 
     session.process(inviso.self(), True, ["call"])
     session.function((__name__, traced.__qualname__, 1), True, ["local"])
@@ -244,12 +245,13 @@ def test_a_foreign_pid_among_arguments_is_not_taken_for_one_of_ours(session: tra
 def test_names_that_spawn_keeps(word: str) -> None:
     seen: queue.Queue[Any] = queue.Queue()
     inviso.spawn(partial(lambda **given: seen.put(given), **{word: 5}))
-    assert seen.get(timeout=5) == {word: 5}
+    assert seen.get(timeout=30) == {word: 5}
 
 
 def queues() -> list[Any]:
     return [
-        queue.Queue(), queue.LifoQueue(), queue.PriorityQueue(), queue.SimpleQueue(), asyncio.Queue(), asyncio.LifoQueue(),
+        queue.Queue(), queue.LifoQueue(), queue.PriorityQueue(), queue.SimpleQueue(), asyncio.Queue(),
+        asyncio.LifoQueue(),
         multiprocessing.Queue(), multiprocessing.SimpleQueue(),
     ]  # fmt: skip
 
@@ -386,7 +388,7 @@ stop = True
 for thread in churning:
     thread.join()
 # before 3.13 a join can return before the system has the thread off its list
-end = time.monotonic() + 10
+end = time.monotonic() + 60
 while inviso.processes() != [inviso.self()] and time.monotonic() < end:
     time.sleep(0.01)
 assert inviso.processes() == [inviso.self()], inviso.processes()

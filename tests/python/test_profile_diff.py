@@ -1,4 +1,4 @@
-"""What has changed between two profiles: as a table, and as a command with an exit status."""
+"""The difference of two profiles: as a table, and as a command with an exit status."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def test_as_a_table() -> None:
     arrow = pytest.importorskip("pyarrow")
     rows = arrow.table(tprof.diff(BEFORE, AFTER)).to_pylist()
     assert rows[0] == {
-        "module": "shop", "name": "a", "arity": 0, "status": "grown", "calls_before": 10, "calls_after": 12, "before": 10,
+        "module": "shop", "name": "a", "arity": 0, "status": "grown", "calls_before": 10, "calls_after": 12,
+        "before": 10,
         "after": 12, "delta": 2,
     }  # fmt: skip
     assert len(rows) == 5

@@ -37,7 +37,8 @@ TIMED = Profile(
 COUNTED = Profile("call_count", (function("a", Calls(None, 3, 3)), function("b", Calls(None, 4, 4))), ())
 
 COLUMNS = [
-    "function_id", "module", "name", "arity", "file", "line", "process_id", "process", "calls", "own_ns", "cumulative_ns",
+    "function_id", "module", "name", "arity", "file", "line", "process_id", "process", "calls", "own_ns",
+    "cumulative_ns",
     "waiting_ns", "own_bytes", "cumulative_bytes",
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """What the functions below did, by their own account."""
+    """The calls of the functions below, by their own count."""
 
     def __init__(self) -> None:
         self.calls: Counter[Path_] = Counter()
@@ -63,7 +63,7 @@ def f2(model: Model, path: Path_, script: list[Any]) -> None:
 
 
 class Pausing:
-    """A generator with the chain of whoever has it go on."""
+    """A generator with the chain of its current caller."""
 
     def __init__(self, model: Model, kind: int, scripts: list[list[Any]]) -> None:
         self.model, self.scripts, self.path = model, scripts, ()
@@ -111,7 +111,7 @@ MEASURED = [f"{HERE}:{name}" for name in (*FUNCTIONS, "g0", "g1", *COROUTINES)]
 
 
 def execute(model: Model, path: Path_, script: list[Any]) -> None:
-    """Not measured, as ``perform``: it belongs to whoever has called."""
+    """Not measured, as ``perform``: it counts for its caller."""
     own: list[Pausing] = []
     for what, *rest in script:
         if what == "call":
@@ -156,7 +156,7 @@ async def perform(model: Model, path: Path_, script: list[Any]) -> None:
 
 
 def scripts(chance: random.Random, depth: int, coroutine: bool = False, left: list[int] | None = None) -> list[Any]:
-    """A program at random, of so many steps at most."""
+    """A random program of this many steps at most."""
     left = [120] if left is None else left
     made: list[Any] = []
     for _ in range(chance.randrange(1, 5) if depth else 0):
@@ -186,7 +186,7 @@ def paths(profile: Profile) -> list[Path_]:
 
 
 def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
-    """The profile, which is what the model says and the session beside."""
+    """The profile, checked against the model and a session beside it."""
     for each in (profiler, beside):
         each.pause()
     profile, flat = profiler.collect(), beside.collect()
@@ -196,14 +196,14 @@ def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
     seen = {(f.mfa, c.process): (c.calls, c.measurement) for f in profile.functions for c in f.processes if c.calls}
     assert {key: calls for key, (calls, _) in seen.items()} == {key: calls for key, (calls, _) in known.items()}
     for key, (_, own) in seen.items():
-        # of each place the nanoseconds are rounded; what is told of a pause may differ by its length
+        # the nanoseconds of each place are rounded; the reported length of a pause may differ
         assert abs(own - known[key][1]) <= len(profile.nodes) + 50_000, key
     checked_sums(profile)
     return profile
 
 
 def checked_sums(profile: Profile) -> None:
-    """Inclusive figures by the definition: of each function all that is at or below a node of it."""
+    """Inclusive figures by the definition: for each function all at or below a node of it."""
     chains = paths(profile)
     own = {path: node.measurement for path, node in zip(chains, profile.nodes, strict=True)}
     for f in profile.functions:
@@ -420,7 +420,7 @@ def test_what_is_not_measured_any_more_is_left_out_of_chains() -> None:
         profiler.clear_pattern(f"{HERE}:middle")
         left = shape(profiler.collect())
         assert left[("outer",)] == 1 and left[("outer", "fib")] == 2 and not any("middle" in path for path in left)
-        profiler.set_pattern(f"{HERE}:even")  # a number that is used again would be taken for the other's
+        profiler.set_pattern(f"{HERE}:even")  # a reused number would be mistaken for the other's
         outer()
         even(1)
         again = shape(profiler.collect())

@@ -1,4 +1,4 @@
-"""Real programs under tracing, and real tools beside it: they do what they do without, and what is counted is right."""
+"""Real programs under tracing, and real tools beside it: they behave as without, and counts are right."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ with trace.session_create("alone") as session:
 """
 
 
-# What is found first differs on free-threaded builds.
+# The first match differs on free-threaded builds.
 def test_a_wrapper_goes_by_its_own_name_whatever_is_found_first() -> None:
     assert good(ALONE) == "[1, 1]\n"
 

@@ -1,4 +1,4 @@
-"""Property tests: what sessions count and tell, against slow models that know only what a program was told to do.
+"""Property tests: counts and messages of sessions, against slow models that know only the program's steps.
 
 INVISO_HYPOTHESIS=long tries many more programs.
 """
@@ -31,7 +31,7 @@ TREES = "subjects.trees"
 
 
 def examples(number: int) -> Any:
-    """So many programs; or twenty times as many in the long form, which also looks for the smallest that fails."""
+    """This many programs; in the long form twenty times as many, which also finds the smallest failing one."""
     return settings(
         phases=[phase for phase in Phase if LONG or phase not in (Phase.shrink, Phase.explain)],
         max_examples=number * 20 if LONG else number,
@@ -65,9 +65,9 @@ def programs() -> st.SearchStrategy[Any]:
 
 
 class Walk:
-    """Goes through the steps of a program, slowly, and notes what happens.
+    """Goes through the steps of a program, slowly, and notes each event.
 
-    A note is what happened, the frame's name, its depth, and the name of the frame below it.
+    A note is the event, the frame's name, its depth, and the name of the frame below it.
     """
 
     def __init__(self, program: Any) -> None:
@@ -91,7 +91,7 @@ class Walk:
             raise AssertionError("a plain function does not yield")
 
     def caught(self, name: str, steps: Any) -> bool:
-        """Calls where there is a handler; answers whether that was entered."""
+        """Calls inside a handler; returns whether the handler was entered."""
         try:
             self.call(name, steps)
         except trees.Oops:
@@ -107,7 +107,7 @@ class Frame:
         self.walk, self.name, self.steps = walk, name, steps
         self.of = of or self  # the generator that is resumed when this one is
         self.begun = self.running = self.over = False
-        self.suspended: list[str] = []  # its part of the stack: itself, and what it delegates to
+        self.suspended: list[str] = []  # its part of the stack: itself, and its delegates
         self.going = self.run()
 
     def run(self) -> Iterator[None]:
@@ -196,10 +196,10 @@ class Frame:
 
 
 def told(walk: Walk, traced: set[str], return_to: bool) -> list[tuple[str, str]]:
-    """The messages of a walk: a return_to for each call that was told and ends, one for all that an exception ends."""
+    """The messages of a walk: a return_to for each reported call that ends, one for all that an exception ends."""
     messages = []
     where = ""
-    left: int | None = None  # how deep the frame is that an exception has come to
+    left: int | None = None  # the depth of the frame that an exception has reached
     for what, name, depth, below in walk.log:
         if left is not None and what == "handled":
             messages.append(("return_to", where))
@@ -231,7 +231,7 @@ def begin(session: trace.Session, want: Any, procs: Any) -> None:
 
 
 def check_counters(session: trace.Session, want: Any, walk: Walk, pids: list[inviso.Pid], limit: float) -> None:
-    """Each counter against the walk, which every one of these processes has gone."""
+    """Each counter against the walk; each of these processes has run it."""
     flagged = "call" in want["flags"]
     seconds = 0.0
     for name, kinds in want["patterns"].items():
@@ -315,7 +315,10 @@ def test_an_exception_thrown_through_delegating_generators_goes_to_the_handler()
 def test_nothing_is_told_of_generators_that_are_closed() -> None:
     run = trees.Run()
     inner = ("delegate", "generator_c", (("delegate", "generator_c", (("yield",),)),))
-    steps = (("make", "generator_a", (inner,)), ("call", "plain_c", (("catch", "plain_d", (("next", 0), ("close", 0))),)))
+    steps = (
+        ("make", "generator_a", (inner,)),
+        ("call", "plain_c", (("catch", "plain_d", (("next", 0), ("close", 0))),)),
+    )
     with trace.session_create("tree") as session:
         want = {"patterns": {"plain_a": {"call_time"}, "generator_c": {"local"}}, "flags": {"call", "return_to"}}
         begin(session, want, inviso.self())
@@ -357,7 +360,7 @@ def climb(name: str) -> inviso.Pid:
 
 
 class Pattern:
-    """What is set on one function in one session."""
+    """The patterns of one function in one session."""
 
     def __init__(self) -> None:
         self.traced: Any = False
@@ -403,7 +406,7 @@ class Pattern:
                 counter[pid] += 1
 
     def value(self, kind: str) -> Any:
-        """The counter as ``info`` has it, without times and sizes."""
+        """The counter as ``info`` returns it, without times and sizes."""
         counter = self.counters.get(kind)
         if counter is None:
             return False
@@ -424,7 +427,7 @@ class Model:
         self.new: set[str] = set()
 
     def called(self, pid: inviso.Pid, flags: set[str], first: str) -> list[Any]:
-        """Counts a call of the ladder's function ``first``; answers the messages of it, sorted."""
+        """Counts a call of the ladder's function ``first``; returns its messages, sorted."""
         down = LADDER[: LADDER.index(first) + 1][::-1]
         messages = []
         stamped = any(flag.endswith("timestamp") for flag in flags)
@@ -638,7 +641,7 @@ values = st.recursive(
 
 
 def snapshot(value: Any, depth: int = LIMITS["depth"]) -> Any:
-    """What arrives of an argument, by the words of docs/limits.md."""
+    """The captured form of an argument, as docs/limits.md describes it."""
     if isinstance(value, (type(None), bool, float, inviso.Atom, inviso.Pid)):
         return value
     if isinstance(value, int):
@@ -693,7 +696,7 @@ def container_snapshot(value: Any, depth: int) -> Any:
 
 
 def exact(value: Any) -> Any:
-    """A form of a snapshot that tells 1 from 1.0 and True, 0.0 from -0.0, and the order of a dict."""
+    """A form of a snapshot that distinguishes 1 from 1.0 and True, 0.0 from -0.0, and the order of a dict."""
     if isinstance(value, float):
         return "float", struct.pack(">d", value)
     if isinstance(value, (tuple, list)):
@@ -733,7 +736,7 @@ def test_arguments_arrive_as_they_were(first: Any, second: Any) -> None:
 @given(values, values)
 def test_arguments_beyond_the_room_of_a_call_are_cut_as_a_whole(first: Any, second: Any) -> None:
     got = told_of(first, second, total=256)
-    if got == inviso.Cut("arguments"):  # not even room to say of each that it is cut
+    if got == inviso.Cut("arguments"):  # no space even to note that each was cut
         return
     for value, arrived in zip((first, second), got, strict=True):
         assert arrived == inviso.Cut("bytes") or exact(arrived) == exact(snapshot(value))

@@ -19,7 +19,7 @@ from inviso._pytest import _limits, _measured, _merged, _recorder, _settings  # 
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ("-p", "_inviso_pytest", "-p", "no:cacheprovider")
-"""Plugins are loaded by their names only: inner runs begin faster, and it works where the entry point is not installed."""
+"""Loads plugins by name only. Inner runs begin faster, and the entry point need not be installed."""
 
 SHOP = """
 PRICES = {"tea": 3, "milk": 1}
@@ -32,13 +32,22 @@ def total(order):
 """
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("_inviso_pytest") is None, reason="the plugin is not installed")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("_inviso_pytest") is None, reason="the plugin is not installed"
+)
 
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with the module ``shop``. No session is left behind, and those of the outer run are as they were."""
-    for name in ("INVISO_PATTERNS", "INVISO_EVENTS", "INVISO_LIMIT", "INVISO_RING_BYTES", "INVISO_CONFIG", "PYTEST_ADDOPTS"):
+    """A project with the module ``shop``. No session is left, and those of the outer run are unchanged."""
+    for name in (
+        "INVISO_PATTERNS",
+        "INVISO_EVENTS",
+        "INVISO_LIMIT",
+        "INVISO_RING_BYTES",
+        "INVISO_CONFIG",
+        "PYTEST_ADDOPTS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(shop=SHOP)
@@ -46,7 +55,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
-    """A run inside this process, which leaves no session behind."""
+    """A run inside this process. It leaves no session."""
     before = trace.session_info("all")
     result = project.runpytest_inprocess(*PLUGIN, *words)
     assert trace.session_info("all") == before
@@ -88,7 +97,10 @@ def test_the_last_events_of_a_failed_test(project: pytest.Pytester) -> None:
 def test_calls_alone_without_an_option(project: pytest.Pytester) -> None:
     project.makepyfile("import shop\ndef test_fails(): shop.total(['tea', 'cake'])")
     text = str(run(project, "--inviso-on-fail").stdout)
-    assert re.findall(r"^ +[\d.]+ ms \(MainThread\) (.*)$", text, re.MULTILINE)[2:] == ["call shop:price('tea')", "call shop:price('cake')"]
+    assert re.findall(r"^ +[\d.]+ ms \(MainThread\) (.*)$", text, re.MULTILINE)[2:] == [
+        "call shop:price('tea')",
+        "call shop:price('cake')",
+    ]
 
 
 def test_of_many_events_the_last_ones(project: pytest.Pytester) -> None:
@@ -102,7 +114,8 @@ def test_of_many_events_the_last_ones(project: pytest.Pytester) -> None:
     title, *lines = re.findall(r"^-+ (inviso: .*?) -+$|^ +[\d.]+ ms \(MainThread\) (.*)$", text, re.MULTILINE)
     assert re.fullmatch(r"inviso: the last 3 of \d{3,4} events", title[0])
     assert [line[1] for line in lines] == [
-        "returned from shop:price/1 -> 3", "call shop:price('cake')", "exception from shop:price/1: error ('KeyError', ('cake',))"
+        "returned from shop:price/1 -> 3", "call shop:price('cake')",
+        "exception from shop:price/1: error ('KeyError', ('cake',))"
     ]  # fmt: skip
 
 
@@ -223,11 +236,17 @@ def test_limits_of_async_tests(project: pytest.Pytester, style: str) -> None:
 
 WRONG = [
     ("calls={'shop:pr*': 1}", "calls: 'shop:pr*' has a '*' that stands for nothing"),
-    ("calls={'shop:price': '1'}", "calls: '1' is no number of calls of shop:price; give an int, or range(1, 4) for 1 to 3"),
+    (
+        "calls={'shop:price': '1'}",
+        "calls: '1' is no number of calls of shop:price; give an int, or range(1, 4) for 1 to 3",
+    ),
     ("calls={'shop:price': -1}", "calls: -1 is no number of calls"),
     ("calls={'shop:price': range(3, 1)}", "calls: range(3, 1) is no number of calls"),
     ("calls={}", "calls: {} names no function"),
-    ("max_calls={'shop:price': range(3)}", "max_calls: range(0, 3) is no number of calls of shop:price; give the most, an int"),
+    (
+        "max_calls={'shop:price': range(3)}",
+        "max_calls: range(0, 3) is no number of calls of shop:price; give the most, an int",
+    ),
     ("words=1.5", "words: 1.5 is no limit; give the most words of 8 bytes, an int"),
     ("ms='1'", "ms: '1' is no limit; give the most milliseconds, a number"),
     ("call={'shop:price': 1}", "call: there is no such limit; there are calls, max_calls, words, ms"),
@@ -251,9 +270,21 @@ def test_wrong_marks_end_the_run(project: pytest.Pytester) -> None:
     [
         (["--inviso=call"], "", "argument --inviso: 'call' can't be measured; give calls, time, memory"),
         (["--inviso-events=0"], "", "argument --inviso-events: '0' is not a number of events"),
-        (["--inviso-on-fail", "--inviso-pattern=a*"], "", "inviso: --inviso-pattern: ['a*'] (command line) is wrong: 'a*' has"),
-        (["--inviso-on-fail"], "events = 'all'", "inviso: events: 'all' (*pyproject.toml) is wrong; give a number from 1"),
-        (["--inviso=time"], "event = 3", "inviso: event: there is no such setting (*pyproject.toml); there are patterns,"),
+        (
+            ["--inviso-on-fail", "--inviso-pattern=a*"],
+            "",
+            "inviso: --inviso-pattern: ['a*'] (command line) is wrong: 'a*' has",
+        ),
+        (
+            ["--inviso-on-fail"],
+            "events = 'all'",
+            "inviso: events: 'all' (*pyproject.toml) is wrong; give a number from 1",
+        ),
+        (
+            ["--inviso=time"],
+            "event = 3",
+            "inviso: event: there is no such setting (*pyproject.toml); there are patterns,",
+        ),
     ],
 )
 def test_wrong_options_and_settings(project: pytest.Pytester, words: list[str], table: str, why: str) -> None:
@@ -275,7 +306,9 @@ def test_a_project_without_modules(project: pytest.Pytester) -> None:
     project.makepyfile("def test_a(): pass")
     result = run(project, "--inviso=calls")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: inviso: there is no package and no module in *name functions with --inviso-pattern*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: inviso: there is no package and no module in *name functions with --inviso-pattern*"]
+    )
 
 
 def test_tables_and_properties(project: pytest.Pytester) -> None:
@@ -290,7 +323,9 @@ def test_tables_and_properties(project: pytest.Pytester) -> None:
         "=* inviso: calls =*", "shop:total/1 * 1 *", "shop:price/1 * 3 *", "=* inviso: time =*", "=* inviso: memory =*"
     ])  # fmt: skip
     cases = ElementTree.parse(project.path / "junit.xml").iter("testcase")
-    found = {case.get("name"): {p.get("name"): int(p.get("value", "")) for p in case.iter("property")} for case in cases}
+    found = {
+        case.get("name"): {p.get("name"): int(p.get("value", "")) for p in case.iter("property")} for case in cases
+    }
     assert found["test_a"]["inviso_calls"] == 4 and found["test_b"]["inviso_calls"] == 1
     assert found["test_a"]["inviso_time_ns"] > 0 and found["test_a"]["inviso_memory_bytes"] % 8 == 0
 
@@ -306,7 +341,15 @@ def test_settings_of_the_project(project: pytest.Pytester) -> None:
 
 
 def test_which_modules_are_the_projects(tmp_path: Path) -> None:
-    for name in ("src/shop/__init__.py", "tests/__init__.py", "data/readme.txt", "tool.py", "conftest.py", "test_x.py", "x_test.py"):
+    for name in (
+        "src/shop/__init__.py",
+        "tests/__init__.py",
+        "data/readme.txt",
+        "tool.py",
+        "conftest.py",
+        "test_x.py",
+        "x_test.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     assert _settings.own_modules(tmp_path) == [("shop.**", "_", "_"), ("tool", "_", "_")]
@@ -358,7 +401,9 @@ def test_with_xdist_there_is_one_result(project: pytest.Pytester) -> None:
         "* ms (MainThread) call shop:price('cake')",
         "=* inviso: calls =*", "shop:total/1 * 6 *", "shop:price/1 * 22 *", "=* inviso: time =*", "shop:price/1 * 22 *",
     ])  # fmt: skip
-    values = [int(p.get("value", "")) for p in ElementTree.parse(junit).iter("property") if p.get("name") == "inviso_calls"]
+    values = [
+        int(p.get("value", "")) for p in ElementTree.parse(junit).iter("property") if p.get("name") == "inviso_calls"
+    ]
     assert sum(values) == 6 + 6 + 22
 
 
@@ -487,8 +532,12 @@ def test_fails():
     result.assert_outcomes(passed=2, failed=1)
     text = str(result.stdout)
     assert re.search(r"^store.prices:total/1 +3 ", text, re.MULTILINE) and "store.testimony:said/0 " in text
-    assert "Helper" not in text.partition("= FAILURES")[2].partition("- inviso: ")[2] and "call store.prices:total" in text
-    named = str(run(project, "--inviso=calls", "--inviso-pattern=store.**", f"store/{name}.py", "-o", "pythonpath=.").stdout)
+    assert (
+        "Helper" not in text.partition("= FAILURES")[2].partition("- inviso: ")[2] and "call store.prices:total" in text
+    )
+    named = str(
+        run(project, "--inviso=calls", "--inviso-pattern=store.**", f"store/{name}.py", "-o", "pythonpath=.").stdout
+    )
     assert "Helper.total/1 " in named, "a pattern that names them takes them"
 
 

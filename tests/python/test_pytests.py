@@ -1,4 +1,4 @@
-"""The runner of the test files: what fails is shown and counted, also where pytest itself comes to no end."""
+"""The runner of the test files: it shows and counts failures, also if pytest itself doesn't finish."""
 
 from __future__ import annotations
 
@@ -83,7 +83,13 @@ def test_what_the_interpreter_between_leaves_out(
     for name in ("test_good.py", "test_bad.py"):
         (tmp_path / "tests" / "python" / name).write_text(FILES[name])
     main: Any = runpy.run_path(str(SCRIPT))["main"]
-    for name, value in (("ROOT", tmp_path), ("LONG", []), ("ALONE", ["test_good.py"]), ("ONCE", {}), ("ENDS", ["test_bad.py"])):
+    for name, value in (
+        ("ROOT", tmp_path),
+        ("LONG", []),
+        ("ALONE", ["test_good.py"]),
+        ("ONCE", {}),
+        ("ENDS", ["test_bad.py"]),
+    ):
         monkeypatch.setitem(main.__globals__, name, value)
     for between, status in ((sys.version_info[:2], 0), ((3, 0), 1)):
         monkeypatch.setitem(main.__globals__, "BETWEEN", between)

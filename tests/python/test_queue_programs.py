@@ -1,4 +1,4 @@
-"""Programs that use `queue.Queue` and `asyncio.Queue` behave the same while their messages are traced or carry tokens."""
+"""Programs with `queue.Queue` and `asyncio.Queue` behave the same while their messages are traced or carry tokens."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
 @pytest.fixture(autouse=True)
 def no_tokens() -> Iterator[None]:
-    """None is in use before a test, nor after it: when the last one goes by itself, what carries them may stay for a second."""
+    """No token is in use before a test, nor after it. After the last one, its carriers may stay instrumented for a
+    second.
+    """
     seq_trace.reset_trace()
     yield
     seq_trace.reset_trace()
 
 
 def copy(function: Any) -> Any:
-    """The same function in another module, with code of its own, which nobody has taken."""
+    """The same function in another module, with code of its own, and not instrumented."""
     scope = {**function.__globals__, "__name__": "copies"}
     same = types.FunctionType(function.__code__.replace(), scope, function.__name__, function.__defaults__)
     same.__qualname__ = function.__qualname__
@@ -41,7 +43,7 @@ def copy(function: Any) -> Any:
 
 
 class Plain(queue.Queue):  # type: ignore[type-arg]
-    """What `queue.Queue` is without anybody looking."""
+    """`queue.Queue` without instruments."""
 
     put, get, _put, _get = (copy(vars(queue.Queue)[name]) for name in METHODS)  # type: ignore[assignment]
 
@@ -53,7 +55,7 @@ class PlainAsync(asyncio.Queue):  # type: ignore[type-arg]
 
 
 def answer(coroutine: Any) -> Any:
-    """What a coroutine that doesn't wait returns."""
+    """The result of a coroutine that doesn't wait."""
     try:
         coroutine.send(None)
     except StopIteration as ended:
@@ -97,7 +99,7 @@ def test_the_functions_are_what_they_were(session: trace.Session) -> None:
 
 
 class Undecided:
-    """What is neither true nor false."""
+    """Neither true nor false."""
 
     def __bool__(self) -> bool:
         raise ValueError("undecided")
@@ -111,14 +113,20 @@ def test_arguments_of_every_kind(session: trace.Session, given_to: str) -> None:
     ways: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), (first * 2, {}), (first, {"other": 1})]
     for one, two in itertools.product([*values, ...], repeat=2):
         named = {name: value for name, value in (("block", one), ("timeout", two)) if value is not ...}
-        ways += [(first, named), ((*first, one), {"timeout": two}), ((*first, one, two), {}), ((*first, one, two, 3), {})]
+        ways += [
+            (first, named),
+            ((*first, one), {"timeout": two}),
+            ((*first, one, two), {}),
+            ((*first, one, two, 3), {}),
+        ]
         ways += [((*first, one), {"block": two}), ((), {"item": "item", **named})]
     for args, kwargs in ways:
         boxes = [queue.Queue(4), Plain(4)]
         found = []
         for box in boxes:
             queue.Queue.put(box, 0)
-            found.append((outcome(lambda box=box: getattr(box, given_to)(*args, **kwargs)), state(box)))  # type: ignore[misc]
+            call = lambda box=box: getattr(box, given_to)(*args, **kwargs)  # type: ignore[misc]  # noqa: B023, E731
+            found.append((outcome(call), state(box)))
         assert found[0] == found[1], (args, kwargs)
 
 
@@ -126,7 +134,9 @@ OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["put", "put_nowait"]), st.integers()),
         st.tuples(st.sampled_from(["get", "get_nowait", "task_done", "qsize", "full", "empty"])),
-        st.tuples(st.sampled_from(["refuse", "shadow", "restore", "count", "replace", "shut", "wide", "dict", "again"])),
+        st.tuples(
+            st.sampled_from(["refuse", "shadow", "restore", "count", "replace", "shut", "wide", "dict", "again"])
+        ),
         st.tuples(st.just("maxsize"), st.sampled_from([-1, 0, 1, 2, 3, 10**30, 2.5])),
     ),
     max_size=40,
@@ -304,7 +314,7 @@ def test_tasks_that_wait_are_woken(session: trace.Session) -> None:
         await box.put(-1)
         await asyncio.wait_for(box.join(), 10)
         await server
-        for number in range(3):  # more than fit, with nobody there
+        for number in range(3):  # more items than fit, without a reader
             if number:
                 asyncio.get_running_loop().call_soon(back.get_nowait)
             await asyncio.wait_for(back.put(number), 10)
@@ -347,13 +357,13 @@ def test_what_asyncio_changes_holds_at_once(session: trace.Session, owner: Any, 
     called.clear()
     box.put_nowait(2)
     assert not called and [box.get_nowait() for _ in range(4)] == [0, 1, 1, 2]
-    if name != "_put":  # which is what is watched: another one is not
+    if name != "_put":  # the original `_put` is watched; another one is not
         assert [kind for kind, _ in events(session)] == ["send"] * 4 + ["receive"] * 4
 
 
 @pytest.mark.parametrize("held", [False, True])
 def test_a_coroutine_ends_as_it_would(session: trace.Session, held: bool) -> None:
-    """Also one whose frame somebody has got hold of before it runs."""
+    """Also one whose frame is referenced before it runs."""
     own(session, ["send", "receive"])
     found = []
     for box in (asyncio.Queue(3), PlainAsync(3)):
@@ -363,7 +373,9 @@ def test_a_coroutine_ends_as_it_would(session: trace.Session, held: bool) -> Non
             left = (frame.f_lasti, frame.f_lineno, sorted(frame.f_locals)) if frame else None
             with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
                 coroutine.send(None)
-            found.append((result, left, coroutine.cr_frame, coroutine.cr_running, result is None or sys.getrefcount(result)))
+            found.append(
+                (result, left, coroutine.cr_frame, coroutine.cr_running, result is None or sys.getrefcount(result))
+            )
     assert found[:2] == found[2:] and [found[0][0], found[1][0]] == [None, [1]]
 
 
@@ -483,7 +495,7 @@ def test_other_tools_see_the_calls(session: trace.Session) -> None:
     put = ["put", "__enter__", "_put", "notify", "_is_owned", "__exit__"]
     for _ in range(3):
         seen: list[str] = []
-        sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+        sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)  # noqa: B023
         try:
             box.put(1)
             box.get()
@@ -641,7 +653,7 @@ def test_sessions_come_and_go_while_threads_pass_messages(make: Any) -> None:
 
 
 def test_the_stack_of_a_message_begins_where_the_queue_is_used(session: trace.Session) -> None:
-    """Whether the queue's own frames are there or not."""
+    """With and without the queue's own frames."""
     own(session, ["send"])
     session.send([("_", [], [("message", ("process_dump",))])])
     monitoring: Any = getattr(sys, "monitoring", None)
@@ -710,7 +722,7 @@ def test_nothing_that_a_class_defines_is_run_to_take_its_methods(session: trace.
 
 
 def test_a_put_in_a_finaliser_and_in_a_signal(session: trace.Session) -> None:
-    """Calls from wherever the interpreter calls."""
+    """Calls from everywhere in the interpreter."""
     text = """
 import gc, queue, signal, inviso
 from inviso import trace

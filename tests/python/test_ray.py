@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens
 from inviso import BadArg, Cluster
-from inviso_tools import HOST, LIMIT, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed
+from waiting import until
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
     pytest.importorskip("ray")  # it has no build for these
@@ -69,7 +70,7 @@ def is_traced(label):
 
 @pytest.fixture(scope="module")
 def settings() -> Iterator[dict[str, str]]:
-    """The environment of a program with a cluster: its sockets are in a folder whose name is short, as it must be."""
+    """The environment of a program with a cluster: its sockets are in a folder with a short name, as they must be."""
     folder = tempfile.mkdtemp(prefix="ray")
     yield {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +93,9 @@ def logs(driver: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def traced(driver: Child, logs: Path) -> Iterator[Events]:
-    """Tokens of all nodes go to logs. To be called once, when the program has none any more: the events."""
+    """Writes tokens of all nodes to logs. Call the result once, when the program has no tokens left: it returns the
+    events.
+    """
     with tokens("driver", "ray-*", folder=logs) as events:
         yield events
 

@@ -1,4 +1,4 @@
-"""Whole services, pools and many tasks under load, all traced: they work as without, and what is told is consistent."""
+"""Whole services, pools and many tasks under load, all traced: they work as without, and messages are consistent."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import inviso
 import pytest
 from inviso import BadArg, trace
 from subjects import consistent, services
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until
 
 METHODS = [method for method in ("fork", "spawn") if method in multiprocessing.get_all_start_methods()]
 
-# A child, because whatever is written on standard error is a fault.
+# A child, because any output on standard error is a fault.
 HEAD = """
 import logging, warnings
 from subjects import consistent, services
@@ -31,7 +32,7 @@ warnings.filterwarnings("ignore", message=".*multi-threaded", category=Deprecati
 
 
 def told(call: str, check: str = "", **options: Any) -> Counter[str]:
-    """What a service's messages are about, once they have been looked at."""
+    """The messages of a service, grouped by subject."""
     text = f"""{HEAD}
 if __name__ == "__main__":
     with consistent.whole() as seen:
@@ -57,7 +58,7 @@ def test_a_server_of_streams_in_debug_mode() -> None:
 
 def test_aiohttp() -> None:
     pytest.importorskip("aiohttp")
-    # its client tells some futures that something is over, whether anybody waits or not
+    # its client sets some futures at the end, with or without a waiter
     tags = told("aiohttp(10, 10)", "untaken=[None]")
     assert tags["send"] >= tags["receive"] >= 10 * 10 * 2 * 2
     assert tags["open"] == tags["closed"] >= 1 + 2 * 10
@@ -143,7 +144,7 @@ if __name__ == "__main__":
     assert good(text) == "ok\n"
 
 
-# what looks at it
+# the checks themselves
 
 
 def test_nothing_can_be_missing() -> None:
@@ -177,7 +178,7 @@ def test_what_stays_behind_is_found(flag: str, session: trace.Session) -> None:
 
 
 class Order:
-    """A tracer that sees whether each task sends and receives its numbers in turn, and how many."""
+    """A tracer that checks that each task sends and receives its numbers in turn, and counts them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -198,7 +199,7 @@ class Order:
 
 
 def ring(tasks: int, messages: int, flags: list[str], **options: Any) -> tuple[Order, int]:
-    """What comes of a ring of tasks; how many the session has lost."""
+    """The result of a ring of tasks, and the session's number of lost messages."""
     order = Order()
     with trace.session_create("ring", order, options) as session:
         session.process("all", True, flags)
@@ -286,7 +287,7 @@ def test_a_loop_that_is_closed_with_its_tasks_pending(session: trace.Session) ->
 @pytest.mark.parametrize("kind", ["thread", "task"])
 def test_a_tracee_that_dies_while_its_flags_are_set(kind: str, make: Callable[..., trace.Session]) -> None:
     one, other = make("one"), make("other")
-    # on 3.11 what runs already when the first session asks is not seen to its end
+    # on 3.11 the end of a call that runs at the first session's begin is not seen
     one.process(inviso.self(), True, ["exiting"])
     items: queue.Queue[int] = queue.Queue()
     pids: list[inviso.Pid] = []

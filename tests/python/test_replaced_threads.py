@@ -1,4 +1,4 @@
-"""Programs that put greenlets in place of threads, locks and sleep, as gevent does: ours stay those of the system."""
+"""Programs that replace threads, locks and sleep by greenlets, as gevent does: ours stay those of the system."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Running:
         assert self.line() == "worked"
 
     def end(self) -> tuple[int, str]:
-        """Status and standard error of the program, whose child is told that there are no more jobs."""
+        """Status and standard error of the program; its child gets the end of the jobs."""
         os.write(self._jobs, b"\n")
         return self.ended()
 
@@ -116,7 +116,7 @@ def running(python: Path, folder: Path, program: str, *words: str, **env: str) -
 
 
 def nodes() -> dict[str, int]:
-    """Who can be traced: names without the host, and their processes."""
+    """Traceable processes: names without the host, and their pids."""
     with Cluster() as cluster:
         return {each.node.removesuffix(f"@{HOST}"): each.pid for each in cluster.found()}
 
@@ -126,7 +126,8 @@ STARTS = {
     "os.fork": (FORK, "shop"),
     "subprocess": ("sys.exit(subprocess.run([sys.executable, 'ten.py']).returncode + 7)\n", "shop"),
     "an environment of its own": (
-        "sys.exit(subprocess.run([sys.executable, 'ten.py'], env={'INVISO_DIR': os.environ['INVISO_DIR']}).returncode + 7)\n",
+        "sys.exit(subprocess.run([sys.executable, 'ten.py'], env={'INVISO_DIR': os.environ['INVISO_DIR']}).returncode "
+        "+ 7)\n",
         "shop",
     ),
     "os.system": ("sys.exit(os.waitstatus_to_exitcode(os.system(sys.executable + ' ten.py')) + 7)\n", "shop"),
@@ -144,7 +145,9 @@ def test_a_child_is_found_and_traced(python: Path, folder: Path, how: str) -> No
         module = "__mp_main__" if how in ("spawn", "forkserver") else "__main__"
         with Cluster(f"shop-{pid}") as cluster:
             assert cluster.nodes == [f"shop-{pid}@{HOST}"]
-            assert dict(cluster.trace(f"{module}:work", arguments=True, folder=folder / "logs").check()) == {cluster.nodes[0]: 1}
+            assert dict(cluster.trace(f"{module}:work", arguments=True, folder=folder / "logs").check()) == {
+                cluster.nodes[0]: 1
+            }
             shop.work(5)
             stopped = cluster.stop().check()
         (result,) = stopped.values()
@@ -154,9 +157,10 @@ def test_a_child_is_found_and_traced(python: Path, folder: Path, how: str) -> No
 
 
 def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) -> str:
-    """What a program says whose child says one line."""
+    """The output of a program whose child prints one line."""
     write(folder, "who.py", "import os, sys\nfrom inviso import runtime\nfound = runtime.listening()\n"
-          "print(found and found.node.partition('@')[0], sorted(name for name in os.environ if 'INVISO' in name), flush=True)\n")  # fmt: skip
+          "print(found and found.node.partition('@')[0], sorted(name for name in os.environ if 'INVISO' in name), "
+          "flush=True)\n")  # fmt: skip
     write(folder, "prog.py", PROGRAM + program)
     command = [str(python), "-m", "inviso", "run", "--node", "shop", *words, "prog.py"]  # the last of a kind counts
     settings = {**PLAIN, "INVISO_DIR": str(folder / "sockets"), **env}
@@ -166,10 +170,11 @@ def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) 
 
 
 def test_programs_see_nothing_of_it(python: Path, folder: Path) -> None:
-    """Neither in its own environment nor in that of a grandchild."""
+    """Not in its own environment and not in a grandchild's."""
     program = (
         "print([name for name in os.environ if 'INVISO' in name], flush=True)\n"
-        "subprocess.run([sys.executable, '-c', \"import os, sys, subprocess; subprocess.run([sys.executable, 'who.py'])\"])\n"
+        "subprocess.run([sys.executable, '-c', \"import os, sys, subprocess; subprocess.run([sys.executable, "
+        "'who.py'])\"])\n"
         "print([name for name in os.environ if 'INVISO' in name])\n"
     )
     first, child, last = one_line(python, folder, program).splitlines()
@@ -184,7 +189,8 @@ def test_children_that_are_not_to_be_traced(python: Path, folder: Path, how: str
     if how == "pyproject.toml":
         write(folder, how, "[tool.inviso]\nfollow = false\n")
     own = ", env={**os.environ, 'INVISO_AUTOSTART': 'no'}" if how == "the program says so" else ""
-    assert one_line(python, folder, f"subprocess.run([sys.executable, 'who.py']{own})\n", *words, **env).startswith("None ")
+    said = one_line(python, folder, f"subprocess.run([sys.executable, 'who.py']{own})\n", *words, **env)
+    assert said.startswith("None ")
 
 
 def test_a_child_with_a_name_of_its_own(python: Path, folder: Path) -> None:
@@ -205,7 +211,8 @@ def test_a_child_becomes_another_program(python: Path, folder: Path) -> None:
 def test_a_template_is_of_each_process(python: Path, folder: Path) -> None:
     program = (
         "from inviso import runtime\npid = os.fork()\n"
-        "if not pid:\n    print(runtime.listening().node, os.getpid(), flush=True)\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+        "if not pid:\n    print(runtime.listening().node, os.getpid(), flush=True)\n    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
     )
     node, pid = one_line(python, folder, program, "--node", "{program}.{pid}").split()
     assert node == f"prog.{pid}@{HOST}"
@@ -213,7 +220,7 @@ def test_a_template_is_of_each_process(python: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("way", ["the end", "kill -9"])
 def test_the_end_of_a_traced_child_is_said(python: Path, folder: Path, way: str) -> None:
-    """The control gets an event, and `stop` answers for it by what it has left."""
+    """The control gets an event, and `stop` answers for it from its log."""
     with running(python, folder, FORK, "--node", "shop") as shop:
         pid = int(shop.line())
         name = f"shop-{pid}@{HOST}"
@@ -244,15 +251,17 @@ def test_the_end_of_a_traced_child_is_said(python: Path, folder: Path, way: str)
 
 
 def command(*words: str, status: int = 0) -> list[list[str]]:
-    """What a command says, a line for each node."""
-    done = subprocess.run([sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=LIMIT, check=False)
+    """The output of a command, a line for each node."""
+    done = subprocess.run(
+        [sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
     assert (done.returncode, done.stderr == "") == (status, not status), done.stderr
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("way", ["the end", "kill -9"])
 def test_the_end_of_a_child_is_said_to_who_comes_later(python: Path, folder: Path, way: str) -> None:
-    """`inviso start` has gone when the child ends: `inviso fetch` and `inviso stop` know of it, the latter once."""
+    """`inviso start` has ended before the child: `inviso fetch` and `inviso stop` know of it, the latter once."""
     with running(python, folder, FORK, "--node", "shop") as shop:
         pid = int(shop.line())
         name = f"shop-{pid}@{HOST}"
@@ -267,7 +276,10 @@ def test_the_end_of_a_child_is_said_to_who_comes_later(python: Path, folder: Pat
         else:
             os.kill(pid, signal.SIGKILL)
             shop.end()
-        assert command("fetch", "shop*", "-o", str(folder / "fetched"))[0] == [name, str(folder / "fetched" / f"{name}.log")]
+        assert command("fetch", "shop*", "-o", str(folder / "fetched"))[0] == [
+            name,
+            str(folder / "fetched" / f"{name}.log"),
+        ]
         assert command("nodes", "shop*", status=1) == []
         ended, other = command("stop", "shop*", "-o", str(folder / "logs"))
         log_of = folder / "logs" / f"{name}.log"
@@ -303,13 +315,17 @@ def test_a_later_start_says_nothing_of_what_was_before(python: Path, folder: Pat
             assert cluster.stop().check().keys() == {f"shop-2@{HOST}"}
         with Cluster("shop*") as cluster:
             stopped = cluster.stop().check()
-            assert len(stopped) == 3 and [each["ended"] for each in stopped.values()].count("its process has ended") == 2
+            assert (
+                len(stopped) == 3 and [each["ended"] for each in stopped.values()].count("its process has ended") == 2
+            )
         shop.end()
 
 
 def test_settings_are_those_of_the_parent(python: Path, folder: Path) -> None:
     """The folder of logs is the same, wherever the child runs."""
-    write(folder, "what.py", "from inviso import runtime\nfound = runtime.listening()\nprint(found.node, found.log_dir, found.host.resolver._allow)\n")  # fmt: skip
+    write(folder, "what.py",
+    "from inviso import runtime\nfound = runtime.listening()\n"
+    "print(found.node, found.log_dir, found.host.resolver._allow)\n")  # fmt: skip
     program = f"subprocess.run([sys.executable, {str(folder / 'what.py')!r}], cwd='/')\n"
     words = ("--log-dir", "logs", "--allow", "shop.handlers", "--node", "web")
     found = one_line(python, folder, program, *words)

@@ -31,7 +31,7 @@ def component() -> Iterator[None]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """What a function answers in a thread of its own."""
+    """The result of a function in a thread of its own."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
@@ -57,7 +57,10 @@ def test_a_log(component: None, tmp_path: Path) -> None:
 
 def test_forms_of_patterns_and_flags(component: None) -> None:
     assert runtime.init_tracing("collector")[0] == "ok"
-    assert runtime.tpl([(__name__, "traced", "_", []), (__name__, "in_thread", 1, [], ["only_loaded"])]) == ("ok", [1, 1])
+    assert runtime.tpl([(__name__, "traced", "_", []), (__name__, "in_thread", 1, [], ["only_loaded"])]) == (
+        "ok",
+        [1, 1],
+    )
     assert runtime.tp(__name__, "traced", 1, [], ["only_loaded"]) == ("ok", [1])
     assert runtime.tpg("no.such.module", "_", "_", []) == ("ok", [0])
     assert runtime.ctpg(__name__, "traced", 1) == ("ok", [1])
@@ -70,8 +73,10 @@ def test_forms_of_patterns_and_flags(component: None) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: runtime.tp(), lambda: runtime.tp("a", "b", 1), lambda: runtime.tp([("a", "b", 1)]), lambda: runtime.tpl(7),
-        lambda: runtime.ctp("a", "b"), lambda: runtime.ctpl([("a",)]), lambda: runtime.tf("all"), lambda: runtime.tf("all", "call"),
+        lambda: runtime.tp(), lambda: runtime.tp("a", "b", 1), lambda: runtime.tp([("a", "b", 1)]),
+        lambda: runtime.tpl(7),
+        lambda: runtime.ctp("a", "b"), lambda: runtime.ctpl([("a",)]), lambda: runtime.tf("all"),
+        lambda: runtime.tf("all", "call"),
         lambda: runtime.tf([("all", [1])]), lambda: runtime.tpm("a", "b", 1), lambda: runtime.init_tpm(1, 2, 3, 4, 5),
     ],
 )  # fmt: skip
@@ -197,7 +202,7 @@ def test_what_was_lost_before_a_suspension_is_no_reason_after_it(component: None
 
 
 def test_several_things_at_once() -> None:
-    """Each waits for all the others: in one thread none would end. What one raises is told, and the others go on."""
+    """Each waits for all the others: in one thread none would end. An exception is reported, and the others go on."""
     told: list[str] = []
     barrier = threading.Barrier(3, timeout=LIMIT)
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Which process runs when: tasks and threads, those that end, and what a loop runs besides."""
+"""The running process at each time: tasks and threads, ended ones, and callbacks of a loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, in_threads, until
+from trace_tools import good, in_threads
+from waiting import until
 
 NEW = sys.version_info >= (3, 12)
 eager = pytest.mark.skipif(not NEW, reason="eager tasks are of 3.12")
@@ -60,7 +61,7 @@ def strict(messages: list[Any]) -> dict[inviso.Pid, int]:
 def traced(
     session: trace.Session, main: Callable[[], Coroutine[Any, Any, Any]], flags: tuple[str, ...] = ("running",)
 ) -> list[Any]:
-    """What comes of a program of tasks that is traced from before its beginning to its end."""
+    """The messages of a program of tasks, traced from its beginning to its end."""
     assert session.process("all", True, flags) > 0
     asyncio.run(main())
     session.process("all", False, flags)
@@ -490,7 +491,7 @@ def test_the_place_of_a_thread_is_that_of_its_spawn(
     assert (*spawned[:2], len(spawned[2])) == place
 
 
-# what a loop runs besides
+# callbacks of a loop
 
 
 def test_callbacks_are_in_and_out_of_the_loops_thread(session: trace.Session) -> None:

@@ -1,4 +1,4 @@
-"""Tokens go with what executors, futures and event loops carry, and with nothing else."""
+"""Tokens travel with messages of executors, futures and event loops, and with nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import inviso
 import pytest
 from inviso import seq_trace, trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import child, until
+from trace_tools import child
+from waiting import until
 
 PATIENCE = 10.0
 
@@ -65,7 +66,9 @@ def test_a_call_by_an_executor_and_its_result(tracer: inviso.Pid) -> None:
 
 
 def test_a_worker_s_token_is_that_of_its_item(tracer: inviso.Pid) -> None:
-    """Neither the thread's starting nor the item before leaves it one; who takes a result without a token has none."""
+    """Neither the thread's start nor the item before leaves it one; a task that takes a result without a token has
+    none.
+    """
     with ThreadPoolExecutor(1) as pool:
         begin("first")
         assert pool.submit(label).result() == "first"
@@ -98,7 +101,7 @@ def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
 @pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, queue.SimpleQueue, asyncio.Queue])
 @pytest.mark.parametrize("looks_at_senders", [False, True])
 def test_an_item_of_before_tokens_clears_the_taker_s(kind: Any, looks_at_senders: bool) -> None:
-    """Whatever else asks who has put it in."""
+    """Also while a match specification asks for the sender."""
     seq_trace.reset_trace()
     with trace.session_create("senders", None, []) as session:
         session.process(inviso.self(), True, ["receive"])
@@ -111,7 +114,7 @@ def test_an_item_of_before_tokens_clears_the_taker_s(kind: Any, looks_at_senders
 
 
 def takes(kind: str) -> Any:
-    """What a message leaves the running process with, which it sends to itself by one carrier or another."""
+    """The label of the token that the running process sends along by one kind of carrier."""
     if kind == "thread":
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(label()))
@@ -171,7 +174,7 @@ def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
 
 
 def test_what_carries_tokens_is_watched_until_a_reset() -> None:
-    """The last process that has a token ends, or empties it; what it has sent keeps its own."""
+    """The last process with a token ends, or empties it; sent messages keep their own."""
     seq_trace.reset_trace()
     plain = multiprocessing.reduction.ForkingPickler.loads
     near, far = multiprocessing.Pipe()
@@ -442,7 +445,7 @@ def test_who_waits_for_a_coroutine_has_the_token_that_came_there(tracer: inviso.
                 assert await asyncio.wait_for(asyncio.wait_for(get(items), PATIENCE), PATIENCE) == item
             assert label() == name and asyncio.current_task() is own
             await filling
-        getting = asyncio.create_task(get(items))  # one that is the program's own keeps what it has
+        getting = asyncio.create_task(get(items))  # a task of the program's own keeps its token
         await asyncio.wait_for(fill(items, "fourth", 5), PATIENCE)
         begin("own")
         assert await asyncio.wait_for(getting, PATIENCE) == 5 and label() == "own"
@@ -476,7 +479,8 @@ def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.
         seq_trace.set_token(None)
         loop.call_soon(note)
         loop.call_at(loop.time() + 0.02, note)
-        await asyncio.sleep(0.1)
+        while len(seen) < 5:
+            await asyncio.sleep(0.001)
         assert seen == ["soon", None, "soon", "soon", None]
 
     asyncio.run(main())
@@ -742,6 +746,7 @@ def test_what_is_left_in_a_queue_goes_with_it_or_with_a_reset(kind: str, how: st
 END = """
 import asyncio, ctypes, queue, threading, time, inviso
 from inviso import seq_trace, trace
+from waiting import until_blocked
 
 def word():
     "The address of the C function behind a method."
@@ -776,35 +781,44 @@ first = word()
         "seq_trace.set_token('label', 1); assert not own(); seq_trace.set_token(None); assert own()",
         # a process ends with it
         "t = threading.Thread(target=seq_trace.set_token, args=('label', 1)); t.start(); t.join(); assert soon()",
-        # a task, and who takes its result
+        # a task, and the reader of its result
         "async def work(): seq_trace.set_token('label', 1); await settle(); assert not own()\nasync def main():\n"
-        "    t = asyncio.create_task(work()); await t; seq_trace.set_token(None); assert not own(); del t; await settle(); assert own()\nasyncio.run(main())",
+        "    t = asyncio.create_task(work()); await t; seq_trace.set_token(None); assert not own(); del t; "
+        "await settle(); assert own()\nasyncio.run(main())",
         # it is under way, then taken, then gone
-        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); q.get()\n"
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); "
+        "q.get()\n"
         "assert seq_trace.get_token()[1] == 1 and not own(); seq_trace.set_token(None); assert own()",
-        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); del q; assert own()",
-        # in the midst of code that can't import, as a namedtuple's is
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); "
+        "del q; assert own()",
+        # inside code that can't import, as a namedtuple's is
         "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); kept = [q]; del q\n"
         "eval('lambda f: [f() for _ in (1, 2, 3)]', {'__builtins__': {}})(kept.clear); assert own()",
         # another node may send it back
         "seq_trace.set_token('label', 1); seq_trace.inject({}); seq_trace.set_token(None); assert not own()\n"
         "seq_trace.reset_trace(); assert own()",
-        # another thread waits, and is seen when it goes on, though all was given back meanwhile
+        # another thread waits, and is seen when it goes on, though all instruments were removed meanwhile
         "q = queue.SimpleQueue(); got = []\ndef take(): got.append((q.get(), seq_trace.get_token('label')))\n"
-        "t = threading.Thread(target=take); t.start(); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
+        "t = threading.Thread(target=take); t.start(); until_blocked(t); seq_trace.set_token('label', 1)\n"
         "seq_trace.reset_trace(); assert own(); seq_trace.set_token('label', 2); q.put(3); t.join()\n"
         "assert got == [(3, ('label', 2))], got; seq_trace.set_token(None); assert soon()",
-        # another thread may be in the midst of something
-        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); seq_trace.set_token('label', 1)\n"
+        # another thread may be inside something
+        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); "
+        "seq_trace.set_token('label', 1)\n"
         "seq_trace.set_token(None); assert not own(); e.set(); t.join(); assert soon()",
         # so are a pool's
-        "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
-        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\npool.close(); pool.join()",
+        "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2)\n"
+        "for thread in pool._pool: until_blocked(thread)\nseq_trace.set_token('label', 1)\n"
+        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\n"
+        "pool.close(); pool.join()",
         # a match specification may set one
-        "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), [(['_'], [], [('set_seq_token', 'label', 1)])])\n"
-        "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); assert own()",
-        # not more often than is worth it, and what was counted before goes on
-        "seq_trace.set_token('serial', (0, 3))\nfor n in range(40): seq_trace.set_token('label', n); seq_trace.set_token(None)\n"
+        "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), "
+        "[(['_'], [], [('set_seq_token', 'label', 1)])])\n"
+        "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); "
+        "assert own()",
+        # no more often than is worth it, and counters go on
+        "seq_trace.set_token('serial', (0, 3))\n"
+        "for n in range(40): seq_trace.set_token('label', n); seq_trace.set_token(None)\n"
         "assert not own(); seq_trace.set_token('label', 1); assert seq_trace.get_token()[2:] == (0, inviso.self(), 0)\n"
         "seq_trace.reset_trace(); assert own()",
     ],
@@ -815,7 +829,7 @@ def test_what_carries_tokens_goes_with_the_last_one(program: str) -> None:
 
 
 def test_tokens_that_several_threads_set_at_once_are_carried() -> None:
-    """The first puts what carries tokens in place, and the others wait for that."""
+    """The first one installs the instruments, and the others wait for that."""
     lost: list[Any] = []
 
     def work(number: int, ready: threading.Barrier) -> None:

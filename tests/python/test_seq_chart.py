@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace
 from inviso.seq._text import clipped, term, wide
 from inviso.seq_trace import Anchor, Output, chart, merge
-from trace_tools import until
+from waiting import until
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -75,8 +75,10 @@ def test_what_was_sent_and_when() -> None:
     ("value", "text"),
     [
         (None, "undefined"), (True, "true"), (Atom("ok"), "ok"), (Atom("Not ok'\n"), r"'Not ok\'\n'"), (Atom(""), "''"),
-        (1e22, "1.0e22"), (1000.0, "1.0e3"), (12345.0, "12345.0"), (1e-7, "1.0e-7"), (-0.001, "-0.001"), (0.05, "0.05"), (-0.0, "-0.0"),
-        (9007199254740992.0, "9.007199254740992e15"), (Atom("end"), "'end'"), ({Atom("and"): 1e16}, "#{'and' => 1.0e16}"),
+        (1e22, "1.0e22"), (1000.0, "1.0e3"), (12345.0, "12345.0"), (1e-7, "1.0e-7"), (-0.001, "-0.001"), (0.05, "0.05"),
+        (-0.0, "-0.0"),
+        (9007199254740992.0, "9.007199254740992e15"), (Atom("end"), "'end'"),
+        ({Atom("and"): 1e16}, "#{'and' => 1.0e16}"),
         ("a\"b\\\n\x1b\u202e", r'"a\"b\\\n\e\x{202e}"'), ("größe", '"größe"'), ("", '""'),
         ({"k": (1, [])}, '#{"k" => {1,[]}}'), (frozenset({2, 1}), "#Set<1,2>"), (b"", "<<>>"),
         (inviso.BitString(b"\x01\xa0", 3), "<<1,5:3>>"), (inviso.ImproperList([1], 2), "[1|2]"),
@@ -191,7 +193,9 @@ def test_each_kind_of_row() -> None:
         "             |                         @",
     ]
     root = ElementTree.fromstring(drawn.svg())
-    slanted = [line for line in root.iter(SVG + "line") if line.get("class") == "a" and line.get("y1") != line.get("y2")]
+    slanted = [
+        line for line in root.iter(SVG + "line") if line.get("class") == "a" and line.get("y1") != line.get("y2")
+    ]
     assert len(slanted) == 1  # from where it was sent, two rows above
     assert len(list(root.iter(SVG + "rect"))) == 1
 
@@ -243,7 +247,8 @@ def test_many_processes_and_events_fit() -> None:
 HOSTILE = st.one_of(
     st.text(max_size=40),
     st.sampled_from(
-        ["</svg><script>alert(1)</script>", "]]>", "<!--", "&lt;", "\x00", "\ud800", "\uffff", "\x1b[2J", "\u202e", "\u2028",
+        ["</svg><script>alert(1)</script>", "]]>", "<!--", "&lt;", "\x00", "\ud800", "\uffff", "\x1b[2J", "\u202e",
+        "\u2028",
          "a\nb", "\r", '"', "'", "\U0001f600" * 50, "漢字" * 40, "e" + "\u0301" * 300]
     ),
     st.binary(max_size=20),
@@ -324,4 +329,4 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
     with pytest.raises(inviso.BadArg) as refused:
         call()
     assert refused.value.argument == argument and "; pass" in refused.value.why
-    assert before.issuperset(inviso.processes())  # those of earlier tests may end meanwhile
+    assert before.issuperset(inviso.processes())  # messages of earlier tests may come meanwhile

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace, trace
 from inviso.seq._merge import key
 from inviso.seq_trace import Anchor, Output, merge
-from trace_tools import until
+from waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ class Process:
 
 
 class History:
-    """What happens on some nodes, and what their tracers are told."""
+    """Events on some nodes, and the messages to their tracers."""
 
     def __init__(self, nodes: int, processes: int, flags: dict[str, frozenset[str]]) -> None:
         self.processes = [Process(n % nodes, n) for n in range(processes)]
@@ -157,7 +157,7 @@ def test_no_event_comes_before_its_cause(
         if entry.after is not None:
             assert entry.after < n and before(seen[entry.after], seen[n])
         assert stamps or entry.by != "time"
-        if len(flags) == 2:  # all is told: a serial decides exactly where there is a cause
+        if len(flags) == 2:  # all messages are there: a serial orders exactly by cause
             assert (entry.by == "serial") == (n > 0 and before(seen[n - 1], seen[n]))
 
 
@@ -211,7 +211,9 @@ def test_all_time_stamps_are_one_clock() -> None:
 
 
 def test_without_time_stamps_outputs_stand_in_their_order() -> None:
-    a = Output("a@x", Anchor(0, 0), (event("print", (0, 1), A, [], label="a"), event("print", (0, 2), A, [], label="a")))
+    a = Output(
+        "a@x", Anchor(0, 0), (event("print", (0, 1), A, [], label="a"), event("print", (0, 2), A, [], label="a"))
+    )
     b = Output("b@x", Anchor(0, 0), (event("print", (0, 1), B, [], label="b"),))
     assert [entry.node for entry in merge(b, a)] == ["b@x", "a@x", "a@x"]
     assert tags(merge(a, b)) == [("print", "order", None), ("print", "serial", 0), ("print", "order", None)]
@@ -243,9 +245,11 @@ def test_a_counter_that_begins_again_is_the_same_process() -> None:
 
 def rich() -> Output:
     terms = (
-        None, True, 1 << 90, -1.5, "größe\n", b"\xff\x00", Atom("ok"), (), [], [1, [2]], {"k": {1: 2}}, frozenset({1, 2}),
+        None, True, 1 << 90, -1.5, "größe\n", b"\xff\x00", Atom("ok"), (), [], [1, [2]], {"k": {1: 2}},
+        frozenset({1, 2}),
         inviso.self(), A, Cut("items"), Opaque("app.Order", 4711), Opaque("app.Order", 1, "text"), inviso.Ref(),
-        inviso.Map([(1, "int"), (1.0, "float")]), inviso.BitString(b"\xa0", 3), inviso.ImproperList([1], 2), inviso.Port(),
+        inviso.Map([(1, "int"), (1.0, "float")]), inviso.BitString(b"\xa0", 3), inviso.ImproperList([1], 2),
+        inviso.Port(),
     )  # fmt: skip
     events = [event("send", (0, 1), inviso.self(), A, 7, term) for term in terms]
     events += [event("print", (0, 1), A, [], (3, 9)), event("receive", (5, 6), A, inviso.self(), (1, 2, 3))]
@@ -270,7 +274,9 @@ def test_an_output_is_the_same_in_another_process() -> None:
         "assert a == b == c, (a, b);"
         "print(pickle.dumps(merge(a)).hex())"
     )
-    output = Output("a@x", Anchor(0, 0), (event("send", (0, 1), inviso.self(), A), event("print", (0, 2), inviso.self(), [])))
+    output = Output(
+        "a@x", Anchor(0, 0), (event("send", (0, 1), inviso.self(), A), event("print", (0, 2), inviso.self(), []))
+    )
     written = "\n".join(data.hex() for data in (pickle.dumps(output), output.to_etf(), output.to_json().encode()))
     done = subprocess.run([sys.executable, "-c", program], input=written, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -322,7 +328,7 @@ def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
         seq_trace.set_token("print", True)
         seq_trace.print("one")
         (event,) = collector.output().events
-        # what it is told as a tracer it receives, as any process; what it is asked is nobody's
+        # a tracer receives its messages like any process; requests to it are not messages
         assert session.drain() == [("trace", collector.pid, "receive", event)]
 
 
@@ -369,7 +375,10 @@ ONE = event("print", (0, 1), A, [])
         ("text", lambda: Output.from_json("[]")),
         ("text", lambda: Output.from_json(b"\xff")),
         ("text", lambda: Output.from_json("[" * 100_000)),
-        ("text", lambda: Output.from_json(rich().to_json().replace('"inviso_seq_output": 1', '"inviso_seq_output": 2'))),
+        (
+            "text",
+            lambda: Output.from_json(rich().to_json().replace('"inviso_seq_output": 1', '"inviso_seq_output": 2')),
+        ),
         ("text", lambda: Output.from_json(rich().to_json().replace('"term": "g2', '"term": "é2'))),
         ("events", lambda: Output.from_json(rich().to_json().replace('"term": "g2', '"term": "g2o=", "other": "'))),
     ],
@@ -380,4 +389,4 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
         call()
     assert refused.value.argument == argument and "; pass" in refused.value.why
     assert seq_trace.get_token() == token
-    assert before.issuperset(inviso.processes())  # those of earlier tests may end meanwhile
+    assert before.issuperset(inviso.processes())  # messages of earlier tests may come meanwhile

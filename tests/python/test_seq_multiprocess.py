@@ -1,4 +1,4 @@
-"""Tokens between operating system processes: queues, connections, pools and their processes, however those are started."""
+"""Tokens between operating system processes: queues, connections, pools and their processes, by each start method."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import inviso
 import pytest
 from inviso import seq_trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import child, until
+from trace_tools import child
+from waiting import until
 
 METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
 PATIENCE = 60.0
@@ -40,7 +41,7 @@ def shape(tracer: inviso.Pid, label: Any) -> list[Any]:
 
 
 def echo(taken: Any, answers: Any) -> None:
-    """A child: what it takes it gives back, with its token."""
+    """A child: it sends each item back, with its token."""
     answers.put(("begun", label()))
     while (item := taken.get()) is not None:
         answers.put((item, label()))
@@ -73,7 +74,7 @@ def test_queues_and_processes(tracer: inviso.Pid, method: str, kind: str) -> Non
     there.put(None)
     process.join(PATIENCE)
     assert process.exitcode == 0
-    # sends and receives of the child are told there, to nobody
+    # sends and receives of the child are events there, without a tracer
     assert shape(tracer, "queue") == [("send", (0, 1)), ("receive", (1, 2)), ("send", (2, 3)), ("receive", (3, 4))]
 
 
@@ -367,7 +368,9 @@ def receives(tracer: inviso.Pid) -> list[Any]:
     return [event for event in shape(tracer, "own") if event[0] == "receive"]
 
 
-@pytest.mark.parametrize("make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"])
+@pytest.mark.parametrize(
+    "make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"]
+)
 @pytest.mark.parametrize("carried", [True, False])
 def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, make: Any, carried: bool) -> None:
     """It takes tasks out of its own pipe, in the thread that terminates it, with tokens and without."""
@@ -375,10 +378,10 @@ def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, ma
         begin("own")
     pool = make()
     for _ in range(5):
-        pool.apply_async(time.sleep, (0.3,))
+        pool.apply_async(time.sleep, (1.5,))
     if not carried:
         begin("own")
-    time.sleep(0.1)  # they are under way
+    until(lambda: pool._taskqueue.empty() and not pool._inqueue.empty())  # they are under way
     before, received = serial(), receives(tracer)
     pool.terminate()
     pool.join()
@@ -601,9 +604,11 @@ def test_sends_inside_each_other_keep_apart(tracer: inviso.Pid) -> None:
         near.send("inner")
         with pytest.raises(BrokenPipeError):
             broken.send("lost")
+        signalled.set()
 
     taken: list[Any] = []
-    reader = threading.Timer(0.5, lambda: taken.append(len(there.recv())))
+    signalled = threading.Event()
+    reader = threading.Thread(target=lambda: (signalled.wait(PATIENCE), taken.append(len(there.recv()))))
     reader.start()
     before = signal.signal(signal.SIGALRM, also)
     begin("x")
@@ -625,7 +630,7 @@ def test_objects_that_can_t_be_pickled(tracer: inviso.Pid, capfd: pytest.Capture
     near.send("next")
     assert far.recv() == "next" and label() == "x"
     queue: Any = multiprocessing.get_context("spawn").Queue()
-    queue.put(lambda: None)  # its feeder thread says so, and goes on
+    queue.put(lambda: None)  # its feeder thread reports the error, and goes on
     queue.put("next")
     assert queue.get(timeout=PATIENCE) == "next" and label() == "x"
     assert "ickle" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Tokens across nodes: headers, middleware, clients' hooks, environments; and what headers from outside must not do."""
+"""Tokens across nodes: headers, middleware, clients' hooks, environments; and harmless headers from outside."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def infos(collector: seq_trace.Collector, label: Any = 17) -> list[Any]:
 
 
 def in_process(body: Callable[..., Any], *args: Any) -> Any:
-    """Runs a process of its own to its end; what it returned."""
+    """Runs a process of its own to its end; returns its result."""
     done: list[Any] = []
 
     def run() -> None:
@@ -285,7 +285,7 @@ def test_what_a_setter_sends_itself_comes_after(collector: seq_trace.Collector) 
 # -- hostile headers
 
 def good_parts() -> list[Any]:
-    """What a header of the calling process holds."""
+    """The header of the calling process."""
     aside = seq_trace.set_token(None)
     seq_trace.set_token("label", 1)
     token = seq_trace.inject({})[HEADER][3:]
@@ -343,7 +343,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 
 
 def nodeless() -> bytes:
-    """A token whose sender claims to be of whatever node reads it."""
+    """A token whose sender claims to be on the reading node."""
     creation = _native.origin_is(_native.origin())[2] & 0xFFFFFFFF
     return bytes(_native.term_to_binary(tuple(good_parts()))).replace(creation.to_bytes(4, "big"), bytes(4))
 
@@ -378,7 +378,7 @@ FAR, END = 1 << 61, 1 << 62
 
 
 def through(services: list[ThreadPoolExecutor], headers: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """One after the other, each asked by the one before: the label in the last one, and what that answers."""
+    """One after the other, each request made by the one before: the label in the last one, and its answer."""
 
     def serve(headers: dict[str, str]) -> dict[str, str]:
         seq_trace.extract(headers)
@@ -681,7 +681,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 # the server's answer, the client's end of the connection, whether a token came back
 Told = tuple[Any, str, bool]
-# yields addresses, and gets what was told of each
+# yields addresses, and gets the events of each
 Plan = Generator[str, Told, None]
 
 
@@ -936,7 +936,7 @@ def test_a_propagator_beside_others() -> None:
     in_process(server)
 
 
-# -- bad input, and what is missing
+# -- bad input, and missing packages
 
 
 @pytest.mark.parametrize("kind", ["httpx", "requests"])
@@ -1000,7 +1000,7 @@ def test_the_answer_to_a_challenge_is_a_request_of_its_own(server: str, collecto
     from inviso.propagate.requests import attach
 
     def again(response: requests.Response, **options: Any) -> requests.Response:
-        # what HTTPDigestAuth does
+        # as HTTPDigestAuth does
         answer: requests.Response = response.connection.send(response.request.copy(), **options)  # type: ignore[attr-defined]
         return answer
 

@@ -1,4 +1,5 @@
-"""A request through whole services, with others over the same pools and connections: all is told, nothing foreign."""
+"""A request through whole services, with others over the same pools and connections: all its events, no foreign ones.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def buy(client: Any, order: int) -> None:
 
 @contextmanager
 def services(loop: str, client: str) -> Iterator[tuple[str, Callable[[], list[seq_trace.Output]]]]:
-    """The shop's address, and what gets the events of all nodes but this one."""
+    """The shop's address, and a function that gets the events of all nodes but this one."""
     pytest.importorskip(loop)
     pytest.importorskip(client)
     with service("stock") as stock, service("shop", stock, loop, client) as shop:
@@ -90,8 +91,8 @@ def services(loop: str, client: str) -> Iterator[tuple[str, Callable[[], list[se
 # the shop's event loop, and its client of the stock
 KINDS = [("asyncio", "httpx"), ("asyncio", "aiohttp"), ("uvloop", "aiohttp")]
 
-# All that happens for a request, in its order: what, whence, whither, and after which of these. What is printed is said
-# in place of whence; the order is the second part of it.
+# All events of a request, in order: tag, sender, receiver, and the number of the event before. A print has its text in
+# place of a sender; the order's number is the second part of the text.
 HOPS = [
     ("send", "client", "handler", None),  # 0
     ("receive", "client", "handler", 0),
@@ -127,7 +128,7 @@ NODES = {
 
 
 def said(hop: int, order: int, content: Any) -> bool:
-    """Whether that is what is said in a hop, and of this order."""
+    """Whether the content is that of a hop, for this order."""
     tag, who, whither, _ = HOPS[hop]
     if tag == "print":
         return bool(content == (who, order))
@@ -167,7 +168,9 @@ def check_connecting(entries: list[Entry], handler: Any) -> None:
 
 
 def check(order: int, entries: list[Entry]) -> tuple[dict[str, Any], bool]:
-    """What is there is what a request consists of, in causal order. Who was who; whether it had to connect."""
+    """Checks that the events are those of a request, in causal order. Returns each role's process, and whether it had
+    to connect.
+    """
     connecting = [entry for entry in entries if is_connecting(entry)]
     hops = [entry for entry in entries if not is_connecting(entry)]
     assert [entry.tag for entry in hops] == [hop[0] for hop in HOPS]
@@ -227,13 +230,13 @@ def test_requests_at_once_over_the_same_pools_and_connections(
     orders = [order for order in range(clients * times) if label_of(order) is not None]
     assert sorted(found) == [label_of(order) for order in orders], "each label, and no event without one"
     checked = [check(order, found[label_of(order)]) for order in orders]
-    # they shared what there is
+    # shared state
     for role, most in (("worker", 2), ("thread", 3), ("process", 2), ("stock", 3)):
         assert 1 <= len({who[role] for who, _ in checked}) <= most, role
     assert len({who["handler"] for who, _ in checked}) == len(orders)
     assert sum(connected for _, connected in checked) <= 3 * (client == "httpx")
     assert seq_trace.rejected() == rejected
-    # and no message has gone to two of them
+    # and no message was received by two of them
     carriers = Counter(entry.content[1] for entries in found.values() for entry in entries if is_header(entry))
     assert len(carriers) == len(orders) * 4 and set(carriers.values()) == {2}
 

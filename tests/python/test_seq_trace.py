@@ -1,19 +1,20 @@
-"""Sequential tracing: tokens, serials, what carries them, and what must not."""
+"""Sequential tracing: tokens, serials, carriers, and things that carry none."""
 
 from __future__ import annotations
 
 import asyncio
 import queue
 import threading
-import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import inviso
 import pytest
 from inviso import Atom, seq_trace, trace
 from inviso.propagate import asgi, wsgi
-from trace_tools import good, until
+from trace_tools import good
+from waiting import until, until_blocked
 
 PATIENCE = 10.0
 
@@ -96,8 +97,10 @@ def test_the_call_server(tracer: inviso.Pid) -> None:
 @pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, queue.SimpleQueue])
 def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
     box, back = kind(), kind()
+    waiting: list[threading.Thread] = []
 
     def worker() -> None:
+        waiting.append(threading.current_thread())
         item = box.get(timeout=PATIENCE)
         assert seq_trace.get_token()[1] == "order"
         back.put(item + 1)
@@ -108,7 +111,8 @@ def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
         assert back.get(timeout=PATIENCE) == 2
 
     taker = inviso.spawn(worker)
-    time.sleep(0.05)  # it waits already when the first token comes
+    until(lambda: waiting)
+    until_blocked(waiting[0])  # it waits already when the first token comes
     maker = in_process(client)
     until(lambda: not taker.is_alive())
     got = events(tracer, "order")
@@ -293,7 +297,7 @@ def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
         receives = {event[1]: event for event in got if event[0] == "receive"}
         assert len(sends) == hops == len(receives) and sends.keys() == receives.keys()
         chain = sorted(sends)
-        assert all(later[0] == earlier[1] for earlier, later in zip(chain, chain[1:], strict=False))
+        assert all(later[0] == earlier[1] for earlier, later in pairwise(chain))
 
 
 # -- labels
@@ -302,7 +306,8 @@ def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
 @pytest.mark.parametrize(
     "label",
     [
-        "x" * 20_000, b"x" * 20_000, list(range(5_000)), {n: str(n) for n in range(1_000)}, frozenset(range(1_000)), 1 << 100_000,
+        "x" * 20_000, b"x" * 20_000, list(range(5_000)), {n: str(n) for n in range(1_000)}, frozenset(range(1_000)),
+        1 << 100_000,
         [[[[[[[[[["deep"]]]]]]]]]], ("x" * 1_025, 1),
     ],
     ids=lambda label: type(label).__name__,
@@ -405,7 +410,9 @@ def test_the_deepest_label_goes_on_by_headers() -> None:
 # -- bad input
 
 
-@pytest.mark.parametrize(("flags", "has"), [(-1, 63), (65535, 63), (64, 0), (1 << 70, 0), ((1 << 70) + 5, 5), (-(1 << 70), 0)])
+@pytest.mark.parametrize(
+    ("flags", "has"), [(-1, 63), (65535, 63), (64, 0), (1 << 70, 0), ((1 << 70) + 5, 5), (-(1 << 70), 0)]
+)
 def test_of_the_flags_of_a_token_the_known_ones_are_taken(flags: int, has: int) -> None:
     """As OTP does."""
     seq_trace.set_token((flags, 17, 1, inviso.self(), 0))
@@ -547,8 +554,14 @@ def test_a_label_holds_for_a_block_and_gives_the_token_before_back(tracer: invis
     outer = seq_trace.get_token()
     with seq_trace.label("order 7", events=["send", "print"], timestamp="monotonic_timestamp"):
         assert seq_trace.get_token("label") == ("label", "order 7")
-        assert [seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print", "timestamp", "monotonic_timestamp")] == [
-            True, False, True, False, True,
+        assert [
+            seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print", "timestamp", "monotonic_timestamp")
+        ] == [
+            True,
+            False,
+            True,
+            False,
+            True,
         ]
     assert seq_trace.get_token()[:2] == outer[:2]
     seq_trace.set_token(None)

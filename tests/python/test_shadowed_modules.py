@@ -1,4 +1,4 @@
-"""Programs whose folder has files named like standard modules, and what a run leaves in ``sys.modules``."""
+"""Programs whose folder has files named like standard modules, and the modules in ``sys.modules`` after a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(folder: pathlib.Path, *words: str, **more: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def shadows(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A program among files for every standard module that is no part of the interpreter itself."""
+    """A program among files named like each standard module that is not part of the interpreter itself."""
     folder = tmp_path / "shadows"
     folder.mkdir()
     (tmp_path / "bin").mkdir()
@@ -76,8 +76,21 @@ for name in NAMES:
 def f(): pass
 f()
 """
-OFTEN = ["copy", "typing", "dataclasses", "enum", "json", "queue", "opcode", "inspect", "select", "types", "functools", "signal"]
-OFTEN = [name for name in OFTEN if name not in sys.builtin_module_names]  # which no program has of its own
+OFTEN = [
+    "copy",
+    "typing",
+    "dataclasses",
+    "enum",
+    "json",
+    "queue",
+    "opcode",
+    "inspect",
+    "select",
+    "types",
+    "functools",
+    "signal",
+]
+OFTEN = [name for name in OFTEN if name not in sys.builtin_module_names]  # which no program has as its own
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -95,7 +108,7 @@ def test_a_program_finds_its_own_modules(shadows: pathlib.Path, command: str) ->
 
 @pytest.mark.parametrize("script", [SCRIPT, OLDER_SCRIPT])
 def test_what_was_there_before_the_command_stays(shadows: pathlib.Path, script: str) -> None:
-    """A ``sitecustomize`` imports some; with the command the program finds the same, and its own for all others."""
+    """A ``sitecustomize`` imports some. With the command the program finds these, and its own for all others."""
     (shadows / "imports.py").write_text(IMPORTS.replace("NAMES", repr(OFTEN)))
     for name in [*OFTEN, "re"]:
         (shadows / f"{name}.py").write_text("")
@@ -112,7 +125,7 @@ def test_what_was_there_before_the_command_stays(shadows: pathlib.Path, script: 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_started_as_a_module(tmp_path: pathlib.Path, command: str) -> None:
-    """``python -m`` looks in the working directory first, so what the package's own ``__init__`` imports can't be had then."""
+    """``python -m`` looks in the working directory first. The imports of the package's ``__init__`` fail then."""
     text = "import inviso, runpy, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = run(tmp_path, "-c", text)[1].split()
     for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__", *loaded}:
@@ -183,7 +196,8 @@ sys.modules["lazy_one"] = module
 spec.loader.exec_module(module)
 from inviso import trace
 session = trace.session_create("look")
-for pattern in (("_", "_", "_"), ("lazy_one", "_", "_"), ("lazy_one", "f", "_"), ("lazy_one", "C.f", "_"), ("lazy_one", "f", 0)):
+lazy = [("lazy_one", *rest) for rest in (("_", "_"), ("f", "_"), ("C.f", "_"), ("f", 0))]
+for pattern in (("_", "_", "_"), *lazy):
     session.function(pattern, True, ["call_count"])
     session.function(pattern, True, ["local"])
     session.info((*pattern[:2], 0), "all") if "_" not in pattern[:2] else None

@@ -9,9 +9,8 @@ import threading
 import time
 from typing import Any
 
-import pytest
-
 import inviso
+import pytest
 from inviso import trace
 
 
@@ -26,7 +25,7 @@ def burn(seconds: float) -> None:
 
 
 class Slow:
-    """A tracer that takes a millisecond for each message; what it was called with, and the time of its thread."""
+    """A tracer that takes a millisecond for each message; its messages, and the time of its thread."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -57,7 +56,7 @@ def test_a_tracer_takes_its_share_and_what_is_over_it_is_counted_at_its_place(sh
             sent += 1
     took, passed = tracer.took, time.monotonic() - begun
     assert took < share * (passed + 0.1) + 0.05, (took, passed)
-    session.destroy()  # what is there is handled now, without a rest
+    session.destroy()  # pending messages are handled now, without a rest
     place = 0
     for message in tracer.seen:
         if message[0] == "drop":

@@ -13,7 +13,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import until
+from waiting import until
 
 LONG = 0.03
 
@@ -213,7 +213,8 @@ def test_eager_tasks_are_timed_on_their_own(session: trace.Session) -> None:
         asyncio.run(main())
         return [m[3][1][1][1].rpartition(".")[2] for m in of(session.drain(), "long_schedule")]
 
-    # were the task that begins it timed for it as well, no run would have one message; a pause of the system has several, too
+    # If the task that begins it were timed as well, each run would have two messages. A pause of the system adds some,
+    # too.
     assert ["child"] in (long() for _ in range(20))
 
 

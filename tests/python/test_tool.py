@@ -14,7 +14,8 @@ from inviso import BadArg, autostart, etf, log
 from inviso.tool import Tool, definitions, std_tdg
 from inviso.tool._history import History
 from inviso.tool._nodes import Backoff, Nodes
-from inviso_tools import HOST, Node, Place, until
+from inviso_tools import HOST, Node, Place
+from waiting import until
 
 CASES = """
 ("calls", "on_off", ["Function"], "calls-on.case", "calls-off.case")
@@ -40,13 +41,13 @@ NOTED: list[Any] = []
 
 
 def wait() -> None:
-    """What a case waits for, until the test opens it."""
+    """A case waits for it; the test opens it."""
     WAITING.set()
     assert GATE.wait(60)
 
 
 def note(nodes: Any) -> None:
-    """Remembers the nodes that a case was carried out for."""
+    """Notes the nodes of each run of a case."""
     NOTED.append(nodes)
 
 
@@ -68,7 +69,7 @@ def cases(place: Place) -> Path:
 
 
 class Shop:
-    """Two nodes, and what makes tools for them, which end with the test."""
+    """Two nodes, and a maker of tools for them. All end with the test."""
 
     def __init__(self, place: Place, cases: Path) -> None:
         self.place = place
@@ -99,7 +100,7 @@ def shop(place: Place, cases: Path) -> Iterator[Shop]:
 
 
 def ok(answer: Any) -> Any:
-    """What stands behind ``"ok"``."""
+    """The value after ``"ok"``."""
     assert answer[0] == "ok", answer
     return answer[1]
 
@@ -110,19 +111,19 @@ def state(tool: Tool, node: str) -> Any:
 
 
 def error(answer: Any) -> Any:
-    """What stands behind ``"error"``."""
+    """The value after ``"error"``."""
     assert answer[0] == "error", answer
     return answer[1]
 
 
 def calls(node: Node) -> list[str]:
-    """The functions whose calls the last log of a node has, in order; tracing there has ended."""
+    """The functions called in the last log of a node, in order; tracing there has ended."""
     (path,) = node.ask("listener.host.component.info()['files']")
     return [message[3][1] for message in log.read(path) if message[2] == "call"]
 
 
 def patterns(node: Node) -> set[str]:
-    """The functions that a node has patterns for."""
+    """The functions with patterns on a node."""
     text = "[one.function for one in listener.host.component._patterns._set]"
     return set(node.ask(text))
 
@@ -166,8 +167,10 @@ def test_a_session_from_its_begin_to_its_log(shop: Shop) -> None:
 def test_errors_without_and_with_a_session(shop: Shop) -> None:
     tool = shop.tool()
     for call in (
-        lambda: tool.atc("calls", 1), lambda: tool.sync_atc("calls", 1), lambda: tool.dtc("calls", 1), lambda: tool.sync_dtc("calls", 1),
-        lambda: tool.sync_rtc("calls"), lambda: tool.inviso("ctp_all", []), lambda: tool.stop_session(), lambda: tool.flush(),
+        lambda: tool.atc("calls", 1), lambda: tool.sync_atc("calls", 1), lambda: tool.dtc("calls", 1),
+        lambda: tool.sync_dtc("calls", 1),
+        lambda: tool.sync_rtc("calls"), lambda: tool.inviso("ctp_all", []), lambda: tool.stop_session(),
+        lambda: tool.flush(),
         lambda: tool.reinitiate_session(), lambda: tool.get_activities(), lambda: tool.get_session_data(),
         lambda: tool.get_autostart_data(0),
     ):  # fmt: skip
@@ -317,10 +320,11 @@ def test_faulty_cases(shop: Shop) -> None:
 
 
 def test_stopping_a_session_ends_its_cases(shop: Shop) -> None:
-    tool = shop.session(timeout=0.2)
+    tool = shop.session()
+    tool._control.timeout = 0.2
     tool.atc("waits", 1)
     assert WAITING.wait(60)
-    assert ok(tool.stop_session())[0] == 1  # it does not wait for ever for what can't be stopped
+    assert ok(tool.stop_session())[0] == 1  # it does not wait for ever for cases that can't be stopped
     assert any("does not end" in text for text in tool.problems)
     shop.one.ask("before = listener.host.component._flags")
     GATE.set()
@@ -360,7 +364,7 @@ def test_a_suspended_node_is_reactivated_with_what_came_meanwhile(shop: Shop) ->
 
 
 def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> None:
-    """The node that has had it redone gets its off file, too; a new one comes to all."""
+    """The node that has had it redone gets its off file, too; a new one goes to all."""
     tool = shop.session()
     tool.sync_atc("calls", 1, {"Function": "work"})
     GATE.set()
@@ -382,8 +386,10 @@ def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> 
 
 
 def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
-    """Its own check suspends it, each time; the waits grow, and none is shorter than the one before."""
-    (shop.place.path / "drowns.py").write_text("def check(what): return ('suspend', 'too much') if what[0] == 'timeout' else 'ignore'\n")
+    """Its own check suspends it each time. The waits grow, and none is shorter than the one before."""
+    (shop.place.path / "drowns.py").write_text(
+        "def check(what): return ('suspend', 'too much') if what[0] == 'timeout' else 'ignore'\n"
+    )
     node = shop.place.node("drowning", before="import sys; sys.path.insert(0, '.')\n", allow=("drowns",))
     events: list[Any] = []
     options = {"overload": (("drowns", "check"), 10)}
@@ -391,7 +397,8 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
     tool.events(lambda event: events.append(event[3]))
     tool.start_session()
     tool.sync_rtc("many")
-    until(lambda: sum(event[2] == ("tracing", ("suspended", "too much")) for event in events if event[0] == "state_change") >= 4)
+    suspended = ("tracing", ("suspended", "too much"))
+    until(lambda: sum(event[0] == "state_change" and event[2] == suspended for event in events) >= 4)
     assert any("too much" in text for text in tool.problems)
     assert [nodes for nodes in NOTED if nodes] == [[node.node]] * len([nodes for nodes in NOTED if nodes])
     assert len(NOTED) >= 1
@@ -402,18 +409,29 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
 
 
 def test_a_program_that_calls_more_than_can_be_traced(shop: Shop) -> None:
-    """The built-in check sees it, the tool is told, waits, and tries again, until the program calls less."""
+    """The built-in check sees the load. The tool gets an event, waits, and tries again, until the program calls less.
+    """
     options = {"overload": 20, "protect": {"cpu": 1, "lost": 1}}
     tool = shop.tool("one", optg=lambda _: ("ok", options), reactivate=(0.05, 2.0, 0.2))
     suspended = []
-    tool.events(lambda event: suspended.append(event[3][2][1]) if event[3][0] == "state_change" and event[3][2][1] != "running" else None)
+    tool.events(
+        lambda event: (
+            suspended.append(event[3][2][1]) if event[3][0] == "state_change" and event[3][2][1] != "running" else None
+        )
+    )
     tool.start_session()
     tool.sync_rtc("flags")
     tool.sync_atc("calls", 1, {"Function": "step"})
-    shop.one.ask("drowning = True\ndef drown():\n    while drowning: work(1000)\nthread = threading.Thread(target=drown)\nthread.start()")
+    shop.one.ask(
+        "drowning = True\ndef drown():\n    while drowning: work(1000)\nthread = threading.Thread(target=drown)\n"
+        "thread.start()"
+    )
     until(lambda: len(suspended) >= 3)
     shop.one.ask("drowning = False\nthread.join()")
-    assert {status[0] for status in suspended} == {"suspended"} and {status[1][0] for status in suspended} <= {"cpu", "lost"}
+    assert {status[0] for status in suspended} == {"suspended"} and {status[1][0] for status in suspended} <= {
+        "cpu",
+        "lost",
+    }
     until(lambda: state(tool, "one") == TRACING)
     assert patterns(shop.one) == {"step"}
 
@@ -443,8 +461,13 @@ def test_a_node_that_somebody_else_lets_trace_again(shop: Shop) -> None:
 
 
 def test_the_own_process_as_a_node(shop: Shop) -> None:
-    program = shop.place.node("own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n")
-    assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == ("ok", "ok")
+    program = shop.place.node(
+        "own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n"
+    )
+    assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == (
+        "ok",
+        "ok",
+    )
     program.ask("runtime.suspend('lunch')")
     both = [("ok", TRACING)] * 2
     until(lambda: [answer for _, answer in program.ask("tool.get_node_status()[1]")] == both)
@@ -472,7 +495,7 @@ def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:
     again.ask("work()")
     tool.stop_session()
     assert calls(again) == ["work", "step"]
-    assert len([*(shop.place.path / "logs").glob("two@*.log")]) == 2  # what the first process has left is there
+    assert len([*(shop.place.path / "logs").glob("two@*.log")]) == 2  # nodes that the first process has left are there
 
 
 def test_reconnecting_by_hand(shop: Shop) -> None:
@@ -531,7 +554,7 @@ def test_a_session_is_restored_from_a_file(shop: Shop) -> None:
     assert ok(later.get_activities())[0] == ("tracecases", [(("calls", (2, "b")), "running")])
     assert patterns(shop.one) == patterns(shop.two) == {"step", "until"}
     later.stop_session()
-    assert ok(later.restore_session())[0] == 2  # the last one of its own
+    assert ok(later.restore_session())[0] == 2  # its own last one
     assert patterns(shop.one) == {"step", "until"}
     assert ok(later.save_history(path))
     assert len(etf.loads(Path(path).read_bytes())[2]) == 3
@@ -540,7 +563,12 @@ def test_a_session_is_restored_from_a_file(shop: Shop) -> None:
 def test_files_that_are_no_history(shop: Shop) -> None:
     tool = shop.tool()
     assert error(tool.restore_session("absent"))[0] == "open"
-    for data in (b"", b"\x83", etf.dumps(("inviso_tool_history", 2, [])), etf.dumps(("inviso_tool_history", 1, [("case", 1)]))):
+    for data in (
+        b"",
+        b"\x83",
+        etf.dumps(("inviso_tool_history", 2, [])),
+        etf.dumps(("inviso_tool_history", 1, [("case", 1)])),
+    ):
         Path("broken").write_bytes(data)
         assert error(tool.restore_session("broken"))[0] == "bad_history"
     assert error(tool.get_session_data()) == "no_session"
@@ -574,7 +602,12 @@ def test_autostart_data_traces_from_the_start(shop: Shop) -> None:
     assert arguments[0] == shop.one.node and arguments[2:] == ["z"]
     assert error(dict(results)[f"nobody@{HOST}"]) == "unknown_node"
     config = shop.place.path / "auto.config"
-    assert autostart.setup_autostart(None, None, options, ("file", "auto.log"), [[item for _, item in items]], [], [], file=str(config)) is None
+    assert (
+        autostart.setup_autostart(
+            None, None, options, ("file", "auto.log"), [[item for _, item in items]], [], [], file=str(config)
+        )
+        is None
+    )
     child = shop.place.child("def work(n): return n\n", name="auto", INVISO_AUTOSTART=str(config))
     child.ask("work(1)")
     child.ask("from inviso import runtime; runtime.flush()")
@@ -642,14 +675,15 @@ def forked():
 
 
 def test_a_program_with_a_tool_forks(shop: Shop) -> None:
-    """The child has none; the parent's goes on, and finds nodes that come."""
+    """The child has no tool. The parent's goes on, and finds nodes that come."""
     program = shop.place.child(FORKS, name="forks")
     assert "belongs to another process" in program.ask("forked()")
     assert program.ask("tool.get_node_status()[1][0][1]") == ("ok", TRACING)
     shop.place.node("absent")
     until(lambda: program.ask("tool.get_node_status()[1][1][1]") == ("ok", TRACING))
     program.ask("tool.stop()")
-    until(lambda: program.ask("len(os.listdir('/proc/self/task'))") == 1)  # a thread that has ended is there for a moment
+    threads = "len(os.listdir('/proc/self/task'))"
+    until(lambda: program.ask(threads) == 1)  # a thread that has ended is there for a moment
 
 
 def test_nodes_by_patterns_and_a_config_file(shop: Shop) -> None:
@@ -736,7 +770,10 @@ def test_wrong_definitions(tmp_path: Path, text: str) -> None:
 
 def test_names_of_logs() -> None:
     data = std_tdg("shop-1@web", ((2026, 1, 2), (3, 4, 5)), "ignored")
-    assert data == [("trace", ("file", "shop-1@web_2026-1-2_3-4-5.log")), ("ti", ("file", "shop-1@web_2026-1-2_3-4-5.ti"))]
+    assert data == [
+        ("trace", ("file", "shop-1@web_2026-1-2_3-4-5.log")),
+        ("ti", ("file", "shop-1@web_2026-1-2_3-4-5.ti")),
+    ]
 
 
 def test_back_off_grows_to_its_longest_and_begins_anew() -> None:
@@ -749,7 +786,7 @@ def test_back_off_grows_to_its_longest_and_begins_anew() -> None:
         backoff.good(now)
         now += 5
     assert waits == [10, 20, 40, 60, 60]
-    assert backoff.wait(now + 55) == 10  # it held for as long as the last wait
+    assert backoff.wait(now + 55) == 10  # it lasted as long as the last wait
     assert backoff.wait(now + 56) == 20  # a try that failed
 
 
@@ -763,7 +800,7 @@ def test_states_of_a_node() -> None:
     nodes.connected(NODE, "new", "running")
     assert nodes[NODE].shape() == ("inactive", "running") and nodes.active() == []
     assert nodes.changed(NODE, "tracing", "running") is None and nodes.active() == [NODE]
-    nodes.connected(NODE, "new", "running")  # older than what it has said itself
+    nodes.connected(NODE, "new", "running")  # older than its own latest report
     assert nodes.active() == [NODE]
     assert nodes.changed(NODE, "tracing", SUSPENDED) == "suspended" and nodes.active() == []
     assert nodes.changed(NODE, "idle", SUSPENDED) is None
@@ -779,10 +816,15 @@ def test_states_of_a_node() -> None:
 
 
 def test_what_a_node_is_told() -> None:
-    """Entries in order, whatever became of the cases in the meantime."""
+    """Entries in order, for any later state of the cases."""
     history = History()
     call = history.call("tpl", ("json",))
-    on, off, failed, once = history.begin("on", 1, {}), history.begin("off", 1, {}), history.begin("failed", 1, {}), history.once("once", {})
+    on, off, failed, once = (
+        history.begin("on", 1, {}),
+        history.begin("off", 1, {}),
+        history.begin("failed", 1, {}),
+        history.once("once", {}),
+    )
     for run in (on, off):
         history.activated(run)
     assert history.after(0, set()) == [call, on, off, failed, once]

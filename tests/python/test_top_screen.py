@@ -1,4 +1,4 @@
-"""The screen of ``inviso top``: each key does what the footer says, over real nodes."""
+"""The screen of ``inviso top``: each key does what the footer shows, over real nodes."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_the_command_on_a_terminal(shop: list[Node], number: int | None) -> None
         try:
             while os.read(outer, 1 << 16):
                 pass
-        except OSError:  # nobody has the other end
+        except OSError:  # the other end is closed
             pass
         assert top.wait(LIMIT) == 0
     finally:

@@ -1,4 +1,4 @@
-"""``inviso.tprof`` as a library: what is measured, in which windows, and how it is shown."""
+"""``inviso.tprof`` as a library: measurements, their windows, and their display."""
 
 from __future__ import annotations
 
@@ -212,10 +212,10 @@ def test_what_tasks_do_after_their_end_counts_as_well(type: Any, tree: bool) -> 
         loops = (f for f in profile.functions if f.module in ("asyncio.base_events", "asyncio.events", "asyncio.tasks"))
         return {f.function: f.calls for f in loops if f.function != "BaseEventLoop.__del__"}
 
-    asyncio.run(main())  # what the first run imports and makes
+    asyncio.run(main())  # imports and objects of the first run
     profile = tprof.profile(main, type=type, tree=tree)
     assert of_asyncio(profile) == of_asyncio(tprof.profile(main))
-    # a task tells who waits for it that it is done, after its coroutine has returned
+    # a task informs its waiter after its coroutine has returned
     [leaves] = [f for f in profile.functions if f.function == "leaf"]
     [told] = [f for f in profile.functions if f.function == "BaseEventLoop.call_soon"]
     tasks = {each.process for each in leaves.processes}
@@ -264,7 +264,7 @@ def test_a_call_that_exceeds_its_time_limit() -> None:
         ended.set()
         return "late"
 
-    p = tprof.profile(slow, pattern=(HERE, "leaf", 1), timeout=0.2)
+    p = tprof.profile(slow, pattern=(HERE, "leaf", 1), timeout=2.0)
     assert p.timed_out and p.result is None
     assert counts(p) == {"leaf": 1}
     assert p.to_dict()["timed_out"] is True
@@ -455,7 +455,7 @@ def test_the_modules_own_profiler() -> None:
     assert tprof.start().running, "one that was stopped by its own method is not in the way"
 
 
-# what is refused
+# refused arguments
 
 BAD_PATTERNS = {
     "number": (7, "7 is not a pattern"),
@@ -746,12 +746,17 @@ def test_a_notebook_is_not_flooded() -> None:
     shown = many(20_000)._repr_html_()
     assert len(shown) < 60_000 and "<summary>19,970 smaller</summary>" in shown
     assert re.findall(r"<td>(… and [\d,]+ smaller)</td>", shown) == ["… and 19,800 smaller"]
-    assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]
+    assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == [
+        "shop:f2/0",
+        "shop:f1/0",
+        "shop:f0/0",
+        "total",
+    ]
 
 
 @pytest.mark.parametrize("pattern", ["made_again:f", "made_again:f:1", "made_again"])
 def test_what_is_defined_again_is_measured(pattern: str) -> None:
-    """As a cell of a notebook that runs again, ``importlib.reload``, and a library that makes functions from texts do."""
+    """A notebook's cell that runs again, ``importlib.reload``, and a library that makes functions from text."""
     module: dict[str, Any] = {"__name__": "made_again"}
     exec("def f(x): return x", module)
     with Profiler() as profiler:

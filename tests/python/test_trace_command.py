@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 from cli_tools import LIMIT, PLAIN, Terminal, command, execute, programs, script, settled
 from inviso import log
 from trace_tools import mfa
+from waiting import until
 
 PROGRAMS = programs()
 WORK = """
@@ -53,7 +53,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def lines(text: str) -> list[str]:
-    """Without the pid, which they all have."""
+    """Without the pid, which all lines have."""
     found = [re.fullmatch(r"\(<0\.\d+\.\d+>\) (.*)", line) for line in text.splitlines()]
     assert all(found), text
     return [match[1] for match in found if match]
@@ -155,7 +155,11 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "write ./- for a file of that name" in done.stderr and done.stdout == ""
     os.mkfifo(tmp_path / "pipe")
     done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
-    assert done.returncode == 2 and "pipe: No such device or address; start who reads the pipe before" in done.stderr and done.stdout == ""
+    assert (
+        done.returncode == 2
+        and "pipe: No such device or address; start who reads the pipe before" in done.stderr
+        and done.stdout == ""
+    )
     os.mkfifo(tmp_path / "pipe.log")
     done = trace("-p", "__main__:bad", "-o", "pipe.log", work, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("inviso trace: --output: ") and done.stdout == ""
@@ -171,10 +175,13 @@ def test_a_pattern_that_matches_no_function_is_named(work: Path, tmp_path: Path)
     named = [line for line in done.stderr.splitlines() if line.startswith("***")]
     missing = ("later:gone:1", "nowhere:_:_", "json:loads:_")
     assert named == [f"*** inviso trace: {pattern} matches no function." for pattern in missing]
-    # of what is written into a log nobody knows here what was called
+    # calls that go into a log are not known here
     for out, still in (("lines.txt", ""), ("calls.log", " that is there at the end")):
         done = trace("-p", "__main__:fact", "-p", "__main__:nosuch", "-o", out, work, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, f"*** inviso trace: __main__:nosuch:_ matches no function{still}.\n")
+        assert (done.returncode, done.stderr) == (
+            0,
+            f"*** inviso trace: __main__:nosuch:_ matches no function{still}.\n",
+        )
     done = trace("-p", "__main__:nosuch", "--ms", "lambda n: n > 5", work, cwd=tmp_path)
     assert done.stderr == "*** inviso trace: __main__:nosuch:_ matches no function that is there at the end.\n"
     done = trace("-p", "json:nosuch", "-m", "no_such_module", cwd=tmp_path)
@@ -334,7 +341,7 @@ def test_a_reader_that_stands_still_stops_nobody(tmp_path: Path) -> None:
         command("trace", "-p", "__main__:f", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN
     )
     assert process.stdout and process.stderr
-    assert process.stdout.readline() == "end\n"  # nobody has read a line by now
+    assert process.stdout.readline() == "end\n"  # no line has been read yet
     text = process.stderr.read()
     assert process.wait(LIMIT) == 0
     process.stdout.close()
@@ -400,10 +407,7 @@ print("end", file=out)
         if what == "gone":
             os.close(terminal.master)
         go.write_text("go")
-        end = time.monotonic() + LIMIT
-        while not out.read_text().endswith("end\n"):
-            assert time.monotonic() < end, what
-            time.sleep(0.01)
+        until(lambda out=out: out.read_text().endswith("end\n"), what=what)
         if what == "stopped":
             assert "inviso trace stopped: it fell behind" in terminal.rest()
         assert terminal.process.wait(LIMIT) == 0, what
@@ -519,7 +523,9 @@ def _calls(path: Path) -> list[int]:
 
 
 def test_a_recorder_keeps_the_last_calls_of_a_program_that_raises(tmp_path: Path) -> None:
-    run = execute(command("trace", "-p", "__main__:price", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path)
+    run = execute(
+        command("trace", "-p", "__main__:price", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path
+    )
     assert run.returncode == 1 and "LookupError: 300" in run.stderr and "call __main__" not in run.stderr
     assert run.stderr.endswith(f"*** inviso trace: the last 302 events are in {tmp_path}/last.log.\n")
     assert _calls(tmp_path / "last.log") == [-1, *range(301)]
@@ -533,19 +539,29 @@ def test_a_recorder_writes_at_a_signal_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_recorder_has_the_settings(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.inviso]\npatterns = ['__main__:price']\nring_bytes = 4096\nreturns = true\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.inviso]\npatterns = ['__main__:price']\nring_bytes = 4096\nreturns = true\n"
+    )
     path = script(tmp_path, RECORDED)
     run = execute(command("trace", "--recorder", "last.log", path), tmp_path, INVISO_MESSAGES="5")
     assert "older ones were overwritten." in run.stderr and "stopped" not in run.stderr
 
     messages = list(log.read(tmp_path / "last.log"))
-    assert messages[0][0] == "drop" and len(messages) < 500 and messages[-1][2] == "exception_from" and "return_from" in {m[2] for m in messages[1:]}
+    assert (
+        messages[0][0] == "drop"
+        and len(messages) < 500
+        and messages[-1][2] == "exception_from"
+        and "return_from" in {m[2] for m in messages[1:]}
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("-p", "json", "-o", "x"), "--output: a recorder keeps the newest calls and writes to its own FILE; drop --output"),
+        (
+            ("-p", "json", "-o", "x"),
+            "--output: a recorder keeps the newest calls and writes to its own FILE; drop --output",
+        ),
         (("-p", "json", "--limit", "3"), "drop --limit"),
         ((), "no pattern was given"),
         (("-p", "json.*"), "--pattern"),
@@ -561,5 +577,7 @@ def test_what_a_recorder_refuses(words: tuple[str, ...], why: str, tmp_path: Pat
 
 
 def test_a_recorder_that_saw_nothing_says_so(tmp_path: Path) -> None:
-    run = execute(command("trace", "-p", "__main__:prize", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path)
+    run = execute(
+        command("trace", "-p", "__main__:prize", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path
+    )
     assert "*** inviso trace: no call of __main__:prize:_ was seen; did you mean '__main__:price'?" in run.stderr

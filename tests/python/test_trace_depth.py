@@ -1,4 +1,4 @@
-"""Recursion as deep as the program may: on 3.11 calls take C stack only because they are traced."""
+"""Recursion up to the program's limit: on 3.11 calls take C stack only because they are traced."""
 
 from __future__ import annotations
 

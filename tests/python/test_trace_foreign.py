@@ -1,4 +1,4 @@
-"""Functions written in C: in every thread, and beside the program's profile function (on 3.11 both want one place)."""
+"""Functions written in C: in every thread, and beside the program's profile function (on 3.11 both need one place)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_messages_say_of_arguments(session: trace.Session) -> None:
     assert append[2][0] == [7]
     assert isinstance(append[2][1], inviso.Cut)
     assert monotonic == ("time", "monotonic", [])
-    if OLD_WAY:  # a profile function is told what a method is bound to and nothing else
+    if OLD_WAY:  # a profile function gets the bound object of a method and nothing else
         assert factorial == FACTORIAL
     else:
         assert factorial[2][0] == 3
@@ -99,7 +99,7 @@ def test_threads_that_run_already_and_threads_that_come(session: trace.Session) 
 
 
 def profiled(session: trace.Session | None) -> tuple[list[Any], Any]:
-    """What a profile function of the program sees while a pattern comes and goes, and what it is called meanwhile."""
+    """The events of a profile function while a pattern comes and goes, and whether `sys.getprofile` shows it."""
     seen: list[Any] = []
 
     def profile(frame: Any, event: str, arg: Any) -> None:
@@ -153,7 +153,7 @@ def test_a_profile_function_that_comes_later(counting: trace.Session) -> None:
 
 
 def everything() -> list[Any]:
-    """All that profile functions see that are set, exchanged and taken away."""
+    """All events of profile functions that are set, exchanged and removed."""
     seen: list[Any] = []
 
     def one(frame: Any, event: str, arg: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_profile_function_that_raises(counting: trace.Session) -> None:
     finally:
         sys.setprofile(None)
     work(3)
-    assert count(counting, FACTORIAL) == 1  # the call that the profile function stopped is none
+    assert count(counting, FACTORIAL) == 1  # the call that the profile function stopped doesn't count
 
 
 def test_a_profile_function_for_new_threads(counting: trace.Session) -> None:

@@ -1,4 +1,4 @@
-"""Which functions a pattern takes, by what names, and that every call of them is counted."""
+"""The functions that a pattern matches, their names, and exact counts of their calls."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def test_a_function_that_wraps_goes_by_its_own_code_or_the_name_that_it_was_give
 
 def test_what_does_not_exist_matches_nothing(session: trace.Session) -> None:
     for pattern in (
-        (SHAPES, "no", "_"), (SHAPES, "plain", 2), ("no.such.module", "_", "_"), ("no", "f", 1), (SHAPES, "plain", 10**9),
+        (SHAPES, "no", "_"), (SHAPES, "plain", 2), ("no.such.module", "_", "_"), ("no", "f", 1),
+        (SHAPES, "plain", 10**9),
     ):  # fmt: skip
         assert session.function(pattern, True, ["local"]) == 0, pattern
         assert session.function(pattern, False, ["local"]) == 0, pattern
@@ -303,7 +304,7 @@ def test_one_code_in_two_modules_is_told_apart_by_globals(session: trace.Session
     own(session)
     shapes.plain(1)
     here(2)
-    assert [m[3][1:] for m in session.drain()][0] == ("plain", [1])
+    assert session.drain()[0][3][1:] == ("plain", [1])
 
 
 def test_calls_that_never_began_are_not_counted(session: trace.Session) -> None:

@@ -1,4 +1,4 @@
-"""What is global to a process, each in a process of its own: forks, exits, other tools beside us."""
+"""State that is global to a process, each test in a process of its own: forks, exits, other tools beside us."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def run(program: str, *flags: str, timeout: float = 60) -> str:
-    """Runs a program; it must end well and in time. Answers what it printed."""
+    """Runs a program, which must end well and in time. Returns its output."""
     words = [sys.executable, "-W", "error::DeprecationWarning", *flags, "-c", textwrap.dedent(program)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_a_forked_child_is_not_traced_and_the_parent_still_is() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         work(4)
         assert s.info(ME, "call_count") == ("call_count", 2)
-        assert s.delivered().wait(5)
+        assert s.delivered().wait(30)
         print([m[3][2] for m in seen])
     """) == "[[1], [4]]\n"
 
@@ -137,11 +137,14 @@ def test_without_a_free_tool_id_the_error_names_the_holders() -> None:
     's.send([(("_", "_"), [], [("set_seq_token", "label", 1)])])',
 ])
 def test_a_call_that_is_refused_for_want_of_a_tool_id_leaves_nothing_behind(call: str) -> None:
-    assert script(f"""
+    assert (
+        script(f"""
         m = sys.monitoring
         for n in (3, 4): m.use_tool_id(n, "other")
         s = trace.session_create("refused")
-        def settings(): return [s.info(w, "flags") for w in (inviso.self(), "new", "new_ports")], s.info("system", "all"), s.info("send", "match_spec")
+        def settings():
+            flags = [s.info(w, "flags") for w in (inviso.self(), "new", "new_ports")]
+            return flags, s.info("system", "all"), s.info("send", "match_spec")
         before = settings()
         try: {call}
         except RuntimeError: print("refused", settings() == before)
@@ -153,13 +156,16 @@ def test_a_call_that_is_refused_for_want_of_a_tool_id_leaves_nothing_behind(call
             try: {call}
             except RuntimeError: print("refused")
         print(trace.session_info("all"), [m.get_tool(n) for n in (3, 4)])
-    """) == "refused True\nNone True inviso True None\nrefused\n[] ['other', 'other']\n"
+    """)
+        == "refused True\nNone True inviso True None\nrefused\n[] ['other', 'other']\n"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_tool_id_that_the_program_frees_is_no_longer_held_onto(taken: bool) -> None:
-    assert script(f"""
+    assert (
+        script(f"""
         import queue
         m = sys.monitoring
         def count(s):
@@ -178,18 +184,27 @@ def test_a_tool_id_that_the_program_frees_is_no_longer_held_onto(taken: bool) ->
         m.free_tool_id(4)
         s = trace.session_create("third")
         s.process("all", True, ["send"])
-        print(m.free_tool_id(m.get_tool(4) and 4), s.destroy(), trace.session_info("all"), [m.get_tool(n) for n in (3, 4)])
-    """) == f"""inviso ['call', 'send']
+        print(m.free_tool_id(m.get_tool(4) and 4), s.destroy(), end=" ")
+        print(trace.session_info("all"), [m.get_tool(n) for n in (3, 4)])
+    """)
+        == f"""inviso ['call', 'send']
 {"inviso other" if taken else "None inviso"} ['call', 'send']
 True ['call', 'send'] True [None, {"'other'" if taken else "None"}]
 None True [] [None, None]
 """
+    )
 
 
-@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="asyncio in another interpreter ends 3.12.1 itself, by a bad free")
+ALL = ("send", "receive", "procs", "running", "exiting", "call")
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 12), reason="asyncio in another interpreter ends 3.12.1 itself, by a bad free"
+)
 @pytest.mark.parametrize("flags", ["procs", "running", "running_procs", "send", "receive", "exiting", "all"])
 def test_other_interpreters_are_left_alone(flags: str) -> None:
-    assert script(f"""
+    assert (
+        script(f"""
         import faulthandler
         faulthandler.dump_traceback_later(30, exit=True)
         try: import _interpreters as interpreters
@@ -213,7 +228,7 @@ def test_other_interpreters_are_left_alone(flags: str) -> None:
         '''
         with trace.session_create("here") as s:
             for who in ("all", "new"):
-                s.process(who, True, {["send", "receive", "procs", "running", "exiting", "call"] if flags == "all" else [flags]!r})
+                s.process(who, True, {list(ALL) if flags == "all" else [flags]!r})
             if {flags == "all"}:
                 s.function(("builtins", "len", 1), True, ["local"])
                 s.port("all", True, ["send", "receive", "ports"])
@@ -225,7 +240,9 @@ def test_other_interpreters_are_left_alone(flags: str) -> None:
             t.start()
             t.join()
             print(failed, before, len(inviso.ports()))
-    """) == "None [] 0\n"
+    """)
+        == "None [] 0\n"
+    )
 
 
 def test_profilers_beside_a_session() -> None:
@@ -280,7 +297,8 @@ def test_import_is_light() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
 def test_callbacks_that_somebody_calls() -> None:
-    assert script("""
+    assert (
+        script("""
         s = trace.session_create("s")
         s.process("all", True, ["call", "return_to"])
         s.function(ME, [("_", [], [("exception_trace",)])], ["local", "call_count"])
@@ -291,12 +309,15 @@ def test_callbacks_that_somebody_calls() -> None:
             try: callback = monitoring.register_callback(tool, event, None)
             except ValueError: continue
             if callback is None: continue
-            for arguments in ((), (1,), (work.__code__,), (1, 2), (None, -1), (work.__code__, 1 << 70), (1, "x", None), (1, 2, 3, 4)):
+            code = work.__code__
+            for arguments in ((), (1,), (code,), (1, 2), (None, -1), (code, 1 << 70), (1, "x", None), (1, 2, 3, 4)):
                 assert callback(*arguments) in (None, monitoring.DISABLE), name
             monitoring.register_callback(tool, event, callback)
         work(1)
         print("ok")
-    """).splitlines()[-1] == "ok"
+    """).splitlines()[-1]
+        == "ok"
+    )
 
 
 def test_a_weak_reference_of_ours_that_somebody_calls() -> None:

@@ -1,4 +1,4 @@
-"""Functions that come into being later: which of them are armed."""
+"""Functions that are made later: which of them are armed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NEW_WAY = sys.version_info >= (3, 12)
 
 
 def module(name: str, text: str) -> types.ModuleType:
-    """A module that comes into being now."""
+    """A module that is made now."""
     made = types.ModuleType(name)
     exec(compile(text, name, "exec"), made.__dict__)
     return made
 
 
 def is_armed(function: Any) -> bool:
-    """Whether calls of it are events of somebody's."""
+    """Whether its calls are events of a session."""
     tools = [n for n in range(6) if sys.monitoring.get_tool(n)]
     return any(sys.monitoring.get_local_events(n, function.__code__) for n in tools)
 
@@ -143,14 +143,17 @@ main(["tprof", "-t", "{kind}", "-p", "mymod:_:_", "--json", "-", {str(tmp_path /
 
 
 def test_a_session_that_begins_while_the_interpreter_starts(tmp_path: pathlib.Path) -> None:
-    """In ``sitecustomize``, where 3.15 is not there in full yet."""
+    """In ``sitecustomize``, where 3.15 is not complete yet."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nfrom inviso import trace\nsys.early = trace.session_create('early')\n"
         "sys.found = sys.early.function(('os', '_', '_'), True, ['call_count'])\n"
         "sys.early.function(('os', 'getenv', 2), [('_', [], [('message', ('process_dump',))])], ['local'])\n"
         "sys.early.process('all', True, ['call', 'send', 'receive', 'procs'])\n"
     )
-    text = "import os, sys; os.getenv('A'); os.getenv('B'); print(sys.found > 10, sys.early.info(('os', 'getenv', 2), 'call_count'))"
+    text = (
+        "import os, sys; os.getenv('A'); os.getenv('B'); print(sys.found > 10, sys.early.info(('os', 'getenv', 2), "
+        "'call_count'))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},

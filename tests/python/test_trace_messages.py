@@ -1,4 +1,4 @@
-"""Messages: their forms, their order, where they go, and what is told of those that are lost."""
+"""Messages: their forms, their order, their destinations, and reports of lost ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import child, count, good, in_threads, local, mfa, own, until
+from trace_tools import child, count, good, in_threads, local, mfa, own
+from waiting import until
 
 
 def work(n: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Options of a session: how much of the arguments is taken, texts, the objects themselves, clocks; and CPU time."""
+"""Options of a session: limits of arguments, texts, the objects themselves, clocks; and CPU time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trace_tools import count, good, in_threads, local, mfa, own
 
 
 class Thing:
-    """What is not copied."""
+    """Not copied."""
 
     def __init__(self, text: Any = "a thing") -> None:
         self.text = text
@@ -29,11 +29,11 @@ class Thing:
 
 
 def traced(*values: Any) -> None:
-    """What is called."""
+    """Called."""
 
 
 def other(value: Any) -> None:
-    """What is called, too."""
+    """Called, too."""
 
 
 def first(session: trace.Session, *values: Any) -> Any:
@@ -296,7 +296,7 @@ def test_a_callable_tracer_gets_the_objects(make: Any) -> None:
     own(session)
     thing = Thing()
     other(thing)
-    assert session.delivered().wait(10)
+    assert session.delivered().wait(30)
     assert seen[0][3][2][0] is thing
 
 

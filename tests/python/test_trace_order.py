@@ -17,7 +17,7 @@ ROUNDS = 300
 
 
 def ping_pong(rounds: int) -> None:
-    """Two threads that send each other a number, which each of them raises; in between each works on its own."""
+    """Two threads send each other a number, and each adds one; in between each works on its own."""
     there: queue.SimpleQueue[int] = queue.SimpleQueue()
     back: queue.SimpleQueue[int] = queue.SimpleQueue()
 
@@ -56,7 +56,7 @@ def test_what_the_program_orders_comes_in_that_order(make: Callable[..., trace.S
 def test_order_is_kept_however_many_messages_one_thread_is_ahead(
     make: Callable[..., trace.Session], stamp: list[str]
 ) -> None:
-    """More than are read at a time, with some of another thread in between."""
+    """More than one read takes, with some of another thread in between."""
     session = make(ring_bytes=1 << 24)
     session.function((__name__, "step", 1), True, ["local"])
     session.process("all", True, ["call", *stamp])
@@ -86,7 +86,7 @@ def test_order_is_kept_while_messages_are_read(make: Callable[..., trace.Session
 
 
 def test_the_time_is_the_time_whatever_came_before(session: trace.Session, make: Callable[..., trace.Session]) -> None:
-    """A session without time stamps has told of much when another asks for them."""
+    """A session without timestamps has emitted many messages when another asks for timestamps."""
     session.function((__name__, "step", 1), True, ["local"])
     own(session, ["call"])
     step(0)
@@ -149,7 +149,7 @@ def test_two_sessions_of_one_tracer_have_their_messages_in_order(make: Callable[
 
 
 def test_what_is_sent_to_a_tracer_stands_behind_all_that_was_traced(make: Callable[..., trace.Session]) -> None:
-    """More events than one step brings in; the tracer doesn't look meanwhile."""
+    """More events than one step takes; the tracer doesn't read meanwhile."""
     calls = 70_000
     over = threading.Event()
     tracer = inviso.spawn(over.wait)

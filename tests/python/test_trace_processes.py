@@ -1,4 +1,4 @@
-"""Process flags, who inherits them, and the messages spawn, spawned and exit."""
+"""Process flags, their inheritance, and the messages spawn, spawned and exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, local, mfa, own, until
+from trace_tools import good, local, mfa, own
+from waiting import until
 
 
 def work(n: int = 0) -> int:
@@ -29,7 +30,7 @@ async def step(n: int = 0) -> int:
 
 
 class Waiting:
-    """A thread that is there and waits for a job."""
+    """A thread that waits for a job."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
@@ -97,7 +98,7 @@ def test_a_group_without_flags_matches_none(session: trace.Session) -> None:
 
 def test_existing_takes_those_that_are_there(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    most = len(inviso.processes())  # messages of earlier tests may come meanwhile
     matched = session.process("existing", True, ["call"])
     assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == ("flags", ["call"])
@@ -126,7 +127,7 @@ def test_new_takes_those_to_come(session: trace.Session, waiting: Waiting) -> No
 
 def test_all_takes_both_and_gives_both_back(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    most = len(inviso.processes())  # messages of earlier tests may come meanwhile
     matched = session.process("all", True, ["call", "arity"])
     assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == session.info("new", "flags")
@@ -284,7 +285,8 @@ def test_inviso_spawn(session: trace.Session) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ValueError("x", 1), ("ValueError", ["x", 1])), (SystemExit(3), ("SystemExit", [3])), (KeyError(), ("KeyError", []))
+        (ValueError("x", 1), ("ValueError", ["x", 1])), (SystemExit(3), ("SystemExit", [3])),
+        (KeyError(), ("KeyError", []))
     ],
 )  # fmt: skip
 def test_exit_reasons_of_threads(session: trace.Session, error: BaseException, reason: Any) -> None:
@@ -349,7 +351,7 @@ class Mixed(Initialised, Further):
 
 
 def told_of_tasks(make: Callable[..., Any], how: str) -> list[Any]:
-    """What is told of tasks that a factory makes by ``make``; pids by the order of their coming."""
+    """Messages about tasks that a factory makes by ``make``; pids by the order of their first message."""
 
     async def fails() -> None:
         await asyncio.sleep(0)
@@ -640,14 +642,16 @@ class Runner(threading.Thread):
 
 
 def test_a_thread_whose_class_says_what_it_runs_is_its_argument() -> None:
-    """As of any bound method: what is spawned is what is called."""
+    """As of any bound method: the spawned function is the called one."""
     with trace.session_create("runner", None) as session:
         session.process(inviso.self(), True, ["procs", "set_on_spawn", "call"])
         session.function(("test_trace_processes", "Runner.run", 1), True, ["local"])
         thread = Runner()
         thread.start()
         thread.join()
-        shown = {m[2]: m[3] if m[2] == "call" else m[4] for m in session.drain() if m[2] in ("spawn", "spawned", "call")}
+        shown = {
+            m[2]: m[3] if m[2] == "call" else m[4] for m in session.drain() if m[2] in ("spawn", "spawned", "call")
+        }
     assert set(shown) == {"spawn", "spawned", "call"}
     module, function, arguments = shown["call"]
     assert (module, function, len(arguments)) == (Runner.__module__, "Runner.run", 1)
@@ -658,7 +662,7 @@ def test_a_thread_that_cannot_start_is_no_process() -> None:
     text = """
 import threading, resource, inviso
 from inviso import trace
-from trace_tools import until
+from waiting import until
 def f(): pass
 with trace.session_create("s") as s:
     s.process("all", True, ["procs"])
@@ -694,7 +698,7 @@ def test_a_thread_that_the_system_refuses_ends_at_once(
     child = messages[0][3]
     assert messages[0] == ("trace", me, "spawn", child, ("builtins", "print", []))
     assert ("trace", child, "exit", ("RuntimeError", ("can't start new thread",))) in messages
-    # who has the exception has no signal, nor a message
+    # a process that has the exception has no signal, nor a message
     told = [message[2:] for message in messages[1:] if message[1] == me]
     assert told == ([("link", child), ("getting_unlinked", child)] if link else [])
     assert set(inviso.processes()) == before
@@ -752,7 +756,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
         for make in (asyncio.create_task, Derived):
             task, later = make(step()), make(step())
             pid = inviso.pid(task)
-            inviso.monitor(inviso.self())  # nobody watches tasks for that
+            inviso.monitor(inviso.self())  # tasks are not watched for that
             assert pid.is_alive() and pid in inviso.processes()
             await asyncio.gather(task, later)
             asked.clear()
@@ -767,7 +771,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
             if flag == "send":
                 assert [m[2] for m in session.drain()] == ["send_to_non_existing_process"]
             reference = inviso.monitor(pid)
-            assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "noproc"
+            assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=30)[4] == "noproc"
             assert not asked, "the program's own code is not asked"
 
     async def count() -> tuple[int, int]:
@@ -786,7 +790,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
 
 
 class Awaitable(Coroutine[Any, Any, Any]):
-    """What runs a coroutine and is none of Python's own."""
+    """Runs a coroutine, and is not one of Python's own classes."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self.inner = inner
@@ -826,7 +830,7 @@ def test_tasks_of_objects_that_are_no_coroutines(session: trace.Session, eager: 
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             if not eager or body is not fails:
-                told.append((await inviso.areceive(("DOWN", reference, "_", "_", "_"), timeout=5))[4])
+                told.append((await inviso.areceive(("DOWN", reference, "_", "_", "_"), timeout=30))[4])
         with pytest.raises(TypeError, match="coroutine was expected"):
             asyncio.Task(42)  # type: ignore[arg-type]
 
@@ -879,7 +883,7 @@ def test_a_task_that_is_destroyed_while_it_waits_ends(session: trace.Session, ki
     del task
     gc.collect()
     assert not pid.is_alive() and inviso.whereis("waiter") is None
-    assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "normal"
+    assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=30)[4] == "normal"
     sent = [m[2:] for m in session.drain() if m[1] == pid]
     assert sent == [("exit", "normal"), ("unregister", "waiter"), ("out_exited", 0)]
 
@@ -914,7 +918,9 @@ def test_a_task_that_is_destroyed_in_the_midst_of_something_else_is_told_soon(se
 
 @pytest.mark.parametrize("kind", ["asyncio's own", "derived", "with a finaliser", "derived while traced"])
 def test_the_end_of_a_task_of_any_class_is_seen(session: trace.Session, kind: str) -> None:
-    """Of asyncio's own class the finaliser tells, of others a weak reference; a class may be older or younger than that."""
+    """The finaliser of asyncio's own class reports the end; other classes need a weak reference. A class may be made
+    later.
+    """
 
     class Derived(asyncio.Task[Any]):
         if kind == "with a finaliser":
@@ -1014,7 +1020,7 @@ print("ok")
 
 
 def test_a_session_begins_while_a_task_is_made() -> None:
-    """asyncio asks the loop something in the midst of making one: it has no coroutine yet."""
+    """asyncio asks the loop something while it makes one: it has no coroutine yet."""
     text = """
 import asyncio
 import inviso.process
@@ -1068,7 +1074,8 @@ assert grown < 1 << 20, grown
 value = s.info(("__main__", "short", 0), "call_time")[1]
 assert sum(calls for _, calls, _, _ in value) == 110_000, value
 assert len(value) <= 12, len(value)
-folded = [pid for pid, *_ in value if not pid.is_alive() and "fold" in repr(pid).lower() + str(pid.name).lower() + pid.kind]
+shown = lambda pid: repr(pid).lower() + str(pid.name).lower() + pid.kind
+folded = [pid for pid, *_ in value if not pid.is_alive() and "fold" in shown(pid)]
 assert len(folded) == 1, value
 print("ok")
 """

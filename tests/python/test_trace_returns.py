@@ -1,4 +1,4 @@
-"""``return_to``: where execution goes on when a traced function ends."""
+"""``return_to``: the function that continues when a traced function ends."""
 
 from __future__ import annotations
 
@@ -427,7 +427,7 @@ def test_functions_that_are_not_traced_are_named_rightly(session: trace.Session)
             return leaf(2)
 
     returns(session, leaf)
-    K().p
+    K().p  # noqa: B018
     (lambda: leaf(3))()
     assert [n for n in names(session.drain()) if n != "call leaf"] == [
         "return_to K.__init__", "return_to K.p", "return_to <lambda>"

@@ -12,7 +12,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import count, good, in_threads, local, mfa, names, own, until
+from trace_tools import count, good, in_threads, local, mfa, names, own
+from waiting import until
 
 
 def traced(n: int) -> int:
@@ -96,7 +97,7 @@ class Holds:
 
 
 class Aside:
-    """Tells its state."""
+    """Sends its state."""
 
     def enabled(self, *_: Any) -> str:
         return "trace"
@@ -125,10 +126,11 @@ def test_a_tracer_that_has_its_own_session_goes_with_it(kind: str) -> None:
     for _ in range(100):
         watched()
     del holds
-    for _ in range(2):  # on 3.15 a dict that is made for the last messages, in the midst of the first one, is not looked at by that
+    # twice: on 3.15 the collection during the first message does not look at a dict made for the last ones
+    for _ in range(2):
         gc.collect()
     assert weak() is None and len(weak_handles) == 1 and ours() == []
-    # what had arrived is handled, by who is whole still
+    # messages that had arrived are handled, by a tracer that is still whole
     assert len(told) == len(WHOLE) == 100 and all(WHOLE)
     watched()
     assert len(told) == 100
@@ -153,7 +155,7 @@ def test_a_tracer_stays_while_anybody_else_has_its_session(kind: str) -> None:
 
 def test_a_tracer_that_the_collector_takes_is_not_called_any_more() -> None:
     class Last:
-        """Its end calls what is traced, while the collector takes the others."""
+        """Its end calls a traced function, while the collector takes the others."""
 
         __slots__ = ()
 
@@ -179,7 +181,7 @@ def test_a_tracer_s_finaliser_may_bring_it_back() -> None:
     for kind in KINDS:
         Returns(kind)
         gc.collect()
-        # its session has ended, as if the handle had been let go of
+        # its session has ended, as if the handle had been dropped
         watched()
         assert ours() == [] and not back[0].session.is_alive()
         back.clear()
@@ -372,7 +374,7 @@ def test_a_waiting_receive_is_woken(session: trace.Session) -> None:
 
 
 def test_handles_are_not_copied_into_other_sessions(session: trace.Session) -> None:
-    with pytest.raises(Exception):
+    with pytest.raises(TypeError):
         copy.deepcopy(session)
     assert session.is_alive()
 

@@ -1,4 +1,4 @@
-"""Tracer modules that are Python objects (erl_tracer.md): who is asked and told of what; the tracee never notices."""
+"""Tracer modules that are Python objects (erl_tracer.md): the callbacks for each event; the tracee never notices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fails() -> None:
 
 
 class Log:
-    """Writes down all that it is told, and what it is asked if ``asks``."""
+    """Records all its trace calls, and its `enabled` calls if ``asks``."""
 
     def __init__(self, answer: Callable[[str], Any] = lambda tag: "trace", *, asks: bool = False) -> None:
         self.answer = answer
@@ -270,7 +270,7 @@ def everything(made: trace.Session) -> None:
 
 
 class Which:
-    """Says which of its callbacks was called for what."""
+    """Records the callback and its event."""
 
     def __init__(self, pairs: set[str]) -> None:
         self.heard: list[tuple[str, str, bool]] = []
@@ -330,7 +330,7 @@ def test_the_base_class_falls_back_and_costs_nothing() -> None:
         double(1)
         inviso.send(me, 1)
     inviso.receive()
-    # on 3.11 a call is told before its frame is linked to its caller's
+    # on 3.11 a call event comes before its frame is linked to its caller's
     first = "double" if sys.version_info >= (3, 12) else "test_the_base_class_falls_back_and_costs_nothing"
     assert [getattr(told, "co_name", told) for told in seen] == [first, "send"]
     with pytest.raises(TypeError):
@@ -379,7 +379,7 @@ def test_a_dead_tracer_leaves_no_flags() -> None:
         assert made.info("new", "flags") == ("flags", [])
         me = own(made)
         assert made.info(me, "flags") == ("flags", ["call"])
-        module.answer = lambda tag: "remove"  # it dies later: found where flags are asked for
+        module.answer = lambda tag: "remove"  # it dies later: found when flags are read
         assert made.info(me, "flags") == ("flags", [])
 
 
@@ -394,7 +394,7 @@ def test_a_tracer_is_asked_for_those_to_come(what: str, item: str) -> None:
         seen.clear()
         module.answer = lambda tag: "remove"
         assert made.info(what, item) == (item, [])
-        assert made.info(what, "flags") == ("flags", [])  # nobody is asked where there are none
+        assert made.info(what, "flags") == ("flags", [])  # no module is asked if there is none
         assert seen == [("trace_status", None)]
 
 
@@ -469,7 +469,7 @@ def test_an_interrupt_in_a_callback_reaches_the_program_and_is_counted(monkeypat
 
 
 class Ends(BaseException):
-    """What a handler raises."""
+    """The exception of a handler."""
 
 
 def ends(signum: int, frame: Any) -> None:
@@ -540,7 +540,7 @@ def test_what_a_handler_raises_in_a_callback_reaches_the_program(
     seen: list[Any] = []
     reports: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: reports.append(told.exc_value))
-    # its callbacks come behind: they are not where the exception comes up again, nor does it end them
+    # its callbacks come later: the exception doesn't come up there, and doesn't end them
     with handled(HANDLERS[how]), session(Interrupted(), []) as made, session(Log(), seen) as other:
         for one in (made, other):
             local(one, double)
@@ -565,7 +565,7 @@ def test_what_a_callback_raises_stays_there_whatever_a_handler_did(monkeypatch: 
 
     came: list[int] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
-    # no handler that is in place raises KeyboardInterrupt unseen
+    # no handler raises KeyboardInterrupt unseen
     with handled(lambda signum, _: came.append(signum)), session(Raises(), []) as made:
         default = signal.signal(signal.SIGINT, lambda *_: None)
         try:

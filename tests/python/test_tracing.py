@@ -6,9 +6,8 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import inviso
 import pytest
 from inviso import trace, trace_ports, tracing
 from inviso.tracing import Ended
+from waiting import until
 
 
 def f(n: int) -> int:
@@ -38,7 +38,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 class Lines:
-    """An output that may fail or go."""
+    """An output that may fail or be closed."""
 
     path = "lines.txt"
 
@@ -61,11 +61,6 @@ class Lines:
 
 def shown(message: Any) -> str | None:
     return f"{message[2]} {message[3][1]}" if message[2] == "call" else None
-
-
-def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        time.sleep(0.001)
 
 
 def reason(traced: tracing.Tracing) -> str | None:

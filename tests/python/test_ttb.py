@@ -12,7 +12,8 @@ import inviso
 import pytest
 from inviso import log, ttb
 from meta_tools import other, work
-from trace_tools import LIMIT, SUBJECTS, good, until
+from trace_tools import LIMIT, SUBJECTS, good
+from waiting import until
 
 MODULE = "meta_tools"
 
@@ -165,7 +166,9 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     assert ttb.p("all", "call")[0] == "ok"  # it goes on
 
 
-def test_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         assert ttb.tracer() == ("ok", [NODE])
@@ -214,7 +217,11 @@ def test_a_handler_and_what_it_is_told(tmp_path: Path) -> None:
 
 def test_without_names(tmp_path: Path) -> None:
     seen: list[Any] = []
-    begin(tmp_path, ("process_info", False), ("handler", (lambda out, message, info, state: seen.append(info["names"]), None)))
+    begin(
+        tmp_path,
+        ("process_info", False),
+        ("handler", (lambda out, message, info, state: seen.append(info["names"]), None)),
+    )
     ttb.p(inviso.self(), "call")
     ttb.tpl(MODULE, "work", [])
     work(1)
@@ -231,7 +238,10 @@ def test_a_timer_stops_it(tmp_path: Path) -> None:
 
 def test_start_trace(tmp_path: Path) -> None:
     opts = [("file", str(tmp_path / "ttb"))]
-    assert ttb.start_trace(None, [(MODULE, "work", []), (MODULE, "other", 0, [])], ("all", "call"), opts) == ("ok", [NODE])
+    assert ttb.start_trace(None, [(MODULE, "work", []), (MODULE, "other", 0, [])], ("all", "call"), opts) == (
+        "ok",
+        [NODE],
+    )
     work(1), other()
     ttb.stop([("fetch_dir", str(tmp_path / "fetched"))])
     assert [message[3][1] for message in fetched(tmp_path)] == ["work", "other"]
@@ -278,7 +288,9 @@ def test_history_and_configurations(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert ttb.run_config(file, [4]) == ("error", "not_found")
 
 
-@pytest.mark.parametrize("text", ["('ttb', 'eval', ['1'])", "__import__('os')", "('os', 'system', ['true'])", "(", "('ttb', 'p')"])
+@pytest.mark.parametrize(
+    "text", ["('ttb', 'eval', ['1'])", "__import__('os')", "('os', 'system', ['true'])", "(", "('ttb', 'p')"]
+)
 def test_a_configuration_runs_nothing_else(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config"
     file.write_text(text + "\n")

@@ -44,7 +44,7 @@ def note(seen: list[Any], *args: Any) -> None:
 
 
 async def all_of(seen: list[Any], number: int) -> None:
-    """Lets the loop run until ``seen`` has so many."""
+    """Lets the loop run until ``seen`` has this many items."""
     end = time.monotonic() + PATIENCE
     while len(seen) < number:
         assert time.monotonic() < end, seen
@@ -56,7 +56,7 @@ def told(session: trace.Session, *tags: str) -> list[Any]:
 
 
 def words() -> list[int]:
-    """Where the methods are called by: tp_vectorcall_offset is the sixth word behind the head of a type."""
+    """The function pointers of the methods: tp_vectorcall_offset is the sixth word after the head of a type."""
     found = []
     for name in NAMES:
         function = uvloop.loop.Loop.__dict__[name]
@@ -66,7 +66,7 @@ def words() -> list[int]:
 
 
 def test_methods_are_taken_while_somebody_asks_and_given_back() -> None:
-    seq_trace.reset_trace()  # what other tests have left
+    seq_trace.reset_trace()  # left by other tests
     before, functions = words(), [uvloop.loop.Loop.__dict__[name] for name in NAMES]
     for flags in (["send"], ["receive"], ["running_procs"]):
         with trace.session_create("asks") as session:
@@ -255,7 +255,7 @@ def test_tokens_of_what_other_threads_hand_over() -> None:
 
 
 class Answers(asyncio.Protocol):
-    """It sets a token by what it gets, and answers the label that its connection, or task, had before."""
+    """It sets a token by its data, and returns the label that its connection, or task, had before."""
 
     def __init__(self) -> None:
         self.had = label()
@@ -461,7 +461,7 @@ with trace.session_create("early") as session:
 
 
 def test_a_subprocess_is_counted_as_not_measured(tmp_path: Path) -> None:
-    """libuv forks it and makes it another program in C: nobody sees which."""
+    """libuv forks it and executes another program in C: its name is unseen."""
     program = tmp_path / "program.py"
     program.write_text(
         "import asyncio, uvloop\n"

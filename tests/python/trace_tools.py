@@ -1,4 +1,4 @@
-"""What the tests of ``inviso.trace`` share: names, readings, and children with a watchdog."""
+"""Shared by the tests of ``inviso.trace``: names, readings, and children with a watchdog."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ SUBJECTS = HERE / "subjects"
 ROOT = HERE.parent.parent
 LIMIT = 60
 
-# A signal and no thread: a forked process could not join the thread, and fork warns where there are several.
+# A signal and no thread: a forked process could not join the thread, and fork warns of several threads.
 WATCHDOG = f"""
 import faulthandler, signal, sys
 if sys.platform != "win32":
@@ -74,16 +73,8 @@ def names(messages: Iterable[Any]) -> list[str]:
     return [f"{message[2]} {message[3][1].rsplit('<locals>.')[-1]}" for message in messages]
 
 
-def until(fact: Callable[[], Any], limit: float = 30) -> None:
-    """Waits until something is so, letting other threads run."""
-    end = time.monotonic() + limit
-    while not fact():
-        assert time.monotonic() < end, "it did not come to be in time"
-        time.sleep(0)
-
-
 def in_threads(number: int, body: Callable[[int], Any]) -> None:
-    """Runs ``body(n)`` in threads that begin together; what they raise is raised here."""
+    """Runs ``body(n)`` in threads that begin together, and raises their exceptions here."""
     barrier = threading.Barrier(number)
     errors: list[BaseException] = []
 
@@ -107,7 +98,7 @@ def in_threads(number: int, body: Callable[[int], Any]) -> None:
 def child(
     text: str, *arguments: str, flags: Iterable[str] = (), limit: float = LIMIT, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program text in a process of its own; one that hangs says where, and fails."""
+    """Runs a program text in a process of its own. One that hangs prints its stacks, and fails."""
     path = os.pathsep.join([str(HERE), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     words = [sys.executable, *flags, "-c", WATCHDOG + text, *arguments]
     process = subprocess.Popen(
@@ -130,7 +121,7 @@ def child(
 
 
 class Computing:
-    """A thread that computes and never waits: it takes a step only where somebody else gives the GIL away."""
+    """A thread that computes and never waits: it takes a step only if another thread releases the GIL."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -157,7 +148,7 @@ class Computing:
 
 
 def good(text: str, *arguments: str, **options: Any) -> str:
-    """What such a program prints; it must end with status 0 and nothing on standard error."""
+    """The output of such a program; it must end with status 0 and nothing on standard error."""
     done = child(text, *arguments, **options)
     assert (done.returncode, done.stderr) == (0, ""), f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

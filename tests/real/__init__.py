@@ -1,1 +1,1 @@
-"""Real programs, each with a library that has much C in it, under each tool: they do what they do without it."""
+"""Real programs, each with a library with much C code, under each tool: they behave as without it."""

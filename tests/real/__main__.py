@@ -141,7 +141,7 @@ class Stage:
 
 
 def chosen(program: int, interpreter: int, turn: int) -> list[Mode]:
-    """The short form's modes of a program: others with each interpreter and at each turn, all in six of them."""
+    """The short form's modes of a program: others with each interpreter and at each turn, all of them in six."""
     return MODES[(program + interpreter + turn) % 6 :: 6]
 
 

@@ -1,4 +1,4 @@
-"""Modes: how a program is started under a tool, and what the tool must have written afterwards."""
+"""Modes: how a program is started under a tool, and the tool's expected output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 SITE = Path(__file__).parent / "site"
 Facts = Callable[[Path, Path, int], list[str]]
-"""Of an interpreter, of a run's folder, and of how many steps the program says that it made: what is wrong."""
+"""The faults of a run, by interpreter, folder of the run, and number of steps that the program reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Mode:
     facts: Facts
     env: dict[str, str] = field(default_factory=dict)
     says: str = "\0"
-    """How lines begin that the tool itself writes to standard error."""
+    """The beginnings of lines that the tool itself writes to standard error."""
 
 
 def _counted(python: Path, folder: Path, steps: int) -> list[str]:
@@ -33,7 +33,7 @@ def _counted(python: Path, folder: Path, steps: int) -> list[str]:
         calls[f"{row['module']}:{row['function']}/{row['arity']}"] += row["calls"]
     expected = {"__main__:step/1": steps}
     for line in (folder / "out").read_text().splitlines():
-        if line.startswith("in children "):  # what child processes have called, which are measured too
+        if line.startswith("in children "):  # calls of child processes, which are measured, too
             name, number = line.split()[-2:]
             expected[name] = int(number)
     wrong = [f"the profile has {calls[name]} calls of {name}" for name in expected if calls[name] != expected[name]]
@@ -42,11 +42,12 @@ def _counted(python: Path, folder: Path, steps: int) -> list[str]:
 
 
 BEHIND = "*** inviso trace stopped: it fell behind"
-"""What trace says on a busy machine. A program never waits for its messages; when many are lost, tracing ends."""
+"""The messages of `trace` on a busy machine. A program never waits for its messages; when many are lost, tracing ends.
+"""
 
 
 UNMEASURED = "*** inviso trace: "
-"""What trace says in the end where a child is no Python: uvloop's subprocess is a shell."""
+"""The last line of `trace` if a child is not Python: uvloop's subprocess is a shell."""
 
 
 def _shown(python: Path, folder: Path, steps: int) -> list[str]:

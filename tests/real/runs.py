@@ -90,7 +90,7 @@ def _run(program: Program, mode: Mode, folder: Path) -> Done:
 
 
 def run_service(python: Path, script: Path, *words: str) -> tuple[int | str, str, float]:
-    """Runs the script of a service in a folder and a process group of its own: its exit status, what it said, and how long it took."""
+    """Runs a service's script in its own folder and process group. Returns exit status, output and seconds."""
     folder = Path(tempfile.mkdtemp(prefix="real-"))
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "INVISO"))}
     env = {**plain, "PYTHONFAULTHANDLER": "1", "INVISO_DIR": str(folder / "sockets"), "HOME": str(folder)}
@@ -133,14 +133,14 @@ def _facts(program: Program, mode: Mode, folder: Path, text: str) -> list[str]:
 
 
 def _settled(path: Path, folder: Path) -> str:
-    """What a program wrote, without what differs from run to run: addresses, times of day, its folder."""
+    """A program's output, without parts that differ from run to run: addresses, times of day, its folder."""
     plain = path.read_text(errors="replace").replace(str(folder), "FOLDER")
     plain = re.sub(r"\b0x[0-9a-f]+", "ADDRESS", plain)
     return re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", plain)
 
 
 def differences(plain: Done, traced: Done) -> str:
-    """What is wrong with a traced run; empty if nothing is."""
+    """The faults of a traced run; empty if there are none."""
     parts = [*traced.wrong]
     if traced.status != plain.status:
         parts.insert(0, f"exit status {traced.status}, untraced {plain.status}")

@@ -1,4 +1,4 @@
-"""Sessions that come and go at random, with whatever they may ask for, beside services under load."""
+"""Sessions come and go at random, with any flags and patterns, beside services under load."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def tokens(chance: random.Random, done: threading.Event) -> None:
 
 
 def main(seed: int) -> None:
-    """Prints what went wrong, and ``ok``; with an odd seed tokens are used, and threads give way at every chance."""
+    """Prints errors, or ``ok``. With an odd seed, tokens are used, and threads switch as often as possible."""
     logging.getLogger("asyncio").setLevel("ERROR")
     warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
     before, done = consistent.standard(), threading.Event()

@@ -1,4 +1,4 @@
-"""What must be so among the messages of a whole program, and in the standard library once nobody traces it."""
+"""Rules for the messages of a whole program, and for the standard library when nothing is traced."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Seen:
         return [message for message in self.messages if message[1] in tags]
 
     def check(self, untaken: Collection[Any] = (), paired: bool = True) -> None:
-        """All that must be so, whatever the program does.
+        """Checks the rules that hold for any program.
 
         Args:
-            untaken: messages that nobody need take.
-            paired: whether who sends and who receives are both in this process of the system.
+            untaken: messages that need no receiver.
+            paired: whether sender and receiver are both in this operating system process.
         """
         assert (self.dropped, self.lost) == (0, 0)
         lives(self.messages)
@@ -88,8 +88,8 @@ def whole(ring_bytes: int = 1 << 25, processes: list[str] = PROCESSES, ports: li
 
 
 def lives(messages: list[Any]) -> None:
-    """Who is spawned says so first and ends once; nothing comes after its end but that it is out. Until then asyncio does something
-    for it still, with a collection in the midst of that, perhaps.
+    """A spawned process has ``spawned`` first and one ``exit``. Only an ``out`` follows its ``exit``: until then
+    asyncio still does something for it, and a collection may run meanwhile.
     """
     spawned = {(m[2], m[0]) for m in messages if m[1] == "spawned"}
     spawns = {(m[0], m[2]) for m in messages if m[1] == "spawn"}
@@ -114,7 +114,7 @@ def lives(messages: list[Any]) -> None:
 
 
 def steps(messages: list[Any]) -> dict[Pid, int]:
-    """Each task and thread is in and out by turns; how many steps each had."""
+    """Each task and thread alternates between in and out. Returns the number of steps of each."""
     turns: dict[Pid, list[str]] = defaultdict(list)
     for message in messages:
         if message[1] in ("in", "out", "in_exiting", "out_exiting", "out_exited"):
@@ -132,7 +132,7 @@ def steps(messages: list[Any]) -> dict[Pid, int]:
 
 
 def pairs(messages: list[Any], untaken: Collection[Any] = ()) -> None:
-    """Each message that is sent is received, by whom it was sent to where that is a process or port."""
+    """Each sent message is received, by its addressee if that is a process or port."""
     sent, received = Counter[str](), Counter[str]()
     to, by = Counter[tuple[Any, str]](), Counter[tuple[Any, str]]()
     for message in messages:
@@ -163,7 +163,7 @@ def causes(messages: list[Any], stamps: list[Any]) -> None:
 
 
 def openings(messages: list[Any]) -> None:
-    """A port is opened first and closed last, but for its being in and out."""
+    """A port is opened first and closed last, except for its in and out."""
     states: dict[Any, str] = {}
     for message in messages:
         who, tag = message[:2]
@@ -176,7 +176,7 @@ def openings(messages: list[Any]) -> None:
 
 
 def collections(messages: list[Any]) -> None:
-    """A collection of garbage begins and ends, with nothing of another one between."""
+    """A collection of garbage begins and ends, without another one between."""
     under_way: dict[Pid, str] = {}
     for message in messages:
         tag = str(message[1])
@@ -191,7 +191,7 @@ def collections(messages: list[Any]) -> None:
 
 
 def standard() -> dict[str, Any]:
-    """What the standard library's functions and types are: objects, code, C functions, slots."""
+    """The standard library's functions and types: objects, code, C functions, slots."""
     found: dict[str, Any] = {"gc.callbacks": tuple(gc.callbacks)}
     for name in MODULES:
         try:
@@ -220,7 +220,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def same(before: dict[str, Any]) -> None:
-    """All of it is what it was, and no event is switched on in it."""
+    """All of it is unchanged, and no event is switched on in it."""
     now = standard()
     other = [name for name, value in before.items() if now.get(name) is not value and now.get(name) != value]
     assert not other, other

@@ -12,7 +12,7 @@ from typing import Any
 import inviso
 from inviso import trace, trace_ports
 from subjects import forked
-from trace_tools import until
+from waiting import until
 
 WORK = ("subjects.forked", "work", 1)
 FORKING = threading.Lock()
@@ -20,7 +20,7 @@ FORKING = threading.Lock()
 
 
 def come(folder: str, name: str, errors: list[str], done: threading.Event) -> None:
-    """Sessions of all kinds, until it is done: what they tell comes, and their tracers end."""
+    """Sessions of all kinds, until it is done: their messages come, and their tracers end."""
     count = 0
     try:
         while not done.is_set():
@@ -61,7 +61,7 @@ def child() -> int:
 
 
 def fork(errors: list[str]) -> None:
-    """Once; what comes of the child."""
+    """Forks once. A child that fails is noted."""
     with FORKING:
         pid = os.fork()
     if pid == 0:
@@ -77,8 +77,8 @@ def fork(errors: list[str]) -> None:
 
 
 def main(folder: str, seconds: float, forking: int = 0) -> None:
-    """Forks in the main thread, and in so many others."""
-    assert child() == 0  # all modules that are needed are there: a child can't have what its parent was about to import
+    """Forks in the main thread, and in this many others."""
+    assert child() == 0  # all needed modules are imported: a child can't import a module that its parent was importing
     end, done, errors = time.monotonic() + seconds, threading.Event(), []  # type: ignore[var-annotated]
 
     def forks() -> None:
@@ -94,4 +94,6 @@ def main(folder: str, seconds: float, forking: int = 0) -> None:
     for thread in threads:
         thread.join()
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("inviso")]
-    print("ok" if not errors and not trace.session_info("all") and not left else (errors, trace.session_info("all"), left))
+    print(
+        "ok" if not errors and not trace.session_info("all") and not left else (errors, trace.session_info("all"), left)
+    )

@@ -1,4 +1,4 @@
-"""Random programs of greenlets, which say themselves which of their calls begin and end; none knows the tracer."""
+"""Random programs of greenlets that note the begin and end of their calls. None knows the tracer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = threading.local()
 
 
 class Boom(Exception):
-    """What greenlets raise, and throw into each other."""
+    """The exceptions that greenlets raise, and throw into each other."""
 
 
 class World:
@@ -46,7 +46,7 @@ class World:
         return self.random.choice(found) if found else None
 
     def act(self) -> None:
-        """One thing, whatever it is."""
+        """One random step."""
         what = self.random.choice(
             ["call", "call", "catch", "each", "spawn", "switch", "switch", "throw", "kill", "raise"]
         )
@@ -71,7 +71,7 @@ class World:
         elif what == "throw":
             self.turn(Boom())
         elif what == "kill" and self.others:
-            # nobody has it any more: it is ended by greenlet, when and where that likes
+            # without references: greenlet ends it, at any place and time
             self.switches += 1
             del self.others[self.random.randrange(len(self.others))]
         elif what == "raise":
@@ -112,7 +112,7 @@ class World:
             except Boom:
                 self.caught("World.play")
         self.others.clear()
-        # those that have been let go of may live on as parents of others
+        # dropped greenlets may live on as parents of others
         while living := [other for other in self.all if other]:
             try:
                 living[0].throw()

@@ -1,4 +1,4 @@
-"""A prepared process: it does what it is told on its standard input, one line at a time."""
+"""A prepared process: it carries out lines from its standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders that are packed: what the tests of Dask and Ray have workers do, and what these answer."""
+"""Orders that are packed: functions for workers in the tests of Dask and Ray, and their results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load(packed: list[tuple[int, int]]) -> int:
 
 
 def label(*_: Any) -> Any:
-    """That of the token which the caller has."""
+    """The label of the caller's token."""
     return (seq_trace.get_token("label") or (None, None))[1]
 
 
@@ -51,7 +51,7 @@ def die(*_: Any) -> None:
 
 
 class Shelf:
-    """What an actor can be made of."""
+    """The class of an actor."""
 
     def __init__(self, first: int = 0) -> None:
         self.total = first

@@ -1,8 +1,7 @@
-"""Two services, as programs have them: a shop answers an order with the help of a queue, a thread, another operating
-system process and a second service, the stock. Nothing in them knows of tokens but middleware, the client's hook and
-what they print.
+"""Two realistic services: a shop answers an order by means of a queue, a thread, another operating system process and a
+second service, the stock. Only middleware, the client's hook and the prints know of tokens.
 
-``python -m subjects.seq_request stock`` and ``shop URL LOOP CLIENT`` serve, and say their port. ``/output`` has
+``python -m subjects.seq_request stock`` and ``shop URL LOOP CLIENT`` serve, and print their port. ``/output`` has
 the events of each of their nodes.
 """
 
@@ -32,7 +31,7 @@ Ask = Callable[[int], Awaitable[Any]]
 
 
 def begin(label: Any) -> None:
-    """A token of which everything is told."""
+    """A token with all flags."""
     seq_trace.set_token("label", label)
     for flag in ("send", "receive", "print", "strict_monotonic_timestamp"):
         seq_trace.set_token(flag, True)
@@ -42,14 +41,14 @@ def begin(label: Any) -> None:
 
 
 class Place:
-    """What a process of the pool has for itself."""
+    """The state of a process of the pool."""
 
     collector: seq_trace.Collector
     everybody: Any
 
 
 def leave_with_the_parent() -> None:
-    """The shop may be ended by a signal, which nobody tells its pool."""
+    """A signal may end the shop without an end of its pool."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -62,7 +61,7 @@ def enter(everybody: Any) -> None:
     inviso.set_node(f"price{multiprocessing.current_process().name.rpartition('-')[2]}@lan")
     Place.collector, Place.everybody = seq_trace.Collector(), everybody
     seq_trace.set_system_tracer(Place.collector.pid)
-    # it was started when nobody had a token: from its first one on it takes part
+    # it was started when there were no tokens: it takes part from its first one on
     seq_trace.set_token("label", "begun")
     seq_trace.set_token(None)
 
@@ -73,7 +72,7 @@ def price(order: int) -> str:
 
 
 def leave(_: int) -> str:
-    """The events of the process that runs it: each of them runs one, as none goes on before the others are there."""
+    """The events of the process that runs it. Each process runs one: none goes on before the others are there."""
     Place.everybody.wait(PATIENCE)
     return Place.collector.output().to_json()
 
@@ -95,7 +94,7 @@ async def pack(jobs: Jobs) -> None:
 
 
 def factory(loop: str) -> Any:
-    """What makes such a loop."""
+    """The factory of such a loop; None for asyncio's own."""
     if loop == "uvloop":
         import uvloop
 
@@ -105,7 +104,7 @@ def factory(loop: str) -> Any:
 
 @asynccontextmanager
 async def by_httpx(stock: str) -> AsyncIterator[Ask]:
-    """Asks the stock over a few connections, which the requests wait for: by anyio's locks, which the client has within."""
+    """Asks the stock over a few connections. The requests wait for them by anyio's locks, which the client uses."""
     import httpx
     from inviso.propagate.httpx import attach
 

@@ -1,4 +1,4 @@
-"""A node that serves HTTP behind the middleware: what token each request comes with, and all events at ``/output``."""
+"""A node that serves HTTP behind the middleware: it returns each request's token, and all events at ``/output``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inviso.propagate import asgi, wsgi
 
 
 def answer(path: str, collector: seq_trace.Collector) -> bytes:
-    """What both applications answer."""
+    """The answer of both applications."""
     if path == "/output":
         seq_trace.set_token(None)
         return collector.output().to_json().encode()

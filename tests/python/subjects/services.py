@@ -12,12 +12,12 @@ from typing import Any
 
 
 def answer(path: str) -> str:
-    """What the services say to a path."""
+    """The services' answer to a path."""
     return path[::-1]
 
 
 async def ask(port: int, n: int, times: int) -> None:
-    """One client: asks again and again over one connection."""
+    """One client: repeats requests over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for k in range(times):
         writer.write(f"GET /{n}/{k} HTTP/1.1\r\nhost: here\r\n\r\n".encode())
@@ -119,12 +119,12 @@ def starlette(clients: int, times: int, loop: str = "asyncio") -> None:
         uvloop.run(main())
     else:
         asyncio.run(main())
-    for thread in set(threading.enumerate()) - before:  # starlette's, which nobody waits for
+    for thread in set(threading.enumerate()) - before:  # starlette's own; nothing waits for it
         thread.join(30)
 
 
 def threads(workers: int, items: int) -> None:
-    """Threads that take from a queue, compute in an executor, and put what comes of it into another queue."""
+    """Threads that take from a queue, compute in an executor, and put the results into another queue."""
     work: queue.Queue[int | None] = queue.Queue(16)
     results: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
 
@@ -179,7 +179,7 @@ def blocking(clients: int, times: int) -> None:
 
 
 def ring(tasks: int, messages: int) -> int:
-    """Tasks in pairs with two queues between them, so many messages in all; how many were put."""
+    """Tasks in pairs with two queues between them, with this many messages in all. Returns the number of puts."""
     rounds = messages // tasks
 
     async def one(mine: asyncio.Queue[int], theirs: asyncio.Queue[int], first: bool) -> None:

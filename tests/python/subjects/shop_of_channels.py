@@ -21,7 +21,7 @@ class Box(queue.Queue[int]):
 
 
 class Odd(queue.Queue[int]):
-    """Its limit and its name are nobody's to look at."""
+    """A tracer must not read its limit and name."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""A program that traces itself into a log and prints what is true of it, as JSON: names of tasks and threads by pid."""
+"""A program that traces itself into a log, and prints names of its tasks and threads by pid, as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Programs made of well-known packages, and what is checked of each while it is traced.
+"""Programs that use well-known packages, and the checks of each while it is traced.
 
-Each program is run until it is warm, so that all runs that are compared do the same.
+Each program runs until it is warm. So all compared runs do the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inviso import trace
 
 Name = tuple[str, str, int]
 WILD = ("_", "_", "_")
-# From 3.13 on the interpreter's own frame under an __init__ is taken for who called that.
+# From 3.13 on the interpreter's own frame below an __init__ counts as its caller.
 THROUGH_INIT = sys.version_info >= (3, 13)
 TEXT = "\n\n".join(
     f"# Part {n}\n\nSome *emphasis*, `code` and a [link](http://example.org/{n}).\n\n* one\n* two\n\n> quoted\n\n"
@@ -141,9 +141,9 @@ def told(program: Callable[[], str], expected: str) -> list[tuple[str, Name]]:
 
 
 def nests(sent: list[tuple[str, Name]], generators: set[Name]) -> None:
-    """Each return_to names a call that is under way, and ends what that has begun.
+    """Each return_to names an open call, and ends the calls inside it.
 
-    Nothing tells that a generator yields or is resumed, so that where there are some it only names one that was called.
+    There are no events when a generator yields or is resumed. With generators a return_to only names a called function.
     """
     under_way = [(__name__, "told", 2)]
     for tag, name in sent:
@@ -160,7 +160,7 @@ def nests(sent: list[tuple[str, Name]], generators: set[Name]) -> None:
 
 
 def rows(session: trace.Session, kind: str) -> list[tuple[Name, int, int]]:
-    """Name, calls and nanoseconds of each function that was called; several codes of one name together."""
+    """Name, calls and nanoseconds of each called function; several codes of one name together."""
     summed: dict[Name, list[int]] = {}
     for module, function, arity, _, _, _, calls, ns in session._native.counters(kind):
         row = summed.setdefault((module, function, arity), [0, 0])

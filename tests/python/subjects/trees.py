@@ -1,7 +1,7 @@
-"""Functions and generators that do what a list of steps says, each under several names.
+"""Functions and generators that carry out a list of steps, each under several names.
 
-A step is a tuple: what to do, and mostly the name and the steps of a function to do it with. Every function does its
-steps in its own frame, so that it is the one that catches, yields and delegates.
+A step is a tuple: an action, and mostly the name and the steps of a function for it. Every function does its steps in
+its own frame, so its frame is the one that catches, yields and delegates.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 
 class Oops(Exception):
-    """What a step raises."""
+    """The exception of a step."""
 
 
 class Run:
-    """One run of steps: how often each function was entered, and the generators that any of them may resume."""
+    """One run of steps: counts of entries into each function, and the generators that any of them may resume."""
 
     def __init__(self) -> None:
         self.entered = dict.fromkeys(NAMES, 0)
         self.pool: list[Any] = []
 
     def generator(self, number: int) -> Any:
-        """The generator of that number, or None if there is none or it is running already."""
+        """The generator of that number; None if there is none or it is running."""
         found = self.pool[number % len(self.pool)] if self.pool else None
         return None if found is None or found.gi_running else found
 
@@ -97,8 +97,8 @@ FUNCTIONS = {name: named(globals()[name[:-2]], name) for name in NAMES}
 
 
 def root(run: Run, name: str, steps: Any) -> None:
-    """Runs one function and catches what it raises."""
-    try:  # in this frame, so that it is the one that goes on
+    """Runs one function and catches its exceptions."""
+    try:  # in this frame, which is the one that continues
         FUNCTIONS[name](run, name, steps)
     except Oops:
         run.pool.clear()

@@ -35,7 +35,7 @@ async def failed(waited: Any) -> str:
 
 @web.middleware
 async def counting(request: web.Request, handler: Any) -> web.StreamResponse:
-    if request.path != "/slow":  # how far such a request comes before it is given up depends on the clock
+    if request.path != "/slow":  # how far such a request comes before its timeout depends on the clock
         step(request.path)
     try:
         return await handler(request)

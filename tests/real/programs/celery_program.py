@@ -46,7 +46,7 @@ class Memory(Quick, memory.Transport):
 
 
 class Whole(filesystem.Channel):
-    """A message is there when all of it is: its reader takes one that is still being written, and loses it."""
+    """A message appears only when it is complete: its reader takes one that is still being written, and loses it."""
 
     def _put(self, queue: str, payload: Any, **options: Any) -> None:
         name = f"{self.data_folder_out}/{time.monotonic_ns()}_{uuid.uuid4()}.{queue}"
@@ -59,7 +59,7 @@ class Files(Quick, filesystem.Transport):
 
 
 def make() -> Celery:
-    """In memory here; in the worker that forks, files say what is to be done and what came out."""
+    """In memory here; in the forking worker, files hold the tasks and their results."""
     folder = os.environ.get("CELERY_FILES")
     if folder is None:
         app = Celery("shop", broker_transport=f"{__name__}:Memory", backend="cache+memory://")

@@ -61,7 +61,7 @@ def functions() -> None:
 
 
 class Target:
-    """What a parser calls."""
+    """A parser's callbacks."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

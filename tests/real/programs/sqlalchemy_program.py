@@ -152,7 +152,7 @@ async def later(value: int) -> int:
 
 
 def blocking(engine: sa.Engine, number: int) -> Any:
-    """Runs in a greenlet: waits for coroutines in the midst of plain functions."""
+    """Runs in a greenlet: waits for coroutines inside plain functions."""
     with engine.connect() as connection:
         value = await_only(later(number))
         return connection.scalar(sa.select(sa.literal(value) + await_only(later(1))))

@@ -1,4 +1,4 @@
-"""Gunicorn that traces itself from its start, and its workers after it: each has a log of its own, which is whole when it ends."""
+"""Gunicorn traces itself from its start, and so do its workers. Each has its own log, which is whole at its end."""
 
 from collections import Counter
 from pathlib import Path

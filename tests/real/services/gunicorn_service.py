@@ -1,4 +1,4 @@
-"""Gunicorn with three sync workers under `inviso run`: arbiter and workers are traced by one control, also those that come later."""
+"""Gunicorn with three sync workers under `inviso run`. One control traces the arbiter and all workers."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
     messages = merged("logs")
     assert by_node(messages) == {f"web-{pid}": 2 * number for pid, number in answers.items()}
 
-    # a worker is killed while it is traced: that is said, and its successor can be traced, too
+    # a worker is killed while it is traced: that is reported, and its successor can be traced, too
     with Cluster("web*") as cluster:
         cluster.trace("shop_wsgi", folder="again").check()
         os.kill(dead, signal.SIGKILL)
@@ -61,8 +61,8 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
     end(gunicorn)
     assert nodes("web*") == {}
 
-# workers come and go all the time: nobody is hindered, and nothing of them is left. (Gunicorn's worker misses a SIGTERM that comes between
-# the fork and its own handler for it, and is killed after a time.)
+# Workers come and go all the time. They don't hinder anything, and leave nothing. (Gunicorn's worker misses a SIGTERM
+# that comes between the fork and its own handler for it, and is killed after a time.)
 STORM = ("-w", "3", "--max-requests", "2", "--graceful-timeout", "2")
 with service(*WORDS, *STORM, "-b", "unix:storm.sock", "shop_wsgi:application") as gunicorn:
     with Cluster("web*") as cluster:

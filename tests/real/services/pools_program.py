@@ -1,4 +1,4 @@
-"""Pools of processes, which work when they are told to: two of `multiprocessing`, one of `concurrent.futures`."""
+"""Pools of processes that work on request: two of `multiprocessing`, one of `concurrent.futures`."""
 
 import multiprocessing
 import sys
@@ -22,7 +22,7 @@ def main():
         print("ready", flush=True)
         for line in sys.stdin:
             print(sum(run(square, range(int(line)), chunksize=5)), flush=True)
-    # the pools of multiprocessing have sent SIGTERM, without waiting for what their workers do
+    # the pools of multiprocessing have sent SIGTERM, without waiting for their workers
     sys.exit(3)
 
 

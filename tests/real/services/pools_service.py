@@ -1,4 +1,4 @@
-"""Pools of processes under `inviso run`: all workers are traced by one control, and nothing is lost when the pool ends them."""
+"""Pools of processes under `inviso run`. One control traces all workers; nothing is lost when the pool ends them."""
 
 import subprocess
 import sys

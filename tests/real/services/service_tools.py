@@ -1,4 +1,4 @@
-"""Services for the scripts beside this file: started, asked, traced, and surely ended."""
+"""Services for the scripts beside this file: started, requested, traced, and surely ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from inviso import Cluster, log, merge
 
 LIMIT = 60.0
-"""Seconds for anything that is waited for."""
+"""Seconds that anything may take."""
 
 HERE = Path(__file__).parent
 HOST = socket.gethostname()
@@ -46,7 +46,7 @@ def end(started: subprocess.Popen[bytes], status: int = 0) -> None:
 
 
 def until(holds: Callable[[], Any], what: str) -> Any:
-    """Waits until something holds, and answers it."""
+    """Waits until the function returns a true value, and returns that."""
     last = time.monotonic() + LIMIT
     while not (found := holds()):
         assert time.monotonic() < last, what
@@ -64,7 +64,7 @@ def nodes(pattern: str) -> dict[str, int]:
 
 
 def get(address: str, path: str, headers: Mapping[str, str] | None = None) -> str:
-    """What a server answers that listens at a socket in the file system; asked again while it isn't there."""
+    """The answer of a server at a socket in the file system; the request is repeated until the socket is there."""
 
     def ask() -> str | None:
         connection = http.client.HTTPConnection("localhost", timeout=LIMIT)
@@ -86,13 +86,15 @@ def get(address: str, path: str, headers: Mapping[str, str] | None = None) -> st
 
 
 def calls(path: str, function: str) -> int:
-    """How many calls of ``module:function`` a log has."""
+    """The number of calls of ``module:function`` in a log."""
     wanted = tuple(function.split(":"))
-    return sum(message[2] == "call" and message[3][:2] == wanted for message in log.read(path) if message[0] == "trace_ts")
+    return sum(
+        message[2] == "call" and message[3][:2] == wanted for message in log.read(path) if message[0] == "trace_ts"
+    )
 
 
 def merged(folder: str) -> list[Any]:
-    """The messages of all logs in a folder, as they stand in the one that they are merged to: in the order of time."""
+    """The messages of all logs in a folder, merged in the order of time."""
     merge.logs(folder, f"{folder}/all", to="erlang")
     messages = [message for message in log.read(f"{folder}/all") if message[0] in ("trace_ts", "seq_trace")]
     stamps = [message[-1] for message in messages]
@@ -101,5 +103,5 @@ def merged(folder: str) -> list[Any]:
 
 
 def by_node(messages: list[Any]) -> Counter[str]:
-    """How many of them are of each node."""
+    """The number of messages of each node."""
     return Counter(message[1].node.removesuffix(f"@{HOST}") for message in messages)

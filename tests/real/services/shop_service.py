@@ -1,6 +1,6 @@
-"""A shop: Gunicorn with Uvicorn's workers, and a Celery worker with its pool of processes, each by its adapter; or under `inviso run`.
+"""A shop: Gunicorn with Uvicorn's workers and a Celery worker with a pool, each by its adapter, or under `inviso run`.
 
-A request has a token, which goes with the task that it sends to the process that runs it, also over a retry.
+A request has a token. It travels with the request's task to the process that runs the task, also over a retry.
 """
 
 import sys
@@ -13,7 +13,20 @@ from service_tools import HERE, HOST, end, get, merged, nodes, service, until
 WORKERS = 2
 GUNICORN = ("-m", "gunicorn", "--no-control-socket", "--log-level", "error", "-c", HERE / "gunicorn_conf.py")
 WEB = (*GUNICORN, "-k", "uvicorn_worker.UvicornWorker", "-w", str(WORKERS), "-b", "unix:web.sock")
-CELERY = ("-m", "celery", "-A", "shop_tasks", "--quiet", "worker", "-n", "tasks@%h", "-c", str(WORKERS), "-l", "CRITICAL")
+CELERY = (
+    "-m",
+    "celery",
+    "-A",
+    "shop_tasks",
+    "--quiet",
+    "worker",
+    "-n",
+    "tasks@%h",
+    "-c",
+    str(WORKERS),
+    "-l",
+    "CRITICAL",
+)
 TASKS = (*CELERY, "--without-gossip", "--without-mingle", "--without-heartbeat")
 ORDERS = 12
 
@@ -66,7 +79,7 @@ with (
     for number, (pid, (runner, _)) in enumerate(zip(taken, runs, strict=True)):
         found = [(what, where) for what, where, _ in events[number]]
         assert found[:2] == [("receive", f"shop-{pid}"), ("send", f"shop-{pid}")], (number, found)
-        # the answer goes out when the task is under way
+        # the answer goes out when the task has begun
         rest = [each for each in found[2:] if each != ("send", f"shop-{pid}")]
         assert len(rest) == len(found) - 3, (number, found)
         if number % 3:

@@ -1,4 +1,4 @@
-"""Tasks of the shop: a worker with a pool of processes runs them; files are the broker, or what SHOP_BROKER names (``redis://…``)."""
+"""Tasks of the shop, run by a worker with a pool of processes; the broker is files, or SHOP_BROKER (``redis://…``)."""
 
 import os
 import time
@@ -14,7 +14,7 @@ FOLDER = os.path.join(os.environ["HOME"], "files")
 
 
 class Whole(filesystem.Channel):
-    """A message is there when all of it is: its reader takes one that is still being written, and loses it."""
+    """A message appears only when it is complete: its reader takes one that is still being written, and loses it."""
 
     def _put(self, queue, payload, **kwargs):
         name = uuid.uuid4()
@@ -61,7 +61,7 @@ app = application()
 
 @app.task(name="pack", bind=True, max_retries=1)
 def pack(self, number):
-    """The first try of every third order fails. (A result of Celery's own may be overwritten by the state of the first try.)"""
+    """The first try of every third order fails. (The state of the first try may overwrite Celery's own result.)"""
     if number % 3 == 0 and not self.request.retries:
         raise self.retry(countdown=0)
     with open(f"{FOLDER}/packed/{number}.part", "w") as file:

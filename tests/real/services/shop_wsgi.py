@@ -1,4 +1,4 @@
-"""A WSGI application, which says who answers."""
+"""A WSGI application that answers with its process id."""
 
 import os
 

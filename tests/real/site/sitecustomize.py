@@ -1,6 +1,6 @@
 """Begins a session or a token in each interpreter that has ``INVISO_REAL_MODE`` in its environment, before the program.
 
-It stays on until the interpreter is gone. At the end ``PID.json`` in the folder ``INVISO_REAL_SEEN`` says what came.
+It lasts until the interpreter's end. Then ``PID.json`` in the folder ``INVISO_REAL_SEEN`` gets the counts of messages.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def calls() -> Callable[[], dict[str, Any]]:
 
     def seen() -> dict[str, Any]:
         count = session.info(STEP, "call_count")[1]
-        # a program that this one starts may have no such function
+        # a program that this one starts may lack this function
         rows = {item: session.info(STEP, item)[1] or () for item in ("call_time", "call_memory", "call_latency")}
         totals = [sum(row[1] for row in rows[item]) for item in ("call_time", "call_memory")]
         tags = Counter(message[2] for message in session.drain() if message[0].startswith("trace"))
