@@ -26,7 +26,7 @@ from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
 from inviso.agent._near import _ok
 from inviso.control._control import Control
-from inviso.control._logs import PART, PIECE, There, copy_set, fetched
+from inviso.control._logs import PART, PIECE, RemoteSource, copy_set, fetched
 from inviso.top._live import Live
 from node_tools import HOST, Node
 
@@ -463,17 +463,17 @@ def part(data: bytes, size: int) -> Any:
     return "ok", (data, zlib.crc32(data), size)
 
 
-def whole(source: There) -> bytes:
+def whole(source: RemoteSource) -> bytes:
     return b"".join(iter(source.read, b""))
 
 
 def test_a_log_that_comes_in_parts() -> None:
     data = os.urandom(2 * PART + 5)
     answers = [part(data[at : at + PART], len(data)) for at in range(0, len(data), PART)]
-    assert whole(There(Liar(*answers), "/x")) == data
-    assert whole(There(Liar(part(b"", 0)), "/x")) == b""
+    assert whole(RemoteSource(Liar(*answers), "/x")) == data
+    assert whole(RemoteSource(Liar(part(b"", 0)), "/x")) == b""
     # what is written meanwhile is not read
-    assert whole(There(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
+    assert whole(RemoteSource(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
 
 
 @pytest.mark.parametrize(
@@ -487,13 +487,13 @@ def test_a_log_that_comes_in_parts() -> None:
 )  # fmt: skip
 def test_a_host_that_lies_about_a_log(answers: list[Any], why: str) -> None:
     with pytest.raises(OSError, match=why):
-        whole(There(Liar(*answers), "/x"))
+        whole(RemoteSource(Liar(*answers), "/x"))
 
 
 def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
     for wrong in ([("trace_log", [7])], 7, [("trace_log", "/x")], [("trace_log", ["/x/"])], [7]):
         assert fetched(wrong, str(tmp_path), "") == ("error", "bad_answer")
-    assert fetched([("trace_log", ["/etc/../a.log"])], str(tmp_path), "p-", lambda path: There(Liar(part(b"abc", 3)), path)) == (
+    assert fetched([("trace_log", ["/etc/../a.log"])], str(tmp_path), "p-", lambda path: RemoteSource(Liar(part(b"abc", 3)), path)) == (
         "complete", [("trace_log", [("ok", "p-a.log")]), ("ti_log", [])],
     )  # fmt: skip
     assert os.listdir(tmp_path) == ["p-a.log"]
@@ -525,7 +525,7 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
         target.unlink(missing_ok=True)
         if before is not None:
             part.write_bytes(before)
-        copy_set([*contents], str(target), lambda path: There(files, path))
+        copy_set([*contents], str(target), lambda path: RemoteSource(files, path))
         assert target.read_bytes() == whole
         assert not part.exists()
         return {path: {offset for name, request, offset in files.asked if (name, request) == (path, "chunk")} for path in contents}
@@ -546,11 +546,11 @@ def test_what_was_copied_stays_when_the_other_host_is_gone(tmp_path: Path) -> No
     data = os.urandom(8 * PART)
     answers = [part(data[at : at + PART], len(data)) for at in range(0, 5 * PART, PART)]
     found = [("trace_log", ["/a.log"])]
-    incomplete = fetched(found, str(tmp_path), "", lambda path: There(Liar(*answers, ("error", "gone")), path))
+    incomplete = fetched(found, str(tmp_path), "", lambda path: RemoteSource(Liar(*answers, ("error", "gone")), path))
     assert incomplete == ("incomplete", [("trace_log", [("error", ("file_write", ("eremoteio", "a.log")))]), ("ti_log", [])])
     assert (tmp_path / "a.log.part").read_bytes() == data[: 5 * PART]
     files = Files({"/a.log": data})
-    assert fetched(found, str(tmp_path), "", lambda path: There(files, path)) == ("complete", [("trace_log", [("ok", "a.log")]), ("ti_log", [])])
+    assert fetched(found, str(tmp_path), "", lambda path: RemoteSource(files, path)) == ("complete", [("trace_log", [("ok", "a.log")]), ("ti_log", [])])
     assert (tmp_path / "a.log").read_bytes() == data
     assert [offset for _, request, offset in files.asked if request == "chunk"] == [0, *range(5 * PART, 8 * PART, PART)]
 

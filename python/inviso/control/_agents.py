@@ -1,4 +1,4 @@
-"""The agent of this host: one is started where a control needs it and a setting says how."""
+"""Starts the agent of this host, if a control needs one and a setting has its options."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from inviso.errors import BadArg, shown
 __all__ = ["VARIABLE", "start"]
 
 VARIABLE = "INVISO_AGENT"
-"""What an agent is started with: the options of ``inviso agent``, as a shell has them."""
+"""The options of ``inviso agent`` for a new agent, as in a shell."""
 
 PATIENCE = 5.0
-"""Seconds that a new agent has to know of other hosts."""
+"""Seconds that a new agent has to find other hosts."""
 
 
 def start(sees: Callable[[], bool]) -> None:
-    """Starts an agent in the background if the variable says how. It waits until the agent ``sees`` what is wanted, or for
-    some seconds.
+    """Starts an agent in the background if the variable is set. Waits until ``sees`` returns True, or for ``PATIENCE``
+    seconds.
 
     Raises:
         BadArg: the variable's value can't be read.
