@@ -117,7 +117,7 @@ def queue_depth(source: Any, channel: int | None = None) -> Table:
 def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
     """Percentiles of the time between sending and receipt: a row for each channel, sender or receiver, ``of_id``.
 
-    Percentiles are values that occurred (nearest rank). Messages without receipt or times don't count.
+    Percentiles are values that occurred (nearest rank). Messages without receipt or times have no waiting time.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
