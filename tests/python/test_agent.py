@@ -298,7 +298,7 @@ def test_an_agent_is_started_where_one_is_needed(tmp_path: Path, monkeypatch: py
             assert cluster.nodes == [node.name]
         told = capfd.readouterr().err
         (pid,) = [each["pid"] for each in json.loads(command("agent", "--status", "--json").stdout)]
-        assert told == f"inviso: agent {pid} was started, as INVISO_AGENT says; it goes on when this has ended\n"
+        assert told == f"inviso: agent {pid} was started, as INVISO_AGENT says; it continues after this process ends\n"
         with Cluster(f"shop-*@{THERE}") as cluster:
             assert cluster.nodes == [node.name]
         assert capfd.readouterr().err == ""
@@ -314,7 +314,7 @@ def test_an_agent_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("INVISO_AGENT", words)
     with Cluster() as cluster:
         if why is None:
-            with pytest.raises(BadArg, match="INVISO_AGENT: \"'\" are no words"):
+            with pytest.raises(BadArg, match="INVISO_AGENT: \"'\" can't be split into words"):
                 cluster._control.find(["shop@web"])
         else:
             assert [*cluster._control.find(["shop@web"]), *cluster._control.find(["shop@web"])] == []

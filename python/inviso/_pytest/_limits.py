@@ -232,7 +232,7 @@ def _wrong_calls(limit: Limit, calls: int, messages: list[Any] | None) -> list[s
     near = "" if calls else hint(limit.pattern)
     lines = [f"{head}{'; ' * bool(near)}{near}"]
     if messages is None:
-        return [*lines, "      (by whom is shown in a test whose mark has neither words nor ms)"]
+        return [*lines, "      (callers are shown only if the mark has neither words nor ms)"]
     callers: Counter[tuple[str, str]] = Counter()
     for message in messages:
         match message:

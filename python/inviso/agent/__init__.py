@@ -126,7 +126,7 @@ def run(
     for argument, endpoints in (("listen", listen), ("connect", connect)):
         for each in endpoints:
             if not insecure and not is_private(each):
-                why = f"{shown(each)} shows no certificate to whoever is there; pass tls= and 'tls/...', or insecure=True"
+                why = f"{shown(each)} shows no certificate; pass tls= and 'tls/...', or insecure=True"
                 raise BadArg("agent", argument, why)
     with Folder.open() as folder, Refusals() as refusals:
         engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))

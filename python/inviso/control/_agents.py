@@ -34,14 +34,14 @@ def start(sees: Callable[[], bool]) -> None:
     try:
         words = shlex.split(given)
     except ValueError as error:
-        raise BadArg("control", VARIABLE, f"{shown(given)} are no words: {error}") from None
+        raise BadArg("control", VARIABLE, f"{shown(given)} can't be split into words: {error}") from None
     command = [sys.executable, "-m", "inviso", "agent", *words, "--detach"]
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         say(f"no agent could be started as {VARIABLE} says: {done.stderr.strip()}")
         return
-    say(f"{done.stdout.strip()} was started, as {VARIABLE} says; it goes on when this has ended")
+    say(f"{done.stdout.strip()} was started, as {VARIABLE} says; it continues after this process ends")
     end = time.monotonic() + PATIENCE
     while not sees() and time.monotonic() < end:
         time.sleep(0.05)

@@ -141,7 +141,7 @@ class RemoteSource:
                 raise OSError(errno.EBADMSG, "its checksum is wrong", self._path)
             case ("error", reason):
                 raise OSError(errno.EREMOTEIO, f"the agent of its host answered {reason}", self._path)
-        raise OSError(errno.EREMOTEIO, "the agent of its host answered what is no answer", self._path)
+        raise OSError(errno.EREMOTEIO, "the agent of its host sent an invalid answer", self._path)
 
 
 def _checksum(descriptor: int, begin: int, length: int) -> int:

@@ -424,7 +424,7 @@ class Listener:
                 if not connection.is_open:
                     return
         except BadFrame as wrong:
-            say(f"process {connection.pid} sent what is no request: {wrong}")
+            say(f"process {connection.pid} sent an invalid request: {wrong}")
             with suppress(OSError):
                 connection.socket.send(pack((Atom("refused"), str(wrong))))
             self._leave(connection)

@@ -146,7 +146,7 @@ class Returning(Base):
             self._add_problem(f"the tracer data generator failed for {name}: {type(error).__name__}: {error}")
             return None
         if found is None:
-            self._add_problem(f"the tracer data generator gave none for {name}")
+            self._add_problem(f"the tracer data generator returned None for {name}")
         return found
 
     def _initiate(self, data: dict[str, Any]) -> list[Any]:
