@@ -1,8 +1,8 @@
-"""Meta tracing: call-backs that learn of calls made anywhere in the process, and write what a merge needs to name things.
+"""Meta tracing: callbacks for calls anywhere in the process. They write the names that a merge uses.
 
-A runtime component whose tracer data has a ``ti`` part has a meta tracer: one more trace session, and a thread that calls
-*call-backs*. :func:`inviso.control.tpm` and its relatives set them. Here is what call-backs need, and what is of use around
-them. A call-back gets what happened, and the *public loop data*, which it may replace::
+A runtime component whose tracer data has a ``ti`` part has a meta tracer: one more trace session, and a thread that
+calls *callbacks*. :func:`inviso.control.tpm` and its relatives set them. This module has functions for callbacks. A
+callback gets the event and the *public loop data*, which it may replace::
 
     call_function(pid, ("call", arguments, ts), data)                     -> ("ok", data, output)
     return_function(pid, ("return_from", value, ts), data)                -> ("ok", data, output)
@@ -10,8 +10,8 @@ them. A call-back gets what happened, and the *public loop data*, which it may r
     init_function(module, function, arity, data)                          -> ("ok", data, output)
     remove_function(module, function, arity, data)                        -> ("ok", data)
 
-``output`` is bytes, or a list of bytes: each is one entry of the trace information file. Anything else writes nothing. A
-call-back that raises or answers anything else has changed nothing; it is counted (:func:`status`).
+``output`` is bytes, or a list of bytes: each is one entry of the trace information file. Anything else writes nothing.
+If a callback raises, or returns anything else, nothing changes, and it is counted (:func:`status`).
 
 >>> from inviso import meta
 >>> def call_assoc_id(pid, call, data):
@@ -71,11 +71,11 @@ class _Tracer(Protocol):
 
 
 _tracer: _Tracer | None = None
-"""Set by the runtime component as long as there is one."""
+"""The meta tracer; set by the runtime component while it has one."""
 
 
 def now() -> Stamp:
-    """A now-stamp: ``(megaseconds, seconds, microseconds)`` since 1970, as trace messages have them.
+    """A now-stamp: ``(megaseconds, seconds, microseconds)`` since 1970, as in trace messages.
 
     >>> mega, seconds, micro = now()
     >>> mega > 1700, 0 <= seconds < 1_000_000, 0 <= micro < 1_000_000
@@ -86,7 +86,7 @@ def now() -> Stamp:
 
 
 def alias(pid: Any, name: Any, ts: Stamp | None = None) -> bytes:
-    """An entry of the trace information file: from ``ts`` on the process is called ``name``, which may be any term.
+    """An entry of the trace information file: from ``ts`` on the process has the name ``name``, which may be any term.
 
     Args:
         ts: a now-stamp; None for now.
@@ -98,7 +98,7 @@ def alias(pid: Any, name: Any, ts: Stamp | None = None) -> bytes:
 
 
 def unalias(pid: Any, name: Any, ts: Stamp | None = None) -> bytes:
-    """An entry that ends what :func:`alias` began; with None as the pid for all processes of that name.
+    """An entry that ends an alias. With None as the pid it ends the alias of all processes of that name.
 
     >>> etf.loads(unalias(None, "id-1", (1, 2, 3)))
     (None, 'id-1', 'unalias', (1, 2, 3))
@@ -121,12 +121,12 @@ def is_stamp(value: Any) -> bool:
 
 
 def init_std_publld(size: int, global_data: Any = ()) -> tuple[tuple[list[Any], ...], Any]:
-    """Public loop data: ``(lists, global_data)`` with ``size`` empty lists. Of a TiSpec
+    """Makes public loop data: ``(lists, global_data)`` with ``size`` empty lists. A TiSpec has it as
     ``("inviso.meta", "init_std_publld", [size, global_data])``.
 
-    An entry of a list is a tuple whose last element is a now-stamp: what waits for a return. Entries that are older than
-    30 seconds are dropped once a minute. The first list belongs to :func:`inviso.control.tpm_localnames`. ``global_data`` is
-    never cleaned.
+    An entry of a list is a call that has not returned: a tuple whose last element is a now-stamp. Once a minute,
+    entries that are older than 30 seconds are dropped. :func:`inviso.control.tpm_localnames` uses the first list.
+    ``global_data`` is never cleaned.
 
     Raises:
         BadArg: ``size`` is not an int from 1.
@@ -140,9 +140,9 @@ def init_std_publld(size: int, global_data: Any = ()) -> tuple[tuple[list[Any], 
 
 
 def clean_std_publld(data: Any, at: Stamp | None = None) -> Any:
-    """The loop data without entries that are older than 30 seconds: the clean function of who names none.
+    """The loop data without entries that are older than 30 seconds. It is the default clean function.
 
-    It takes ``(lists, global_data)``, and a tuple of lists as older releases had it.
+    It accepts ``(lists, global_data)``, and the form of older releases: a tuple of lists.
 
     Args:
         at: the time, as a now-stamp; None for now.
@@ -171,7 +171,7 @@ def _begun(entry: Any) -> int:
 
 
 def parts(data: Any) -> tuple[tuple[list[Any], ...], Callable[[tuple[list[Any], ...]], Any]]:
-    """The lists of loop data, and how to make data of others; ``BadArg`` if it has neither of the two forms."""
+    """The lists of loop data, and a function that makes loop data of other lists. ``BadArg`` if it has neither form."""
     match data:
         case (tuple(lists), rest) if _are_lists(lists):
             return lists, lambda others: (others, rest)
@@ -188,7 +188,7 @@ def _are_lists(lists: tuple[Any, ...]) -> bool:
 def bare(function: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
     """Adapts a call or return function of Inviso's first releases: it gets the bare arguments, or the bare value.
 
-    As there it hears nothing of an exception. It may be used as a decorator.
+    As there, it is not called for exceptions. It can be used as a decorator.
 
     >>> @bare
     ... def call_assoc_id(pid, arguments, data):
@@ -213,7 +213,8 @@ def bare(function: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], 
 
 
 def write_ti(output: bytes | list[Any]) -> Any:
-    """Has entries written to the trace information file, after what the meta tracer has been sent before. Any thread may.
+    """Writes entries to the trace information file, after all earlier messages to the meta tracer. Any thread may call
+    it.
 
     Args:
         output: bytes, or a list of bytes, also nested: each is one entry.
@@ -235,7 +236,7 @@ def write_ti(output: bytes | list[Any]) -> Any:
 
 
 def entries(output: Any) -> list[bytes] | None:
-    """The entries of a call-back's output; None if it is none."""
+    """The entries of a callback's output; None if it has another form."""
     found: list[bytes] = []
     left = [output]
     while left:
@@ -250,8 +251,8 @@ def entries(output: Any) -> list[bytes] | None:
 
 
 def tpm_ms(module: str, function: str, arity: int, name: Any, match_spec: list[Any]) -> Any:
-    """Puts a named match specification in front of those of an initiated function; one of that name is replaced. For
-    call-backs, which can't ask the control component.
+    """Puts a named match specification before the others of an initiated function. It replaces one of the same name.
+    This is for callbacks, which can't call the control component.
 
     Returns:
         ``("ok", n)`` with the number of functions, 0 if it was not stored; ``("error", "not_initiated")`` or
@@ -266,7 +267,7 @@ def tpm_ms(module: str, function: str, arity: int, name: Any, match_spec: list[A
 
 
 def tpm_ms_tracer(module: str, function: str, arity: int, name: Any, match_spec: list[Any]) -> Any:
-    """As :func:`tpm_ms`; in each clause the first action ``("trace", off, on)`` switches flags of the regular trace.
+    """As :func:`tpm_ms`; in each clause the first action ``("trace", off, on)`` sets flags of the regular trace.
 
     >>> tpm_ms_tracer("shop", "order", 2, "mine", [("_", [], [("trace", [], ["call", "timestamp"])])])
     ('error', 'no_metatracer')
@@ -277,10 +278,10 @@ def tpm_ms_tracer(module: str, function: str, arity: int, name: Any, match_spec:
 
 
 def ctpm_ms(module: str, function: str, arity: int, name: Any) -> Any:
-    """Takes a named match specification away. With the last one the function is not traced, and stays initiated.
+    """Removes a named match specification. Without any the function is not traced, but stays initiated.
 
     Returns:
-        None, also if there is none of that name; or ``("error", "no_metatracer")``.
+        None, also if the name is unknown; or ``("error", "no_metatracer")``.
 
     >>> ctpm_ms("shop", "order", 2, "mine")
     ('error', 'no_metatracer')
@@ -292,7 +293,7 @@ def ctpm_ms(module: str, function: str, arity: int, name: Any) -> Any:
 
 
 def list_tpm_ms(module: str, function: str, arity: int) -> Any:
-    """``("ok", names)`` of the match specifications of an initiated function, the first one first.
+    """``("ok", names)`` of the match specifications of an initiated function, in their order.
 
     >>> list_tpm_ms("shop", "order", 2)
     ('error', 'no_metatracer')
@@ -303,8 +304,8 @@ def list_tpm_ms(module: str, function: str, arity: int) -> Any:
 
 
 def get_tracer() -> Any:
-    """What stands for the regular tracer in ``("trace", off, [(("tracer", it),), …])``: the number of the regular trace
-    session. None if the tracer data has no ``trace`` part, or there is no meta tracer.
+    """The regular tracer for ``("trace", off, [(("tracer", it),), …])``: the number of the regular trace session. None
+    if the tracer data has no ``trace`` part, or there is no meta tracer.
 
     >>> get_tracer() is None
     True
@@ -313,10 +314,10 @@ def get_tracer() -> Any:
 
 
 def status() -> dict[str, Any] | None:
-    """How the meta tracer fares; None if there is none.
+    """Counts of the meta tracer; None if there is no meta tracer.
 
-    ``functions`` that are initiated, ``messages`` that were handled and ``lost`` ones, ``entries`` that were written and
-    ``unwritten`` ones, ``exceptions`` and ``wrong_answers`` of call-backs, and ``error``, the last thing that went wrong, as text.
+    ``functions`` that are initiated; ``messages`` that were handled, and ``lost`` ones; ``entries`` that were written,
+    and ``unwritten`` ones; ``exceptions`` and ``wrong_answers`` of callbacks; ``error``, the last error as text.
 
     >>> status() is None
     True
@@ -325,7 +326,7 @@ def status() -> dict[str, Any] | None:
 
 
 def metacast_call(nodes: Iterable[str], pid: Any, module: str, function: str, arguments: list[Any]) -> Any:
-    """Has the meta tracer act as if a call had happened; its time is None. Only for this node: others come with more hosts.
+    """Makes the meta tracer act as if a call had happened, with the time None. It works for this node only.
 
     Raises:
         BadArg: a node is not this one.
@@ -338,7 +339,7 @@ def metacast_call(nodes: Iterable[str], pid: Any, module: str, function: str, ar
 
 
 def metacast_return_from(nodes: Iterable[str], pid: Any, module: str, function: str, arity: int, value: Any) -> Any:
-    """The same for a return.
+    """As :func:`metacast_call`, for a return.
 
     >>> metacast_return_from([inviso.node()], inviso.self(), "shop", "order", 2, "done")
     ('error', 'no_metatracer')

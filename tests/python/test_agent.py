@@ -26,7 +26,7 @@ from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
 from inviso.agent._near import _ok
 from inviso.control._control import Control
-from inviso.control._logs import PART, PIECE, There, copy_set, fetched
+from inviso.control._logs import PART, PIECE, RemoteSource, copy_set, fetched
 from inviso.top._live import Live
 from node_tools import HOST, Node
 from waiting import until
@@ -313,7 +313,7 @@ def test_an_agent_is_started_where_one_is_needed(
             assert cluster.nodes == [node.name]
         told = capfd.readouterr().err
         (pid,) = [each["pid"] for each in json.loads(command("agent", "--status", "--json").stdout)]
-        assert told == f"inviso: agent {pid} was started, as INVISO_AGENT says; it goes on when this has ended\n"
+        assert told == f"inviso: agent {pid} was started, as INVISO_AGENT says; it continues after this process ends\n"
         with Cluster(f"shop-*@{THERE}") as cluster:
             assert cluster.nodes == [node.name]
         assert capfd.readouterr().err == ""
@@ -334,7 +334,7 @@ def test_an_agent_that_can_not_be_started(
     monkeypatch.setenv("INVISO_AGENT", words)
     with Cluster() as cluster:
         if why is None:
-            with pytest.raises(BadArg, match="INVISO_AGENT: \"'\" are no words"):
+            with pytest.raises(BadArg, match="INVISO_AGENT: \"'\" can't be split into words"):
                 cluster._control.find(["shop@web"])
         else:
             assert [*cluster._control.find(["shop@web"]), *cluster._control.find(["shop@web"])] == []
@@ -505,17 +505,17 @@ def part(data: bytes, size: int) -> Any:
     return "ok", (data, zlib.crc32(data), size)
 
 
-def whole(source: There) -> bytes:
+def whole(source: RemoteSource) -> bytes:
     return b"".join(iter(source.read, b""))
 
 
 def test_a_log_that_comes_in_parts() -> None:
     data = os.urandom(2 * PART + 5)
     answers = [part(data[at : at + PART], len(data)) for at in range(0, len(data), PART)]
-    assert whole(There(Liar(*answers), "/x")) == data
-    assert whole(There(Liar(part(b"", 0)), "/x")) == b""
+    assert whole(RemoteSource(Liar(*answers), "/x")) == data
+    assert whole(RemoteSource(Liar(part(b"", 0)), "/x")) == b""
     # data that is written meanwhile is not read
-    assert whole(There(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
+    assert whole(RemoteSource(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
 
 
 @pytest.mark.parametrize(
@@ -530,14 +530,14 @@ def test_a_log_that_comes_in_parts() -> None:
 )  # fmt: skip
 def test_a_host_that_lies_about_a_log(answers: list[Any], why: str) -> None:
     with pytest.raises(OSError, match=why):
-        whole(There(Liar(*answers), "/x"))
+        whole(RemoteSource(Liar(*answers), "/x"))
 
 
 def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
     for wrong in ([("trace_log", [7])], 7, [("trace_log", "/x")], [("trace_log", ["/x/"])], [7]):
         assert fetched(wrong, str(tmp_path), "") == ("error", "bad_answer")
     lies = Liar(part(b"abc", 3))
-    assert fetched([("trace_log", ["/etc/../a.log"])], str(tmp_path), "p-", lambda path: There(lies, path)) == (
+    assert fetched([("trace_log", ["/etc/../a.log"])], str(tmp_path), "p-", lambda path: RemoteSource(lies, path)) == (
         "complete", [("trace_log", [("ok", "p-a.log")]), ("ti_log", [])],
     )  # fmt: skip
     assert os.listdir(tmp_path) == ["p-a.log"]
@@ -569,7 +569,7 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
         target.unlink(missing_ok=True)
         if before is not None:
             part.write_bytes(before)
-        copy_set([*contents], str(target), lambda path: There(files, path))
+        copy_set([*contents], str(target), lambda path: RemoteSource(files, path))
         assert target.read_bytes() == whole
         assert not part.exists()
         return {
@@ -599,14 +599,14 @@ def test_what_was_copied_stays_when_the_other_host_is_gone(tmp_path: Path) -> No
     data = os.urandom(8 * PART)
     answers = [part(data[at : at + PART], len(data)) for at in range(0, 5 * PART, PART)]
     found = [("trace_log", ["/a.log"])]
-    incomplete = fetched(found, str(tmp_path), "", lambda path: There(Liar(*answers, ("error", "gone")), path))
+    incomplete = fetched(found, str(tmp_path), "", lambda path: RemoteSource(Liar(*answers, ("error", "gone")), path))
     assert incomplete == (
         "incomplete",
         [("trace_log", [("error", ("file_write", ("eremoteio", "a.log")))]), ("ti_log", [])],
     )
     assert (tmp_path / "a.log.part").read_bytes() == data[: 5 * PART]
     files = Files({"/a.log": data})
-    assert fetched(found, str(tmp_path), "", lambda path: There(files, path)) == (
+    assert fetched(found, str(tmp_path), "", lambda path: RemoteSource(files, path)) == (
         "complete",
         [("trace_log", [("ok", "a.log")]), ("ti_log", [])],
     )

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 import pytest
-
 from inviso._background import Timer
 
 
@@ -27,6 +26,14 @@ def test_only_its_own_thread_is_current() -> None:
     timer.end()
 
 
+def in_a_thread(function: Callable[[], bool]) -> bool:
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(function()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
 @pytest.mark.parametrize("end", [Timer.stop, Timer.end])
 def test_a_later_thread_with_the_identifier_of_the_ended_one_is_not_current(end: Callable[[Timer], None]) -> None:
     """The system gives a new thread the identifier of one that has ended, so it is not remembered beyond the end."""
@@ -37,10 +44,6 @@ def test_a_later_thread_with_the_identifier_of_the_ended_one_is_not_current(end:
         while not idents:
             pass
         timer.stop()
-        same: list[bool] = []
-        thread = threading.Thread(target=lambda: same.append(threading.get_ident() == idents[0] and timer.is_current()))
-        thread.start()
-        thread.join()
-        assert same == [False]
+        assert not in_a_thread(lambda: threading.get_ident() == idents[0] and timer.is_current())
         idents.clear()
     end(timer)

@@ -69,7 +69,7 @@ def test_what_is_no_frame_closes_the_connection(place: Place, data: bytes) -> No
         peer.raw(data)
         assert [term[0] for term in peer.rest()] == ["refused"]
     assert len(lines(node)) == 1, node.stderr()
-    assert "sent what is no request" in node.stderr()
+    assert "sent an invalid request" in node.stderr()
     goes_on(place, node)
 
 

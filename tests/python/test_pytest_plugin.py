@@ -202,7 +202,7 @@ def test_limits_on_words_and_time(project: pytest.Pytester) -> None:
         "the functions of the project allocated * words (* bytes); the mark allows 1 word (8 bytes)",
         "  shop:total/1 *",
         "shop:price was called 2 times; the mark says 3",
-        "      (by whom is shown in a test whose mark has neither words nor ms)",
+        "      (callers are shown only if the mark has neither words nor ms)",
         "the functions of the project took * ms; the mark allows 0 ms",
     ])  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""How a control component and the runtime components of one host reach each other: sockets, frames, who is there.
+"""Connections between a control component and the runtime components of one host: sockets, frames, peers.
 
-* ``_frame``: one term of the external term format behind its length.
+* ``_frame``: a length, then one term in the external term format.
 * ``_folder``: the private folder that has a socket for each prepared process.
-* ``_meet``: a connection by a caller that waits: greetings, then frames until a time.
-* ``_peer``: who is at the other end of a connection, and when that process ends.
+* ``_meet``: a blocking connection: greetings, then frames until a deadline.
+* ``_peer``: the process at the other end of a connection, and its end.
 """

@@ -1,4 +1,4 @@
-"""What wakes a thread that waits in ``poll``, in a program that may close every descriptor that it finds."""
+"""Wakes a thread that waits in ``poll``. Works in programs that close descriptors which they don't own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Bell", "say"]
 
 
 class Bell:
-    """A pipe of this process's. Where the program has closed it, ringing does nothing: the number may be another file's.
+    """A pipe of this process. After the program has closed it, ringing does nothing: its number may belong to another file.
 
     >>> bell = Bell()
     >>> bell.ring(), bell.answer(), bell.is_there()
@@ -29,33 +29,33 @@ class Bell:
 
     @property
     def descriptor(self) -> int:
-        """Readable when it was rung, or closed by the program: its writing end goes, too."""
+        """Readable after a ring, and after the program has closed all descriptors, the writing end among them."""
         return self._ends[0].number
 
     def ring(self) -> None:
-        """Wakes the thread; in a forked child nobody."""
+        """Wakes the thread. In a forked child it does nothing."""
         if self._ends and self._pid == os.getpid() and self.is_there():
             with suppress(OSError):
                 self._ends[1].write_now(b"\0")
 
     def answer(self) -> None:
-        """Takes what was rung."""
+        """Reads the rings, so that the descriptor is no longer readable."""
         with suppress(BlockingIOError):
             os.read(self.descriptor, 4096)
 
     def is_there(self) -> bool:
-        """Whether it was not closed."""
+        """Whether it is open."""
         return bool(self._ends) and all(end.is_there() for end in self._ends)
 
     def close(self) -> None:
-        """Gives it back; also in a forked child."""
+        """Closes the pipe; also in a forked child."""
         ends, self._ends = self._ends, ()
         for end in ends:
             end.close()
 
 
 def say(text: str) -> None:
-    """One line on the standard error of the process, cut where it is long. It never waits, and calls nothing of the program's."""
+    """Writes one line to standard error, cut after 240 bytes. It never waits, and calls no code of the program."""
     number = stderr()
     if number is not None:
         with suppress(OSError):

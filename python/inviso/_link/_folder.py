@@ -1,8 +1,8 @@
 """The folder of sockets: one for each prepared process of a user, named by its process id.
 
 ``INVISO_DIR``, else ``$XDG_RUNTIME_DIR/inviso``, else ``/tmp/inviso-UID``. Only its owner may enter it. It is opened once,
-without following a symbolic link, and everything below it is reached by the descriptor: who replaces the folder later
-changes nothing.
+without following a symbolic link, and everything below it is reached by the descriptor. So replacing the folder later has no
+effect.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["AGENT", "CONTROL", "SUFFIX", "Folder", "place"]
 
 SUFFIX = ".sock"
 CONTROL = "control"
-"""The folder below it in which control components listen."""
+"""The subfolder in which control components listen."""
 
 AGENT = "agent"
-"""The folder below it in which the agent listens for controls of this host."""
+"""The subfolder in which the agent listens for controls of this host."""
 
 NAMES = "names"
-"""The folder below it that has a link for each name of a node to its process's socket."""
+"""The subfolder with a link from each node's name to its process's socket."""
 
 BEGAN = "began"
-"""The folder below it in which a control that has left notes who traces: a link for each node to its process and log folder."""
+"""The subfolder in which a leaving control notes the nodes that trace: for each a link with process id and log folder."""
 
 _TIME = struct.Struct("ll")
-"""Seconds and microseconds, as the kernel has them."""
+"""Seconds and microseconds, in the kernel's form."""
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def place() -> str:
-    """Where the folder is, by the environment.
+    """The path of the folder, by the environment.
 
     >>> import os
     >>> os.environ["INVISO_DIR"] = "/run/mine"
@@ -67,10 +67,10 @@ class Folder:
 
     @classmethod
     def open(cls, path: str | None = None, *, make: bool = True, is_control: bool = False) -> Folder:
-        """Opens it, made anew if it is not there and ``make`` says so. ``is_control``: root may open another user's.
+        """Opens the folder. With ``make`` it is created if it is missing. ``is_control``: root may open another user's.
 
         Raises:
-            OSError: it is not there or can't be made; PermissionError if it belongs to another user, or others may
+            OSError: it does not exist, or can't be created; PermissionError if it belongs to another user, or others may
                 enter it.
         """
         path = place() if path is None else path
@@ -92,7 +92,7 @@ class Folder:
         return cls(path, descriptor, found.st_uid)
 
     def close(self) -> None:
-        """Gives the descriptor back, if the program hasn't closed it."""
+        """Closes the descriptor, if the program hasn't closed it."""
         self.descriptor = -1
         self._own.close()
 
@@ -107,14 +107,14 @@ class Folder:
         self.close()
 
     def below(self, name: str) -> Folder:
-        """A folder in it, made if it is not there."""
+        """Opens a subfolder, which is created if it is missing."""
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=self.descriptor)
             self._give(name)
         return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
 
     def has(self, name: str) -> bool:
-        """Whether there is something of this name in it."""
+        """Whether it has an entry of this name."""
         try:
             os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
@@ -122,12 +122,12 @@ class Folder:
         return True
 
     def pids(self) -> list[int]:
-        """The processes that have a socket here, whether or not they live."""
+        """The processes that have a socket here, alive or not."""
         names = [name.removesuffix(SUFFIX) for name in os.listdir(self.descriptor) if name.endswith(SUFFIX)]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def claim(self, name: str, pid: int) -> str:
-        """Takes a node's name for a process; ``name-PID`` before the host if a living process has it. The name taken."""
+        """Claims a node's name for a process, and returns the name. If a living process has it, ``-PID`` is appended."""
         with self._lock(), self.below(NAMES) as names:
             taken = names._links()
             other = taken.get(name)
@@ -141,32 +141,34 @@ class Folder:
         return name
 
     def disclaim(self, pid: int) -> None:
-        """Gives the name of a process back."""
+        """Releases the name of a process."""
         with self._lock(), self.below(NAMES) as names:
             for known, owner in names._links().items():
                 if owner == pid:
                     os.unlink(known, dir_fd=names.descriptor)
 
     def names(self) -> dict[str, int]:
-        """Process ids by the names of nodes, whether or not they live."""
+        """Process ids by the names of nodes, of processes alive or not."""
         with self.below(NAMES) as names:
             return names._links()
 
     def names_changed(self) -> int:
-        """When the names of nodes changed last: a number that is another one then."""
+        """The time of the last change of names: a number that a change alters."""
         with self.below(NAMES) as names:
             return os.fstat(names.descriptor).st_mtime_ns
 
     def named(self, name: str) -> int | None:
-        """The process id by the name of a node, whether or not it lives; None if nobody has had the name."""
+        """The process id for a node's name, of a process alive or not. None if the name is not known."""
         with self.below(NAMES) as names, suppress(OSError, ValueError):
             if os.sep not in name:
                 return int(os.readlink(name, dir_fd=names.descriptor).removesuffix(SUFFIX))
         return None
 
     def note(self, node: str, pid: int, log_dir: str) -> None:
-        """Leaves word that a node traces, and where: whoever comes later learns of it, also if its process has ended. OSError if it
-        can't be written.
+        """Notes that a node traces, and its log folder, for later controls. They need it if the process has ended by then.
+
+        Raises:
+            OSError: the note can't be written.
         """
         with self.below(BEGAN) as began, suppress(FileExistsError):
             if os.sep not in node:
@@ -175,7 +177,7 @@ class Folder:
                 os.symlink(f"{pid}:{log_dir}", node, dir_fd=began.descriptor)
 
     def noted(self) -> dict[str, tuple[int, str]]:
-        """The nodes of which word was left: process id and folder of the log."""
+        """The noted nodes: process id and log folder of each."""
         found = {}
         with self.below(BEGAN) as began:
             for node in os.listdir(began.descriptor):
@@ -185,7 +187,7 @@ class Folder:
         return found
 
     def take_note(self, node: str) -> None:
-        """There is no need of that word any more."""
+        """Removes the note on a node."""
         with self.below(BEGAN) as began, suppress(OSError):
             os.unlink(node, dir_fd=began.descriptor)
 
@@ -209,11 +211,11 @@ class Folder:
         return True
 
     def listen(self, pid: int) -> socket.socket:
-        """A socket of this process's, which others of the user reach as ``pid``. OSError if that can't be."""
+        """Makes this process's listening socket. Other processes of the user reach it by ``pid``. OSError if it can't be made."""
         with self._lock():
             name = f"{pid}{SUFFIX}"
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=self.descriptor)  # of an earlier process of this number
+                os.unlink(name, dir_fd=self.descriptor)  # left by an earlier process with this id
             made = socket.socket(fileno=moved(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach()))
             try:
                 made.bind(self._by_descriptor(name))
@@ -225,22 +227,22 @@ class Folder:
             return made
 
     def connect(self, pid: int, wait: float = 0.0) -> socket.socket:
-        """A connection to a process's socket, which doesn't block. A socket that nobody listens at any more is removed.
+        """A non-blocking connection to a process's socket. The socket of a process that has ended is removed.
 
         Args:
             pid: the process.
-            wait: seconds to wait for a place among those that it has to accept.
+            wait: seconds to wait for a place in the process's queue of connections.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such socket.
             ConnectionRefusedError: its process has ended.
-            BlockingIOError: too many wait for it already.
+            BlockingIOError: its queue of connections is full.
             OSError: anything else.
         """
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             if wait > 0:
-                # a timeout of Python's would not do: it polls, and a socket of this family is never ready for a place
+                # Python's timeout would not work: it polls, and poll doesn't show a free place for sockets of this family
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(int(wait), int(wait % 1 * 1e6) or 1))
             else:
                 made.setblocking(False)
@@ -256,7 +258,7 @@ class Folder:
         return made
 
     def remove(self, pid: int) -> None:
-        """Takes away the socket of a process that has ended; one that has a new process meanwhile stays."""
+        """Removes the socket of a process that has ended, unless a new process has it now."""
         with self._lock():
             if self._answers(pid):
                 return
@@ -268,12 +270,12 @@ class Folder:
                         os.unlink(known, dir_fd=names.descriptor)
 
     def _give(self, name: str) -> None:
-        """What root has made in another user's folder is that user's."""
+        """Gives an entry that root made to the folder's owner."""
         if self.owner != os.geteuid():
             os.chown(name, self.owner, -1, dir_fd=self.descriptor, follow_symlinks=False)
 
     def _by_descriptor(self, name: str) -> str:
-        """A path that is short enough for a socket's address and leads into the open folder."""
+        """A path into the open folder that is short enough for a socket's address."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
 
     @contextmanager

@@ -1,10 +1,10 @@
 """Frames: four bytes of length, then one term in the external term format. Nothing else is ever decoded.
 
-The first frame of either side says which version of the protocol it speaks::
+The first frame of each side has its version of the protocol::
 
     ("inviso", (MAJOR, MINOR), {"node": "shop-1@host", "pid": 4711, ...})
 
-Unknown keys of the dict are ignored. A peer of another major version gets an answer and no service.
+Unknown keys of the dict are ignored. A peer of another major version is refused with an answer.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ DEPTH = 64
 
 _HEAD = 4
 _ANSWER = b"\x83h\x03" + etf.dumps("answer")[1:]
-"""A tuple of three begins, with its first."""
+"""The beginning of a tuple of three, with its first element."""
 
 
 class BadFrame(Exception):
-    """Bytes that are no frame; the text says why. The connection is of no more use."""
+    """Bytes that are not a valid frame; the text says why. The connection can't be used any more."""
 
 
 def pack(term: Any) -> bytes:
-    """The frame of a term; ``BadArg`` if it is no term, ``BadFrame`` if it is too long.
+    """The frame of a term. ``BadArg`` if it is not a term, ``BadFrame`` if it is too long.
 
     >>> pack(("ok", 1))[:4]
     b'\\x00\\x00\\x00\\x0c'
@@ -46,7 +46,7 @@ def pack(term: Any) -> bytes:
 
 
 def answer(number: int, data: bytes) -> bytes:
-    """The frame of ``("answer", number, term)``, where the term is there in the external format: it is not looked at.
+    """The frame of ``("answer", number, term)``, for a term in the external format, which is copied unchecked.
 
     >>> answer(7, etf.dumps("yes")) == pack(("answer", 7, "yes"))
     True
@@ -60,7 +60,7 @@ def answer(number: int, data: bytes) -> bytes:
 
 
 class Frames:
-    """Makes terms of the bytes of one connection, as they come.
+    """Decodes the bytes of one connection into terms, as they arrive.
 
     >>> frames = Frames()
     >>> data = pack(("ok", 1)) + pack("next")
@@ -75,7 +75,7 @@ class Frames:
         self._limit = limit
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The terms that are complete with these bytes; ``BadFrame`` at the first that is none."""
+        """The terms that are complete with these bytes. ``BadFrame`` at the first invalid frame."""
         self._data += data
         while len(self._data) >= _HEAD:
             length = int.from_bytes(self._data[:_HEAD])
@@ -104,7 +104,7 @@ def greeting(**about: Any) -> bytes:
 
 
 def peer_of(term: Any) -> dict[str, Any]:
-    """What the first frame of the peer says about it; ``BadFrame`` if it speaks another protocol.
+    """The dict of the peer's first frame. ``BadFrame`` if it speaks another protocol.
 
     >>> peer_of(("inviso", (1, 7), {"node": "a@h", "new": 1}))["node"]
     'a@h'

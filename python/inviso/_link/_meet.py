@@ -1,4 +1,4 @@
-"""A connection to a process by a caller that waits for it: the greetings of both sides, then frames until a time."""
+"""A blocking connection to a process: the greetings of both sides, then frames until a deadline."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MOST = 1 << 16
 
 
 class Met:
-    """A connection on which both sides have said who they are. As a context manager it is closed at the end.
+    """A connection after the greetings of both sides. As a context manager it is closed at the end.
 
     Args:
-        folder: where the process has its socket.
+        folder: the folder that has the process's socket.
         pid: the process.
         own: the caller's node.
-        until: when to give up, by ``time.monotonic``.
+        until: the deadline, by ``time.monotonic``.
 
     Raises:
         OSError: as :meth:`Folder.connect`; TimeoutError.
-        BadFrame: the process is another user's, speaks another protocol, or closes the connection.
+        BadFrame: the process belongs to another user, speaks another protocol, or closes the connection.
     """
 
     __slots__ = ("about", "frames", "pid", "socket", "until")
@@ -45,7 +45,7 @@ class Met:
                 raise BadFrame("it is another user's")
             self.send(greeting(node=own, pid=os.getpid()))
             self.about: dict[str, Any] = peer_of(next(self.terms()))
-            """What the process says of itself."""
+            """The contents of the process's first frame."""
         except BaseException:
             self.socket.close()
             raise
@@ -56,12 +56,12 @@ class Met:
         return str(self.about.get("node", ""))
 
     def send(self, data: bytes) -> None:
-        """Sends all of it."""
+        """Sends all bytes."""
         self._wait()
         self.socket.sendall(data)
 
     def terms(self) -> Iterator[Any]:
-        """The terms that come, without an end."""
+        """The received terms; ends only by an exception."""
         while True:
             self._wait()
             data = self.socket.recv(MOST)
@@ -70,7 +70,7 @@ class Met:
             yield from self.frames.feed(data)
 
     def wait_for_end(self) -> None:
-        """Until the other side closes the connection; what it says before is dropped."""
+        """Waits until the other side closes the connection. Earlier data is dropped."""
         while True:
             self._wait()
             if not self.socket.recv(MOST):

@@ -9,7 +9,7 @@ __all__ = ["full", "host", "host_of"]
 
 
 def host() -> str:
-    """What this host is called in names of nodes: ``INVISO_HOST``, else what the system calls it."""
+    """This host's name in names of nodes: ``INVISO_HOST``, else the system's name for it."""
     return os.environ.get("INVISO_HOST") or socket.gethostname()
 
 

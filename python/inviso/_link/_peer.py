@@ -1,4 +1,4 @@
-"""Processes at the other end of a connection: who they are, and when they end."""
+"""The process at the other end of a connection: its ids, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process id and user id of who opened the other end, as the kernel knows them."""
+    """Process id and user id of the other end, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(data)
     return pid, uid
@@ -26,7 +26,7 @@ def may_serve(uid: int) -> bool:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or has ended and was not waited for by its parent yet.
+    """Whether a process has ended. One that its parent has not waited for yet has ended, too.
 
     >>> has_ended(os.getpid()), has_ended(2**22 + 1)
     (False, True)
@@ -39,7 +39,7 @@ def has_ended(pid: int) -> bool:
 
 
 class Life:
-    """A process that is watched for its end. A connection alone doesn't tell: a forked child may keep it open."""
+    """Watches a process for its end. A connection doesn't show that: a forked child may keep it open."""
 
     __slots__ = ("descriptor", "pid")
 
@@ -47,12 +47,12 @@ class Life:
         self.pid = pid
         try:
             self.descriptor = os.pidfd_open(pid) if is_watched else -1
-            """Readable when the process has ended; -1 if that can't be watched, or it has ended already."""
+            """Readable when the process has ended. -1 if it can't be watched, or has ended already."""
         except OSError:
             self.descriptor = -1
 
     def has_ended(self) -> bool:
-        """Whether the process is gone. Of one that can't be watched: whether its number is not in use."""
+        """Whether the process has ended. For one that can't be watched: whether its process id is free."""
         if self.descriptor < 0:
             try:
                 os.kill(self.pid, 0)
@@ -66,7 +66,7 @@ class Life:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Watches no longer."""
+        """Stops watching."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):

@@ -1,10 +1,9 @@
 """Magics of IPython and Jupyter: ``%load_ext inviso``, then ``%%tprof``, ``%%trace``, ``%%messages`` and ``%%tokens``.
 
 A cell under one of them runs as any other cell. It has the notebook's variables, its own line numbers and ``await``.
-The magic looks at what the cell does and shows one table, also when the cell raises or is interrupted. Nothing of it
-stays afterwards.
+The magic observes the cell and shows one table, also if the cell raises or is interrupted. It leaves nothing behind.
 
-``cells``, ``execute``, ``evaluate`` and ``value_of`` are for the code that stands in place of a cell
+``cells``, ``execute``, ``evaluate`` and ``value_of`` are for the code that replaces a cell
 (:mod:`inviso._magics._cells`).
 """
 
@@ -21,7 +20,7 @@ execute, evaluate = exec, eval
 
 
 def load(shell: Any) -> None:
-    """Adds the magics to a shell of IPython. Nothing happens if they are there."""
+    """Adds the magics to a shell of IPython, unless it has them."""
     if any(isinstance(each, Rewriter) for each in shell.ast_transformers):
         return
     shell.input_transformers_cleanup.append(marked)
@@ -31,7 +30,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Takes the magics away again."""
+    """Removes the magics."""
     if marked in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(marked)
     shell.ast_transformers[:] = [each for each in shell.ast_transformers if not isinstance(each, Rewriter)]
@@ -41,7 +40,7 @@ def unload(shell: Any) -> None:
 
 
 def _function(shell: Any, name: str) -> Any:
-    """What IPython lists and explains, and calls for a line."""
+    """The function of a magic, which IPython lists, explains, and calls for a line."""
 
     def function(line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         if cell is not None:
@@ -51,5 +50,5 @@ def _function(shell: Any, name: str) -> Any:
     function.__name__ = name
     function.__doc__ = magic(name).help()
     function.needs_local_scope = True  # type: ignore[attr-defined]
-    function._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]  # braces are the code's
+    function._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]  # braces belong to the code
     return function

@@ -1,19 +1,19 @@
-"""Cells under a magic: the code of the cell runs as IPython runs it, inside of a ``with`` that looks at it.
+"""Cells under a magic: IPython runs the code of the cell as usual, inside of a ``with`` block that observes it.
 
-IPython calls a cell magic with the cell's text. That can't be awaited, and has lost its line numbers. So the cell is
+IPython calls a cell magic with the cell's text, which can't be awaited and has lost its line numbers. So the cell is
 rewritten instead:
 
-1. ``marked`` makes a string of the first line, ``'%%tprof -t call_time'``. The other lines stay where they are.
-2. ``Rewriter`` finds that string in the syntax tree. It takes the statements after it as a ``Cell``, and leaves this
-   in their place::
+1. ``marked`` turns the first line into a string, ``'%%tprof -t call_time'``. The other lines keep their places.
+2. ``Rewriter`` finds that string in the syntax tree. It moves the statements after it into a ``Cell``, and puts this in
+   their place::
 
        with cells[7]:
            execute(cells[7].code)      # or: await evaluate(cells[7].code)
-       value_of(7)                     # only where the cell ends with an expression
+       value_of(7)                     # only if the cell ends with an expression
 
-The statements are one code object, which ``exec`` and ``eval`` run in the notebook's namespace without a frame of
-Python in between. So the cell is a call of ``<module>`` that is seen from its beginning to its end, and its value is
-shown by IPython as ever.
+The statements are one code object. ``exec`` and ``eval`` run it in the notebook's namespace, without a Python frame in
+between. So the cell is a call of ``<module>`` that is observed from its beginning to its end, and IPython shows its
+value as usual.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from ._magic import NAMES, Look, magic
 __all__ = ["Cell", "Rewriter", "cells", "marked", "run_cell", "run_line", "value_of"]
 
 VALUE = "__inviso_value__"
-"""The variable that the cell's last expression is assigned to until the cell ends."""
+"""The variable that has the value of the cell's last expression until the cell ends."""
 
 _FIRST = re.compile(rf"%%({'|'.join(NAMES)})(?:[ \t]+(.*))?")
 _HERE = "__import__('inviso._magics')._magics"
 
 cells: dict[int, Cell] = {}
-"""Cells that are about to run, or run, by their numbers."""
+"""Cells that run, or will run next, by their numbers."""
 
 
 def marked(lines: list[str]) -> list[str]:
-    """A cell's lines with a string in place of the first one, if that is one of the magics."""
+    """A cell's lines. If the first one is one of the magics, a string replaces it."""
     found = _FIRST.fullmatch(lines[0].rstrip()) if lines else None
     if found is None:
         return lines
     body = list(itertools.dropwhile(str.isspace, lines[1:]))
-    if body and body[0].startswith("%%"):  # another cell magic, which has the rest
+    if body and body[0].startswith("%%"):  # another cell magic, which gets the rest
         return [f"{found[0]!r}\n", *cell_magic(body)]
     return [f"{found[0]!r}\n", *lines[1:]]
 
 
-marked.has_side_effects = True  # type: ignore[attr-defined]  # IPython asks whether a cell is complete without it
+marked.has_side_effects = True  # type: ignore[attr-defined]  # not used to check whether a cell is complete
 
 
 class Rewriter:
@@ -79,7 +79,7 @@ class Rewriter:
                 try:
                     is_async = _is_async(_compiled(self._shell, body, "<cell>"))
                 except (SyntaxError, ValueError):
-                    return ast.Module(body, [])  # IPython says what is wrong
+                    return ast.Module(body, [])  # IPython reports the error
                 number = next(self._numbers)
                 cells[number] = cell = Cell(self._shell, found[1], found[2] or "", body)
                 return ast.Module(_in_place(number, cell.has_value, is_async, first), [])
@@ -87,7 +87,7 @@ class Rewriter:
 
 
 def _in_place(number: int, has_value: bool, is_async: bool, first: ast.stmt) -> list[ast.stmt]:
-    """What runs in place of a cell's statements, at the place of its first line."""
+    """The statements that replace a cell's statements, at the place of its first line."""
     here = f"{_HERE}.cells[{number}]"
     run = f"await {_HERE}.evaluate({here}.code)" if is_async else f"{_HERE}.execute({here}.code)"
     text = f"with {here}: {run}\n"
@@ -103,8 +103,8 @@ def _in_place(number: int, has_value: bool, is_async: bool, first: ast.stmt) -> 
 class Cell:
     """One run of code under a magic.
 
-    IPython ends some cells without ending their code: at a prompt, an interrupt of a cell that awaits leaves its task
-    as it is. Then the cell ends with IPython's event ``post_run_cell``.
+    IPython ends some cells without ending their code: at a prompt, an interrupt of a cell that awaits does not end its
+    task. Then the cell ends at IPython's event ``post_run_cell``.
     """
 
     def __init__(
@@ -172,10 +172,10 @@ class Cell:
             self._forget()
         self._finish()
         if error is not None and where is not None and where.tb_next is not None:
-            error.__traceback__ = where.tb_next  # without the line that stands in place of the cell
+            error.__traceback__ = where.tb_next  # without the line that replaces the cell
 
     def _finish(self) -> None:
-        """Ends the look and shows what it saw, once."""
+        """Ends the look and shows its result, once."""
         look = self._leave()
         if look is None:
             return
@@ -190,7 +190,7 @@ class Cell:
             self._shell.displayhook.update_user_ns(result)
 
     def _leave(self) -> Look | None:
-        """Ends the look, which is returned the first time."""
+        """Ends the look. The first call returns it, later ones None."""
         look, self._look = self._look, None
         if look is not None:
             try:
@@ -206,7 +206,7 @@ class Cell:
             del cells[number]
 
     def _one_begins(self, *_: Any) -> None:
-        """A cell inside of this one, by ``run_cell``."""
+        """Counts a cell inside of this one, by ``run_cell``."""
         self._depth += threading.get_ident() == self._thread
 
     def _one_ended(self, *_: Any) -> None:
@@ -231,16 +231,18 @@ def _is_async(code: CodeType) -> bool:
 
 
 def value_of(number: int) -> Any:
-    """The value of a cell that has ended, once."""
+    """The value of a cell that has ended. It can be read once."""
     cell = cells.pop(number, None)
     return None if cell is None else cell.value
 
 
 def run_line(shell: Any, name: str, line: str, namespace: Mapping[str, Any] | None) -> Any:
-    """``%tprof [options] code``: the value of the code. Variables of a function are there, but can't be assigned."""
+    """Runs ``%tprof [options] code``, and returns the value of the code. It can read a function's variables, but not
+    assign to them.
+    """
     __tracebackhide__ = True
     if namespace is not None and not isinstance(namespace, dict):
-        namespace = dict(namespace)  # a function's, from 3.13 on
+        namespace = dict(namespace)  # a function's namespace, from 3.13 on
     options, code = magic(name).options.split(line)
     filename = shell.compile.cache(code)
     try:
@@ -257,5 +259,5 @@ def run_line(shell: Any, name: str, line: str, namespace: Mapping[str, Any] | No
 
 
 def run_cell(shell: Any, name: str, line: str, cell: str) -> None:
-    """The magic where it is called as a function: the cell runs as one of its own."""
+    """Runs a magic that is called as a function: its cell runs as a cell of its own."""
     shell.run_cell(f"%%{name} {line}\n{cell}").raise_error()

@@ -1,4 +1,4 @@
-"""What a magic is: options, something that looks at a cell while it runs, and a table of what was seen."""
+"""The parts of a magic: options, an observer of a running cell, and a table of the results."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ NAMES = ("tprof", "trace", "messages", "tokens")
 
 
 class Look(Protocol):
-    """Looks at one run of a cell."""
+    """Observes one run of a cell."""
 
     def begin(self) -> None:
-        """Begins it, in the thread or task that runs the cell."""
+        """Begins, in the thread or task that runs the cell."""
 
     def end(self) -> None:
-        """Ends it and takes everything back, also after a ``begin`` that failed."""
+        """Ends and removes everything that it set, also after a ``begin`` that failed."""
 
     def result(self) -> Any:
-        """What was seen, as the value that the notebook gets."""
+        """The result, as the value that the notebook gets."""
 
     def table(self, result: Any) -> Table:
         """The result as a table."""
 
     def picture(self, result: Any) -> Any:
-        """A picture of it, if one was asked for."""
+        """A picture of the result, if an option asks for it; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Magic:
 
     options: Options
     look: Callable[[Any], Look]
-    """Makes a look of options; UsageError where they are wrong."""
+    """Makes a look from options. UsageError if they are wrong."""
 
     def help(self) -> str:
         """The text of ``--help``."""

@@ -1,4 +1,4 @@
-"""``%%messages``: what threads and tasks send to each other, directly or through queues, futures and executors."""
+"""``%%messages``: the messages of threads and tasks, sent directly or through queues, futures and executors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _HELP = """\
 Shows what the cell's threads and tasks send and receive: items of queues, results of futures and executors, messages
 of mailboxes.
 
-The thread or task of the cell is called `cell`. It is traced, and so is what it starts. What ran before, as the workers
-of a pool of an earlier cell, is not: what it receives has no row."""
+The thread or task of the cell is called `cell`. It is traced, and so are the threads and tasks that it starts. Those
+that ran before, such as the workers of an earlier cell's pool, are not traced: messages that they receive have no row.
+"""
 
 
 def options() -> Options:
@@ -29,22 +30,22 @@ def options() -> Options:
 
 
 class Look:
-    """One trace of messages."""
+    """A trace of messages."""
 
     def __init__(self, options: Any) -> None:
         self._limit, self._with_graph = options.limit, options.graph
         self._session = Session("%%messages")
 
     def begin(self) -> None:
-        """Begins it in the running process."""
+        """Begins in the running process."""
         self._session.begin(["send", "receive"])
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the trace."""
         self._session.end()
 
     def result(self) -> Seen:
-        """What was sent and received."""
+        """The messages that were sent and received."""
         name, begun = Namer(self._session.cell), self._session.begun
         messages = self._session.messages
         return Seen("events", COLUMNS, messages, lambda event: row(event, begun, name), self._session.lost)
@@ -54,7 +55,7 @@ class Look:
         return result.table(self._limit)
 
     def picture(self, result: Seen) -> Any:
-        """Who sends to whom, if that was asked for."""
+        """A graph of senders and receivers, if an option asks for it."""
         if not self._with_graph:
             return None
         from inviso import analysis

@@ -1,4 +1,4 @@
-"""Options of a magic: read as IPython's own magics read theirs, refused in one line. Settings count where one is left out."""
+"""Options of a magic, in the form of IPython's own magics. An error has one line. Settings give defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Options:
         self._name = name
         self._flags = {"-h", "--help"}
         self._settings: dict[str, tuple[str, Any]] = {}
-        # no prefix of an option is one
+        # prefixes of options are not accepted
         self._parser: Any = MagicArgumentParser(
             prog=f"%%{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
         )
@@ -34,21 +34,21 @@ class Options:
         self._parser.color = False
 
     def value(self, *names: str, setting: str = "", default: Any = None, **how: Any) -> None:
-        """Adds an option that has a value, as ``argparse`` does.
+        """Adds an option with a value, as ``argparse`` does.
 
-        Where it is left out the setting of this name counts, and ``default`` where that is not set either.
+        Its default is the setting of this name, or ``default`` if that is not set.
         """
         action = self._parser.add_argument(*names, default=None if setting else default, **how)
         if setting:
             self._settings[action.dest] = setting, default
 
     def flag(self, name: str, what: str) -> None:
-        """Adds an option that is there or not."""
+        """Adds an option without a value."""
         self._flags.add(name)
         self._parser.add_argument(name, action="store_true", help=what)
 
     def finish(self) -> Options:
-        """Adds those that every magic has."""
+        """Adds the options of every magic."""
         self.value(
             "--limit", type=_rows, setting="limit", default=LIMIT, metavar="ROWS",
             help=f"rows of the table (default: the setting limit, or {LIMIT})",
@@ -62,9 +62,9 @@ class Options:
         return str(self._parser.format_help())
 
     def read(self, line: str) -> Any:
-        """The options of a cell's first line; UsageError where one is wrong, or a setting.
+        """The options of a cell's first line. UsageError if an option or a setting is wrong.
 
-        ``sources`` of the result says where the value of each option that has a setting is from.
+        ``sources`` of the result has the source of the value of each option that has a setting.
         """
         try:
             given = self._parser.parse_args(arg_split(line, posix=True))
@@ -73,7 +73,7 @@ class Options:
             return given
         except BadArg as error:
             raise UsageError(f"%%{self._name}: {error}") from None
-        except ValueError as error:  # a quotation without its end
+        except ValueError as error:  # a quotation that is not closed
             raise UsageError(f"%%{self._name}: {error}") from None
         except UsageError as error:
             raise UsageError(f"%%{self._name}: {error}; %%{self._name} --help lists the options") from None
@@ -101,13 +101,13 @@ class Options:
 
 
 def from_setting(options: Any) -> str:
-    """Which file or variable has set the patterns, for a note; "" where none has."""
+    """The file or variable that has set the patterns, for a note; "" if there is none."""
     source = options.sources["pattern"]
     return "" if source in ("command line", "default") else f" (patterns, {source})"
 
 
 def patterns_of(name: str, given: Iterable[str]) -> list[Pattern]:
-    """Patterns of ``-p``; UsageError where one is wrong."""
+    """Patterns of ``-p``. UsageError if one is wrong."""
     try:
         return outermost([pattern for text in given for pattern in parse(text, f"%%{name}, -p")])
     except BadArg as error:

@@ -1,4 +1,4 @@
-"""Rows of trace messages: when, who, what."""
+"""Rows of trace messages: time, process, event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVENTS = {"return_from": "return", "exception_from": "exception", "send_to_non_
 
 
 class Namer:
-    """What processes are called: the one that runs the cell is ``cell``, others go by their names, or by their pids."""
+    """Names of processes: ``cell`` for the one that runs the cell, else the process's name, or its pid."""
 
     __slots__ = ("_cell",)
 
@@ -28,15 +28,15 @@ class Namer:
             return "cell"
         called = str(getattr(process, "name", "") or "")
         if getattr(process, "kind", "") == "queue":
-            return f"{called or 'queue'} {process!r}"  # its class, while it is there
+            return f"{called or 'queue'} {process!r}"  # a queue's name is its class, while it exists
         return called or show(process)
 
 
 def row(message: Any, begun: int, name: Namer) -> dict[str, Any]:
     """One message as a row of ``COLUMNS``.
 
-    ``ms`` counts from ``begun``, in nanoseconds of the monotonic clock. ``what`` is the function or the message,
-    ``other`` what it returned or raised, or whom it was sent to.
+    ``ms`` counts from ``begun``, which is in nanoseconds of the monotonic clock. ``what`` is the function or the
+    message. ``other`` is the function's result or exception, or the message's receiver.
     """
     _, process, tag, *more, stamp = message
     what, other = "", ""

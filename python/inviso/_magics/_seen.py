@@ -1,4 +1,4 @@
-"""What ``%%trace``, ``%%messages`` and ``%%tokens`` saw: a sequence of rows, made of events."""
+"""The results of ``%%trace``, ``%%messages`` and ``%%tokens``: a sequence of rows, made of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Seen"]
 
 
 class Seen(Sequence[dict[str, Any]]):
-    """Rows as dicts, in the order of time. ``events`` has what they were made of, ``lost`` how many more there were.
+    """Rows as dicts, in the order of time. ``events`` has their events, ``lost`` the number of further ones.
 
     >>> seen = Seen("calls", ("ms", "what"), [3, 4], lambda event: {"ms": float(event), "what": "f"})
     >>> seen, seen[1]["ms"]
@@ -35,9 +35,9 @@ class Seen(Sequence[dict[str, Any]]):
         self._row = row
         self._hint = hint
         self.events: Sequence[Any] = events
-        """Trace messages as a session gives them, or events of sequential tracing."""
+        """Trace messages of a session, or events of sequential tracing."""
         self.lost = lost
-        """How many messages were lost, because a ring was full."""
+        """How many messages were lost because a ring was full."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -73,7 +73,7 @@ class Seen(Sequence[dict[str, Any]]):
 
 
 class _Cells(Sequence[tuple[str, ...]]):
-    """The rows as texts, made when they are shown."""
+    """The rows as texts, which are made when they are shown."""
 
     def __init__(self, seen: Seen, columns: tuple[str, ...]) -> None:
         self._seen = seen

@@ -12,11 +12,11 @@ from inviso._pattern import Pattern
 __all__ = ["Session"]
 
 RING = 8 << 20
-"""Bytes that hold what one thread does, until the cell ends."""
+"""Bytes of a thread's ring, which holds its messages until the cell ends."""
 
 
 class Session:
-    """A session of the process that runs a cell, and of what that starts. It is its own tracer."""
+    """A session for the process that runs a cell, and for the processes that it starts. It is its own tracer."""
 
     __slots__ = ("_name", "_tracing", "begun", "cell", "lost", "messages")
 
@@ -26,14 +26,14 @@ class Session:
         self.cell: Pid = inviso.self()
         """The process that runs the cell."""
         self.messages: list[Any] = []
-        """What was seen, when it has ended."""
+        """The messages, after the end."""
         self.lost = 0
-        """How many messages more there were."""
+        """The number of lost messages."""
         self.begun = 0
-        """When it began, by the first time stamp."""
+        """The first timestamp."""
 
     def begin(self, flags: Iterable[str], patterns: Iterable[Pattern] = (), match_spec: Any = True) -> None:
-        """Begins it in the running process. The flags are set last, so that nothing of this package is seen."""
+        """Begins in the running process. The flags are set last, so that no event of this package is seen."""
         self.cell = inviso.self()
         self._tracing = tracing.begin(
             self._name, None, {"ring_bytes": RING}, patterns=patterns, match_spec=match_spec
@@ -41,7 +41,7 @@ class Session:
         self._tracing.session.process(self.cell, True, [*flags, "set_on_spawn", "monotonic_timestamp"])
 
     def end(self) -> None:
-        """Ends it, if it has begun."""
+        """Ends the session, if it has begun."""
         traced, self._tracing = self._tracing, None
         if traced is None:
             return

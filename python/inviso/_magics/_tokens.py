@@ -1,4 +1,4 @@
-"""``%%tokens``: what the cell brings about, wherever it happens, by a token of sequential tracing."""
+"""``%%tokens``: the effects of a cell in all threads and tasks, by a token of sequential tracing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ._seen import Seen
 __all__ = ["Look", "options"]
 
 _HELP = """\
-Gives the cell a token, which goes with each message to whoever takes it, and shows what came of it, in the order of
+Gives the cell a token, which travels with each message to its receiver, and shows the token's events in the order of
 cause and effect.
 
-Shown is what was sent and received with the token, also by threads and tasks that ran before, and what
-inviso.seq_trace.print() put into the trace. The token ends with the cell: who has it by then emits nothing any more."""
+These are messages that were sent and received with the token, also by threads and tasks that ran before, and texts of
+inviso.seq_trace.print(). The token ends with the cell: a thread or task that has it then emits no more events."""
 
 COLUMNS = ("ms", "serial", "process", "event", "what", "other")
 """Without the label, which is the same in all rows."""
@@ -36,7 +36,7 @@ def options() -> Options:
 
 
 class Look:
-    """One token's way."""
+    """Follows one token."""
 
     def __init__(self, options: Any) -> None:
         self._label = options.label
@@ -59,7 +59,7 @@ class Look:
             seq_trace.set_token(flag, True)
 
     def end(self) -> None:
-        """Takes the token away, and what has come of it."""
+        """Takes the token back, and collects its events."""
         collector, self._collector = self._collector, None
         if collector is None:
             return
@@ -71,7 +71,7 @@ class Look:
             collector.__exit__(None, None, None)
 
     def result(self) -> Seen:
-        """The events of the token, each after what caused it."""
+        """The events of the token, each after its cause."""
         assert self._output is not None
         entries = [entry for entry in seq_trace.merge(self._output) if entry.label == self._label]
         name, begun = Namer(self._cell), min((entry.time for entry in entries if entry.time is not None), default=0)
@@ -82,7 +82,7 @@ class Look:
         return result.table(self._limit)
 
     def picture(self, result: Seen) -> Any:
-        """The chart, if it was asked for."""
+        """The chart, if an option asks for it."""
         if not self._with_chart:
             return None
         return seq_trace.chart(result.events, names={self._cell: "cell"}, limit=self._limit)

@@ -20,13 +20,13 @@ from ._rows import Namer
 __all__ = ["Look", "options"]
 
 _HELP = """\
-Measures each function that the cell calls: how often, and its own time or memory.
+Measures each function that the cell calls: the number of calls, and its own time or memory.
 
-Every function is measured, as by `inviso tprof`, but those of IPython and of inviso. Their time is their caller's.
-The setting patterns selects others, as -p does.
--p __main__ measures what is defined in the notebook, and adds the time of everything else to it; that is faster.
-Measured are the thread or task of the cell and the threads and tasks that it starts, but no child processes.
-<module> is the cell's own code."""
+As by `inviso tprof`, every function is measured but those of IPython and of inviso, whose time counts for their
+callers. The setting patterns selects other functions, as -p does. -p __main__ measures the functions of the notebook,
+and adds the time of all others to them; that is faster. The thread or task of the cell is measured, and the threads and
+tasks that it starts, but not child processes. <module> is the cell's own code.
+"""
 
 _TYPES = ("call_count", "call_time", "call_memory")
 
@@ -48,7 +48,7 @@ def options() -> Options:
 
 
 class Look:
-    """One measurement."""
+    """A measurement."""
 
     def __init__(self, options: Any) -> None:
         self._given, self._from = options.pattern, from_setting(options)
@@ -62,8 +62,8 @@ class Look:
         self._begun = self._seconds = 0.0
 
     def begin(self) -> None:
-        """Begins it in the running process."""
-        # call_count counts in the threads of IPython, too; call_time counts in the given processes
+        """Begins in the running process."""
+        # call_count would also count in the threads of IPython; call_time counts in the given processes only
         kind: CallType = "call_time" if self._type == "call_count" else self._type
         self._profiler = profiler = Profiler(type=kind, name="%%tprof", tree=self._with_flame)
         profiler.set_pattern(list(self._patterns))
@@ -74,7 +74,7 @@ class Look:
         self._begun = perf_counter()
 
     def end(self) -> None:
-        """Ends it, and takes over what was measured."""
+        """Ends, and collects the measurements."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             return
@@ -86,7 +86,7 @@ class Look:
             profiler.stop()
 
     def result(self) -> Profile:
-        """The profile, of the type that was asked for."""
+        """The profile, of the requested type."""
         assert self._profile is not None
         if self._type != "call_count":
             return self._profile
@@ -124,7 +124,7 @@ class Look:
         )  # fmt: skip
 
     def picture(self, result: Profile) -> Any:
-        """A flame graph, if it was asked for."""
+        """A flame graph, if an option asks for it."""
         return self._profile.flame() if self._with_flame and self._profile is not None else None
 
     def _scope(self, result: Profile) -> list[str]:

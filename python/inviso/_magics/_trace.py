@@ -1,4 +1,4 @@
-"""``%%trace``: each call of some functions, with its arguments, and what it returned or raised."""
+"""``%%trace``: each call of some functions, with its arguments, and its result or exception."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ._session import Session
 __all__ = ["Look", "options"]
 
 _HELP = """\
-Shows each call of some functions that the cell makes: arguments, and what was returned or raised.
+Shows each call of some functions that the cell makes, with its arguments, and its result or exception.
 
-Without -p these are the functions that the setting patterns selects, or those that are defined in the notebook
-(-p __main__). Calls of IPython and of inviso, and what IPython's output streams call, are left out. Traced are the
-thread or task of the cell and what it starts."""
+Without -p these are the functions of the setting patterns, or those that are defined in the notebook (-p __main__).
+Calls of IPython and of inviso, and calls by IPython's output streams, are left out. The thread or task of the cell is
+traced, and the threads and tasks that it starts."""
 
 OUTPUT: list[Pattern] = [("ipykernel.iostream", ANY, ANY), ("jupyter_client.session", ANY, ANY)]
-"""Modules that run no code of the notebook's: what they call is theirs."""
+"""Modules that run no code of the notebook. Their calls are hidden."""
 
 _SPEC: list[Any] = [("_", [], [("exception_trace",)])]
 
@@ -42,7 +42,7 @@ def options() -> Options:
 
 
 class Look:
-    """One trace."""
+    """A trace of calls."""
 
     def __init__(self, options: Any) -> None:
         self._patterns = patterns_of("trace", options.pattern)
@@ -51,11 +51,11 @@ class Look:
         self._session = Session("%%trace")
 
     def begin(self) -> None:
-        """Begins it in the running process."""
+        """Begins in the running process."""
         self._session.begin(["call"], outermost([*self._patterns, *OUTPUT]), _SPEC)
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the trace."""
         self._session.end()
 
     def result(self) -> Seen:
@@ -72,7 +72,7 @@ class Look:
         return replace(table, notes=(*table.notes, self._scope)) if self._scope else table
 
     def picture(self, result: Seen) -> Any:
-        """The calls over time, if that was asked for."""
+        """A timeline of the calls, if an option asks for it."""
         if not self._with_timeline:
             return None
         from inviso import analysis
@@ -81,7 +81,7 @@ class Look:
 
 
 def _of_the_program(messages: Iterable[Any], patterns: Iterable[Pattern]) -> Iterator[Any]:
-    """The messages without those of the machinery, and of what ``OUTPUT`` calls."""
+    """The messages without those of the machinery, and of calls by ``OUTPUT``."""
     named = [pattern for pattern in patterns if is_machinery(pattern[0])]
     inside: dict[Any, int] = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""What pytest's plugin does when an option or a mark asks for it; ``_inviso_pytest`` is what pytest loads."""
+"""The work of pytest's plugin, for an option or a mark. Pytest itself loads ``_inviso_pytest``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["begin", "limit"]
 
 
 def begin(config: pytest.Config) -> None:
-    """Has the run measured, or its failed tests recorded, as the options say; ``UsageError`` where something is wrong."""
+    """Measures the run, or records its failed tests, by the options. ``UsageError`` if an option is wrong."""
     from ._settings import of_run
 
     is_worker = hasattr(config, "workerinput")
@@ -35,8 +35,9 @@ def begin(config: pytest.Config) -> None:
 
 
 def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
-    """Has the marked tests checked; ``UsageError`` names each wrong mark. In a worker of pytest-xdist, which can't refuse a run,
-    the wrongly marked tests fail.
+    """Checks the marked tests. ``UsageError`` names each wrong mark.
+
+    A worker of pytest-xdist can't refuse a run; there the tests with wrong marks fail.
     """
     from ._limits import LIMITS, Limits, OfTest, limits_of
     from ._settings import of_run

@@ -1,4 +1,4 @@
-"""The mark ``inviso``: a test fails where functions are called more or less often than it says, allocate more, or take longer."""
+"""The mark ``inviso``: limits of calls, memory and time. A test that breaks a limit fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from inviso.trace._patterns import on_load
 __all__ = ["LIMITS", "Limit", "Limits", "OfTest", "limits_of"]
 
 CALLERS: Final = 10
-"""Of a function, in a message."""
+"""Callers of a function in an error message, at most."""
 
 SPEC: Final[Any] = [("_", [], [("message", ("caller_line",))])]
 RING: Final = 1 << 20
@@ -31,7 +31,7 @@ RING: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How often the functions of a pattern may be called."""
+    """The allowed number of calls of a pattern's functions."""
 
     text: str
     pattern: Pattern
@@ -39,7 +39,7 @@ class Limit:
     most: int | None
 
     def allows(self, calls: int) -> bool:
-        """Whether so many calls are right.
+        """Whether so many calls are allowed.
 
         >>> Limit("shop:f", ("shop", "f", "_"), 1, 2).allows(3)
         False
@@ -47,7 +47,7 @@ class Limit:
         return self.least <= calls and (self.most is None or calls <= self.most)
 
     def __str__(self) -> str:
-        """How many calls are right, in words.
+        """The allowed number of calls, in words.
 
         >>> str(Limit("shop:f", ("shop", "f", "_"), 2, 2)), str(Limit("shop:f", ("shop", "f", "_"), 0, 2))
         ('2', 'at most 2')
@@ -59,7 +59,7 @@ class Limit:
 
 @dataclass(slots=True)
 class OfTest:
-    """What the marks of one test say."""
+    """The limits of one test, from its marks."""
 
     calls: list[Limit] = field(default_factory=list)
     words: int | None = None
@@ -67,11 +67,11 @@ class OfTest:
 
 
 LIMITS: Final = pytest.StashKey[OfTest | str]()
-"""Of an item; a text says what is wrong with its mark."""
+"""The limits of an item. A text is the error of its mark."""
 
 
 def limits_of(item: pytest.Item) -> OfTest:
-    """What an item's marks say together; ``BadArg`` where one is wrong. The nearest one's words and ms count."""
+    """The limits of all marks of an item. ``BadArg`` if one is wrong. For words and ms the nearest mark counts."""
     found = OfTest()
     for mark in item.iter_markers("inviso"):
         if mark.args or not mark.kwargs:
@@ -119,22 +119,22 @@ def _bad(argument: str, wrong: str, mend: str) -> BadArg:
 
 
 class Limits:
-    """Measures the call of each marked test, without its fixtures, and has it fail where a limit is broken."""
+    """Measures the call of each marked test, without its fixtures. If a limit is broken the test fails."""
 
     def __init__(self, own: list[Pattern], without: list[Pattern]) -> None:
         self._own = own, without
-        """The functions that words and ms are about, and those of them that are tests."""
+        """The functions that words and ms measure, and the tests among them, which are left out."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """A wrong mark that could not end the run."""
+        """Fails a test with a wrong mark that could not end the run."""
         limits = item.stash.get(LIMITS, None)
         if isinstance(limits, str):
             pytest.fail(limits, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """A test that fails by itself keeps its own error."""
+        """Measures the test. A test that fails by itself keeps its own error."""
         limits = item.stash.get(LIMITS, None)
         if not isinstance(limits, OfTest):
             return (yield)
@@ -148,12 +148,12 @@ class Limits:
 
 
 class _Watch:
-    """What is measured of one test; ``stack`` ends it."""
+    """The measurements of one test. ``stack`` ends them."""
 
     def __init__(self, limits: OfTest, own: tuple[list[Pattern], list[Pattern]], stack: ExitStack) -> None:
         self._limits = limits
         patterns = list(dict.fromkeys(limit.pattern for limit in limits.calls))
-        # they allocate, and take time
+        # recording callers allocates, and takes time
         has_callers = bool(patterns) and limits.words is None and limits.ms is None
         self._callers = stack.enter_context(_callers(patterns)) if has_callers else None
         self._calls = stack.enter_context(Profiler(name="pytest.mark.inviso")) if patterns else None
@@ -172,7 +172,7 @@ class _Watch:
                     profiler.clear_pattern(tests)
 
     def broken(self) -> list[str]:
-        """What is not as the marks say, in lines."""
+        """The broken limits, as lines of text."""
         for profiler in (self._time, self._memory, self._calls):
             if profiler is not None:
                 profiler.pause()
@@ -200,7 +200,8 @@ class _Watch:
 
 
 def _is_copy(function: Function) -> bool:
-    """Whether it was made by ``exec`` under the name of a function in its module's file. Celery does that to check arguments."""
+    """Whether ``exec`` made it with the name of a function in its module's file. Celery does that to check arguments.
+    """
     if not function.filename.startswith("<") or not function.function.isidentifier():
         return False
     try:
@@ -224,12 +225,14 @@ def _callers(patterns: list[Pattern]) -> trace.Session:
 
 
 def _wrong_calls(limit: Limit, calls: int, messages: list[Any] | None) -> list[str]:
-    """The function, and who called it, most often first; None where that was not recorded."""
+    """The error for a limit of calls, with the callers, the most frequent first. ``messages``: None if they were not
+    recorded.
+    """
     head = f"{limit.text} was called {calls} time{'s' * (calls != 1)}; the mark says {limit}"
     near = "" if calls else hint(limit.pattern)
     lines = [f"{head}{'; ' * bool(near)}{near}"]
     if messages is None:
-        return [*lines, "      (by whom is shown in a test whose mark has neither words nor ms)"]
+        return [*lines, "      (callers are shown only if the mark has neither words nor ms)"]
     callers: Counter[tuple[str, str]] = Counter()
     for message in messages:
         match message:

@@ -1,6 +1,6 @@
-"""Calls, time or memory of a run, in a process that runs tests: properties of each test, a table at the end.
+"""Measures calls, time or memory of a run, in a process that runs tests: properties of each test, a table at the end.
 
-Where pytest-xdist runs the tests, each worker hands what it counted to the controller, whose ``Merged`` shows it.
+With pytest-xdist each worker sends its measurements to the controller, whose ``Merged`` shows them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["KEY", "TYPES", "Measured", "Rows", "added", "rows_of", "show"]
 TYPES: Final[dict[str, CallType]] = {"calls": "call_count", "time": "call_time", "memory": "call_memory"}
 
 PROPERTIES: Final = {"calls": ("inviso_calls", 1), "time": ("inviso_time_ns", 1), "memory": ("inviso_memory_bytes", 8)}
-"""Of each test, for junit: a name, and its unit in the measurement's, which is words for memory."""
+"""Properties of a test for junit: a name, and the factor from the measurement's unit, which is words for memory."""
 
 KEY: Final = "inviso"
-"""Of a worker's output."""
+"""The key in a worker's output."""
 
 Rows = list[list[Any]]
-"""Of each function its module, name, arity, file and line, its calls and what was measured: what execnet carries."""
+"""For each function: module, name, arity, file, line, calls, measurement; only types that execnet can send."""
 
 
 class Measured:
-    """A profiler for each thing that is measured, from the first test to the end of the last one."""
+    """A profiler for each measured property, from the first test to the end of the last one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Measured:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Tests are collected: what they import is there."""
+        """Starts the profilers after the collection, when the modules of tests are imported."""
         try:
             for name in self._settings.measures:
                 self._profilers[name] = profiler = Profiler(type=TYPES[name], name=f"pytest --inviso={name}")
@@ -59,7 +59,7 @@ class Measured:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Once the test is over, with what it has set up and torn down, its properties are known."""
+        """Adds a test's properties after its teardown, so they include its fixtures."""
         report = yield
         if report.when == "teardown":
             for name, profiler in self._profilers.items():
@@ -71,19 +71,19 @@ class Measured:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A worker hands over what it counted."""
+        """Sends the measurements of a worker."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[KEY] = {name: rows_of(profile) for name, profile in self._profiles.items()}
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The tables."""
+        """Shows the tables."""
         for name, profile in self._profiles.items():
             show(terminalreporter, name, profile, self._settings.rows)
 
 
 def rows_of(profile: Profile) -> Rows:
-    """A profile in plain data; threads and tasks are together.
+    """A profile as plain data, with the sums of all threads and tasks.
 
     >>> rows_of(Profile("call_count", (Function("shop", "f", 1, "shop.py", 3, (Calls(None, 2, 2),)),), ()))
     [['shop', 'f', 1, 'shop.py', 3, 2, 2]]
@@ -92,7 +92,7 @@ def rows_of(profile: Profile) -> Rows:
 
 
 def added(type: CallType, parts: Iterable[Rows], patterns: Iterable[Pattern] = ()) -> Profile:
-    """One profile of what several processes did. Functions are the same by module, name, arity, file and line.
+    """One profile of several processes. Functions are the same if module, name, arity, file and line are equal.
 
     >>> row = ["shop", "f", 1, "shop.py", 3, 2, 2]
     >>> added("call_count", [[row], [row]])["shop:f"].calls
@@ -112,6 +112,6 @@ def added(type: CallType, parts: Iterable[Rows], patterns: Iterable[Pattern] = (
 
 
 def show(reporter: pytest.TerminalReporter, name: str, profile: Profile, rows: int) -> None:
-    """A section of the summary: the functions with the largest measurements, the largest last."""
+    """Writes a section of the summary: the functions with the largest measurements, the largest last."""
     reporter.section(f"inviso: {name}", sep="=")
     reporter.write(tprof.format(profile, limit=rows))

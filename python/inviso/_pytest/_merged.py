@@ -1,4 +1,4 @@
-"""In the controller of pytest-xdist: what its workers measured, as one table."""
+"""The controller of pytest-xdist: one table of its workers' measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Merged"]
 
 
 class Merged:
-    """Takes what each worker hands over at its end."""
+    """Takes the measurements of each worker at its end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -22,7 +22,7 @@ class Merged:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker has ended; one that crashed hands over nothing."""
+        """Takes the measurements of an ended worker. One that crashed has none."""
         output = getattr(node, "workeroutput", {}).get(KEY)
         if output is None:
             self._silent += 1
@@ -31,7 +31,7 @@ class Merged:
             self._parts[name].append(rows)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The tables, and how many workers they lack."""
+        """Shows the tables, and the number of crashed workers."""
         for name, parts in self._parts.items():
             show(terminalreporter, name, added(TYPES[name], parts, self._settings.patterns), self._settings.rows)
         if self._silent:

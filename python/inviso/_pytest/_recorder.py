@@ -1,4 +1,4 @@
-"""The last events of a test that fails: a flight recorder for the whole run, whose rings are read when a test has failed."""
+"""Shows the last events of a failed test: a flight recorder for the whole run, whose rings are read after a failure."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ._settings import Settings
 __all__ = ["Recorder", "lines_of"]
 
 CAPTURE = {"depth": 3, "items": 10, "bytes": 100, "total": 400}
-"""How much of arguments and results is copied."""
+"""Limits for the copies of arguments and results."""
 
 RETURNS: Any = [("_", [], [("exception_trace",)])]
-"""Calls, what they return, and what they raise. That takes half as long again as calls alone."""
+"""Calls, results and exceptions. They take half as long again as calls alone."""
 
 
 NAME = 120
-"""Bytes of a test's name in the name of its log."""
+"""Bytes of a test's name in the name of its log, at most."""
 
 FORGET = 50
-"""After so many tests what the rings hold is thrown away. Those of threads that have ended would be kept for ever."""
+"""Tests between two times that the rings are emptied. Otherwise rings of ended threads would stay in memory."""
 
 
 class Recorder:
-    """One session for a run: functions are looked for once, and a test only notes the time when it begins."""
+    """One session for a run: it searches functions once, and notes only the start time of each test."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Tests are collected: what they import is there, and nothing that they replace (files, clocks) is replaced yet."""
+        """Starts after the collection: modules of tests are imported, and no test has replaced files or clocks yet."""
         self._folder = self._place(session.config)
         options = {"overflow": "overwrite", "ring_bytes": self._settings.ring_bytes, "capture": CAPTURE}
         with trace.session_create("pytest --inviso-on-fail", None, options) as recording:
@@ -68,20 +68,20 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """What came before is no event of this test."""
+        """Notes the start time of a test: earlier events don't belong to it."""
         self._tests += 1
         if self._tests % FORGET == 0 and self._session is not None:
             with suppress(OSError):
                 self._session.dump(os.devnull)
         if self._session is not None:
-            self._begun = self._session._native.now()  # the clock of the time stamps, which no test replaces
+            self._begun = self._session._native.now()  # the clock of the timestamps, which tests can't replace
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Adds the section."""
+        """Adds the section with events to the report of a failed test."""
         report = yield
         if report.failed and self._session is not None:
             report.sections.append(self._section(item, report.when, self._session))
@@ -96,10 +96,10 @@ class Recorder:
         except OSError as error:
             return "inviso", f"the events can't be written: {error}"
         try:
-            from inviso import log  # a run without failures needs none
+            from inviso import log  # only a run with failures needs it
 
             lines, number = lines_of(log.read(path), self._begun, self._settings.events)
-        except Exception as error:  # what a test replaces may be needed here, files for one; its own error counts
+        except Exception as error:  # the test may have replaced something that is used here; its own error counts
             return "inviso", f"the events can't be shown: {type(error).__name__}: {error}\nlog: {path}"
         if not number:
             return "inviso", f"no call of {', '.join(sorted(p[0] for p in self._settings.patterns))} in this test"
@@ -109,14 +109,14 @@ class Recorder:
 
     @staticmethod
     def _place(config: pytest.Config) -> Path:
-        """A folder beside those of ``tmp_path``; one of our own without that plugin."""
+        """A folder beside those of ``tmp_path``, or a temporary one without that plugin."""
         factory = getattr(config, "_tmp_path_factory", None)
         made = factory.mktemp("inviso") if factory is not None else tempfile.mkdtemp(prefix="inviso-pytest-")
         return Path(os.fspath(made))
 
 
 def _file_name(test: str) -> str:
-    """Of a test's id its file and names, which fit into a file's name.
+    """The file and names of a test's id, in a form for a file's name.
 
     >>> _file_name("tests/test_order.py::TestOrder::test_pays[a/b]")
     'test_order-py-TestOrder-test_pays-a-b'
@@ -127,7 +127,7 @@ def _file_name(test: str) -> str:
 
 
 def lines_of(messages: Iterable[Any], since: int, most: int) -> tuple[list[str], int]:
-    """The lines of the last events after a time, in nanoseconds, and how many events there were after it.
+    """The lines of the last events since a time in nanoseconds, and the number of all events since then.
 
     >>> import inviso
     >>> lines_of([("trace_ts", inviso.self(), "call", ("shop", "f", [1]), 5_000_000)], 2_000_000, 10)

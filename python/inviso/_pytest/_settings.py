@@ -1,4 +1,4 @@
-"""What a run measures and records: options, settings, and the project's own modules where neither names functions."""
+"""The settings of a run: options, then settings, then the project's own modules if neither names functions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from inviso.errors import BadArg
 __all__ = ["Settings", "of_run", "own_modules"]
 
 ROWS = 10
-"""Of a table at the end of a run, where no setting says another number."""
+"""The default number of rows of a table at the end of a run."""
 
 TESTS = {"test", "testing", "tests"}
 NOT_OWN = {"build", "conftest", "dist", "doc", "docs", "examples", "noxfile", "setup", "venv"}
-"""What may stand beside a project's packages, and is none of them."""
+"""Names beside a project's packages that are not its packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is in force for a run."""
+    """The settings in force for a run."""
 
     patterns: list[Pattern]
     measures: tuple[str, ...]
@@ -35,10 +35,10 @@ class Settings:
     returns: bool
     ring_bytes: int
     has_own: bool = False
-    """Whether the patterns are the project's own modules, because nothing names others."""
+    """Whether the patterns are the project's own modules, as neither options nor settings name functions."""
 
     def without(self) -> list[Pattern]:
-        """Tests among the project's own modules, once they are imported: ``shop.tests``, ``shop.cart.test_order``."""
+        """Imported tests among the project's own modules: ``shop.tests``, ``shop.cart.test_order``."""
         if not self.has_own:
             return []
         found = {".".join(parts[:n]) for name in list(sys.modules) if (n := _tests_at(parts := name.split(".")))}
@@ -46,7 +46,7 @@ class Settings:
 
 
 def of_run(config: pytest.Config) -> Settings:
-    """The options of a run, or the settings where they say nothing; ``UsageError`` where something is wrong."""
+    """The options of a run, with settings as defaults. ``UsageError`` if one is wrong."""
     given = {name: config.getoption(f"inviso_{name}") for name in ("patterns", "events", "returns")}
     try:
         found = effective(given, folder=str(config.rootpath))
@@ -74,7 +74,7 @@ def of_run(config: pytest.Config) -> Settings:
 
 
 def own_modules(root: Path) -> list[Pattern]:
-    """The packages and modules in a project's folder, and in its folder ``src``; no tests, and none of what builds it.
+    """The packages and modules in a project's folder, and in its folder ``src``, without tests and build files.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def _is_test(name: str) -> bool:
 
 
 def _tests_at(parts: list[str]) -> int:
-    """How many parts of a module's name lead to tests, or to a conftest, below a package; 0 if none do.
+    """The number of parts of a module's name up to tests, or a conftest, inside a package; 0 if it is not a test.
 
     >>> _tests_at(["shop", "tests", "test_order"]), _tests_at(["shop", "orders"])
     (2, 0)
@@ -115,5 +115,5 @@ def _tests_at(parts: list[str]) -> int:
 
 
 def _ring(events: int, setting: Setting) -> int:
-    """Room for so many events of a thread; half a kilobyte is enough for most."""
+    """Bytes of a thread's ring for so many events. Half a kilobyte is enough for most events."""
     return max(int(setting.value), events * 512) if setting.source == "default" else int(setting.value)

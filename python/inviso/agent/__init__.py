@@ -1,10 +1,12 @@
-"""The agent of a host: it joins the prepared processes of this host with those of others, by zenoh (``inviso[cluster]``).
+"""The agent of a host: connects the prepared processes of this host with those of others, by zenoh
+(``inviso[cluster]``).
 
-Controls of this host (``inviso start``, :class:`inviso.Cluster`, :mod:`inviso.control`) find the nodes of other hosts through
-it as if they were here; no other process opens a connection to the network. It keeps nothing that a new one would need:
-when it ends, the nodes of this host act by their dependency, and the controls are told that the others are gone.
+Through it, controls of this host (``inviso start``, :class:`inviso.Cluster`, :mod:`inviso.control`) reach nodes of
+other hosts like local ones. No other process opens a connection to the network. The agent has no state that a new one
+would need. When it ends, the nodes of this host follow their dependency, and the controls lose the nodes of other
+hosts.
 
-Agents listen on the loopback interface unless told otherwise, and look for nobody: each has to be named.
+By default an agent listens on the loopback interface. It does not search for other agents: each has to be named.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ._refusals import Refusals
 __all__ = ["Rights", "Tls", "read_rights", "run"]
 
 
-async def _until_told(
+async def _run(
     folder: Folder, engine: Engine, keys: Keys, rights: Rights | None, window: float, refusals: Refusals
 ) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -42,10 +44,10 @@ async def _until_told(
             if rights is not None:
                 known = rights
 
-                def heard(name: str | None, at: str, is_there: bool) -> None:
+                def on_link(name: str | None, at: str, is_there: bool) -> None:
                     loop.call_soon_threadsafe(_stranger, far, known, name, at, is_there)
 
-                engine.watch_links(heard)
+                engine.watch_links(on_link)
 
             def present(key: str, is_there: bool) -> None:
                 loop.call_soon_threadsafe(_foreign, far, keys.foreign(key), is_there)
@@ -53,8 +55,8 @@ async def _until_told(
             engine.watch(f"{PRESENCE}/**", present)
             tokens = [engine.token(key) for key in (keys.agent(engine.name), keys.presence(engine.name))]
             working = [asyncio.create_task(near.run()), asyncio.create_task(far.run())]
-            told = asyncio.create_task(over.wait())
-            await asyncio.wait([told, *working], return_when=asyncio.FIRST_COMPLETED)
+            stopped = asyncio.create_task(over.wait())
+            await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
             for gone in tokens:
                 gone()
             for one in working:
@@ -62,13 +64,13 @@ async def _until_told(
                     one.result()
                 one.cancel()
         finally:
-            engine.close()  # before the loop that it calls
+            engine.close()  # first, as it calls the loop
             with suppress(OSError):
                 os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=below.descriptor)
 
 
 def _stranger(far: Far, rights: Rights, name: str | None, at: str, is_there: bool) -> None:
-    """Notes and says which neighbours have no right on this host."""
+    """Records and reports a neighbour that has no right on this host."""
     if name in rights:
         return
     shown_name = f"{name or 'nobody'} at {at}"
@@ -78,7 +80,7 @@ def _stranger(far: Far, rights: Rights, name: str | None, at: str, is_there: boo
 
 
 def _foreign(far: Far, what: str | None, is_there: bool) -> None:
-    """Notes and says which agents are of another cluster or version."""
+    """Records and reports an agent of another cluster or version."""
     if what is None:
         return
     if not is_there:
@@ -102,19 +104,18 @@ def run(
     """Runs the agent of this host in the main thread, until SIGINT or SIGTERM.
 
     Args:
-        listen: endpoints at which other agents reach this one, such as ``"tls/192.0.2.1:7447"``.
-        connect: endpoints of other agents.
-        cluster: agents of other clusters are not heard.
-        mode: ``"peer"``, or ``"router"``.
-        tls: the certificates of this agent and of who signs all; needed for endpoints ``"tls/..."``.
-        rights: what the names in certificates may do on this host, as of :func:`read_rights`. Without it each agent that has
-            a certificate may do everything.
-        insecure: take endpoints of other hosts that show no certificate: whoever is there may do everything.
-        window: seconds that a node which has vanished has to come back before it is given up.
+        listen: endpoints at which other agents reach this one, such as ``"tls/192.0.2.1:7447"``. connect: endpoints of
+        other agents. cluster: the cluster's name. Agents of other clusters are ignored. mode: ``"peer"``, or
+        ``"router"``. tls: the certificates of this agent and of the authority that signs all; needed for endpoints
+        ``"tls/..."``. rights: the rights on this host by the name in a certificate, as of :func:`read_rights`. Without
+        it each agent with a
+            certificate may do everything.
+        insecure: accept endpoints on other hosts without certificates. Then anyone who reaches them may do everything.
+        window: seconds that a vanished node has to come back before it counts as ended.
 
     Raises:
-        BadArg: a name or an endpoint is none, or zenoh is not installed.
-        SystemLimit: an endpoint is taken.
+        BadArg: a wrong name or endpoint, or zenoh is not installed.
+        SystemLimit: an endpoint is in use.
         OSError: there can be no folder of sockets.
     """
     keys = Keys(cluster, host())
@@ -125,8 +126,8 @@ def run(
     for argument, endpoints in (("listen", listen), ("connect", connect)):
         for each in endpoints:
             if not insecure and not is_private(each):
-                why = f"{shown(each)} shows no certificate to whoever is there; pass tls= and 'tls/...', or insecure=True"
+                why = f"{shown(each)} shows no certificate; pass tls= and 'tls/...', or insecure=True"
                 raise BadArg("agent", argument, why)
     with Folder.open() as folder, Refusals() as refusals:
         engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))
-        asyncio.run(_until_told(folder, engine, keys, rights, window, refusals))
+        asyncio.run(_run(folder, engine, keys, rights, window, refusals))

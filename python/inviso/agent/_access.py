@@ -1,4 +1,4 @@
-"""Who may do what: certificates of agents, and the rights that a host gives to their names."""
+"""Access rights: certificates of agents, and the rights that a host gives to their names."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ._keys import PRESENCE, Keys
 __all__ = ["Rights", "Tls", "read_rights", "rules"]
 
 Rights = dict[str, dict[str, list[str]]]
-"""By the name in a certificate: for each class of requests the patterns of the nodes, on this host, that it may ask."""
+"""Rights by the name in a certificate: for each class of requests, patterns of the nodes of this host."""
 
 _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,64}\Z")
 
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM: who signs the certificates of all agents, this agent's certificate, and its key."""
+    """PEM files: the authority that signs the certificates of all agents, this agent's certificate, and its key."""
 
     ca: str
     certificate: str
     key: str
 
     def checked(self) -> Tls:
-        """Itself; ``BadArg`` if a file can't be read."""
+        """Returns itself. ``BadArg`` if a file can't be read."""
         for name, path in (("ca", self.ca), ("certificate", self.certificate), ("key", self.key)):
             try:
                 with open(path, "rb"):
@@ -40,7 +40,7 @@ class Tls:
         return self
 
     def settings(self) -> dict[str, Any]:
-        """As zenoh has it: both sides of a connection show a certificate."""
+        """The settings for zenoh: both sides of a connection need a certificate."""
         return {
             "root_ca_certificate": os.path.abspath(self.ca),
             "enable_mtls": True,
@@ -52,7 +52,7 @@ class Tls:
 
 
 def read_rights(path: str) -> Rights:
-    """The rights of a TOML file, a table for each name; ``BadArg`` says what is wrong.
+    """Reads rights from a TOML file, which has a table for each name. ``BadArg`` if it is malformed.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
@@ -79,9 +79,9 @@ def read_rights(path: str) -> Rights:
 
 
 def rules(keys: Keys, rights: Rights) -> dict[str, Any]:
-    """The rules of zenoh that give these rights, and no others, to whoever has a certificate of such a name.
+    """The rules of zenoh that give exactly these rights to the names in certificates.
 
-    zenoh looks at the certificate of the neighbour: what a router forwards has the rights of the router.
+    zenoh checks the certificate of the neighbour: what a router forwards has the rights of the router.
     """
     made: list[dict[str, Any]] = []
     subjects: list[dict[str, Any]] = [{"id": "anybody"}]
@@ -93,10 +93,10 @@ def rules(keys: Keys, rights: Rights) -> dict[str, Any]:
             policies.append({"rules": [made[-1]["id"]], "subjects": [subject]})
 
     everything = [f"{keys.top}/**", f"{PRESENCE}/**"]
-    # what this host asks of others, and what comes of that
+    # requests of this host to others, and their answers
     rule("anybody", "egress", ["query", "liveliness_query", "declare_subscriber", "declare_liveliness_subscriber", "reply"], everything)
     rule("anybody", "ingress", ["reply", "liveliness_token", "put", "declare_queryable"], everything)
-    # what others may learn of this host without any right: that it has an agent, and what time it is there
+    # public facts of this host, which need no right: that it has an agent, and its time
     rule("anybody", "egress", ["liveliness_token"], [keys.agents(), f"{PRESENCE}/**"])
     rule("anybody", "egress", ["declare_queryable"], [keys.clock()])
     rule("anybody", "ingress", ["query"], [keys.clock()])

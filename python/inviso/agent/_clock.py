@@ -1,4 +1,4 @@
-"""How far the clocks of other hosts are from this one's: asked again and again, the quickest answers count."""
+"""Measures the differences to other hosts' clocks, by repeated requests. The fastest answers count."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ from ._keys import Keys
 __all__ = ["EVERY", "Offsets", "ask"]
 
 EVERY = 1.0
-"""Seconds between two questions."""
+"""Seconds between two requests."""
 
 APART = 10_000_000_000
-"""Nanoseconds of whose answers the quickest counts, and is kept."""
+"""Nanoseconds. Of the answers in this time the fastest is stored."""
 
 KEPT = 10_000
-"""Measurements that are kept: a day's."""
+"""Stored measurements, at most: those of about a day."""
 
 LATEST = (1 << 62) - 1
-"""Nanoseconds since 1970 that a time may be, at most; a file of offsets holds no larger ones."""
+"""The latest valid time, in nanoseconds since 1970. A file of offsets holds no later one."""
 
 PATIENCE = 2.0
-"""Seconds after which an answer comes too late."""
+"""Seconds after which an answer is ignored."""
 
 
 class Offsets:
     """The offsets of one host's clock.
 
     >>> offsets = Offsets()
-    >>> offsets.add(0, 5_000, 5_100, 200)  # asked at 0, there 5000, sent back there 5100, here 200
+    >>> offsets.add(0, 5_000, 5_100, 200)  # sent at 0, received there at 5000, answered there at 5100, received at 200
     >>> offsets.points()
     [(5050, -4950, 50)]
     """
 
     def __init__(self) -> None:
         self._last: list[tuple[int, int, int, int]] = []
-        """Of the answers since the last one that was kept: what they took, when, the offset, by how much it may be wrong."""
+        """The answers since the last stored one: delay, time there, offset, largest error."""
         self._points: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
         self._since = 0
 
     def add(self, asked: int, came: int, sent: int, answered: int) -> None:
-        """Four times in nanoseconds: the first and the last by this host's clock, the others by the other one's."""
+        """Adds a measurement: four times in nanoseconds, the first and last by this host's clock, the others by the
+        other's.
+        """
         delay = (answered - asked) - (sent - came)
         if delay < 0:  # a clock was set meanwhile
             self._last.clear()
@@ -65,19 +67,20 @@ class Offsets:
         return when, offset, error
 
     def points(self) -> list[tuple[int, int, int]]:
-        """When by the other clock, what is added to it, and by how much that may be wrong, in nanoseconds."""
+        """Triples in nanoseconds: a time of the other clock, the offset to add to it, and the offset's largest error.
+        """
         return [*self._points, *([self._best()] if self._last else [])]
 
 
 def ask(engine: Engine, keys: Keys, host: str, answered: Callable[[int, int, int, int], None]) -> None:
-    """Asks a host for its time; ``answered`` gets the four times, in a thread of the engine's, if it answers."""
+    """Asks a host for its time. If it answers, ``answered`` gets the four times, in a thread of the engine."""
     asked = time.time_ns()
 
     def came(found: bytes | None) -> None:
         now = time.time_ns()
         if found is None:
             return
-        with suppress(BadArg, SystemLimit):  # it is no time
+        with suppress(BadArg, SystemLimit):  # the answer is malformed
             match etf.loads(found, depth=DEPTH, size=LIMIT):
                 case (int(came), int(sent)) if 0 <= came <= LATEST and 0 <= sent <= LATEST:
                     answered(asked, came, sent, now)

@@ -1,4 +1,4 @@
-"""The zenoh session of an agent: what goes between hosts. No other process opens one, and none forks with one."""
+"""The zenoh session of an agent: all traffic between hosts. No other process opens one, and the agent doesn't fork."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._access import Tls
 __all__ = ["LEASE", "Engine", "is_private"]
 
 LEASE = 2000
-"""Milliseconds after which a host that says nothing is given up."""
+"""Milliseconds after which a silent host counts as gone."""
 
 
 def is_private(endpoint: str) -> bool:
-    """Whether only who is on this host, or has a certificate, reaches an endpoint.
+    """Whether an endpoint can be reached from this host, or with a certificate, only.
 
     >>> [is_private(each) for each in ("tcp/127.0.0.1:7447", "tcp/[::1]:7447", "tls/192.0.2.1:7447", "tcp/0.0.0.0:7447")]
     [True, True, True, False]
@@ -29,17 +29,17 @@ def is_private(endpoint: str) -> bool:
 
 
 class Engine:
-    """An open session, which listens and connects where it was told and nowhere else.
+    """An open session, which listens at and connects to the given endpoints only.
 
     Args:
         listen, connect: endpoints such as ``"tcp/127.0.0.1:7447"``.
-        mode: ``"peer"``, or ``"router"``: it forwards what others say to each other.
-        tls: certificates, which both sides show then.
-        access: zenoh's rules of who may say what.
+        mode: ``"peer"``, or ``"router"``: it forwards messages between others.
+        tls: certificates; then both sides need one.
+        access: zenoh's access rules.
 
     Raises:
-        SystemLimit: the session can't be opened: an endpoint is taken, say.
-        BadArg: zenoh is not installed, or an endpoint is none.
+        SystemLimit: the session can't be opened, for example as an endpoint is in use.
+        BadArg: zenoh is not installed, or an endpoint is malformed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Engine:
             raise BadArg("agent", "extra", missing("zenoh")) from None
         self._zenoh = zenoh
         self._pid = os.getpid()
-        zenoh.init_log_from_env_or("error,zenoh_link_tls=warn")  # to standard output: who was not let in, say
+        zenoh.init_log_from_env_or("error,zenoh_link_tls=warn")  # to standard output: refused connections, for example
         config = zenoh.Config()
         settings: dict[str, Any] = {
             "mode": mode,
@@ -84,54 +84,58 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """What tells this session from all others."""
+        """The unique id of this session."""
         return str(self._session.info.zid())
 
     @property
     def others(self) -> list[str]:
-        """The names of the sessions that this one is connected with."""
+        """The names of the connected sessions."""
         return [str(one) for one in self._session.info.peers_zid()] + self.routers
 
     @property
     def routers(self) -> list[str]:
-        """Those of them that forward what others say."""
+        """The names of the connected sessions that forward messages between others."""
         return [str(one) for one in self._session.info.routers_zid()]
 
-    def watch_links(self, heard: Callable[[str | None, str, bool], None]) -> None:
-        """Calls ``heard`` with the name in the certificate and the address of each neighbour that comes or goes."""
+    def watch_links(self, on_link: Callable[[str | None, str, bool], None]) -> None:
+        """Calls ``on_link`` with each neighbour that comes or goes: the name in its certificate, its address, whether
+        it comes.
+        """
         put = self._zenoh.SampleKind.PUT
 
         def take(event: Any) -> None:
-            heard(event.link.auth_identifier, event.link.dst, event.kind == put)
+            on_link(event.link.auth_identifier, event.link.dst, event.kind == put)
 
         self._session.info.declare_link_events_listener(take, history=True)
 
     def token(self, key: str) -> Callable[[], None]:
-        """Says that something is there, until what comes back is called, or the process ends."""
+        """Declares a token, until the returned function is called or the process ends."""
         self._check()
         undeclare: Callable[[], None] = self._session.liveliness().declare_token(key).undeclare
         return undeclare
 
-    def watch(self, keys: str, heard: Callable[[str, bool], None]) -> None:
-        """Calls ``heard`` with the key of each token that comes or goes, those that are there first."""
+    def watch(self, keys: str, on_token: Callable[[str, bool], None]) -> None:
+        """Calls ``on_token`` with the key of each token that comes or goes; first with all present ones."""
         self._check()
         put = self._zenoh.SampleKind.PUT
         self._session.liveliness().declare_subscriber(
-            keys, lambda sample: heard(str(sample.key_expr), sample.kind == put), history=True
+            keys, lambda sample: on_token(str(sample.key_expr), sample.kind == put), history=True
         )
 
-    def listen(self, keys: str, heard: Callable[[str, bytes], None]) -> None:
-        """Calls ``heard`` with what is published."""
+    def listen(self, keys: str, on_data: Callable[[str, bytes], None]) -> None:
+        """Calls ``on_data`` with the key and bytes of each publication."""
         self._check()
-        self._session.declare_subscriber(keys, lambda sample: heard(str(sample.key_expr), sample.payload.to_bytes()))
+        self._session.declare_subscriber(keys, lambda sample: on_data(str(sample.key_expr), sample.payload.to_bytes()))
 
     def publish(self, key: str, data: bytes) -> None:
-        """Publishes; what doesn't fit into a slow link is dropped, and whoever counts what comes knows."""
+        """Publishes bytes. They are dropped if a slow link has no room; events are numbered, so the receiver sees the
+        gap.
+        """
         self._check()
         self._session.put(key, data, congestion_control=self._zenoh.CongestionControl.DROP)
 
     def serve(self, keys: str, asked: Callable[[str, bytes, Callable[[bytes], None]], None]) -> None:
-        """Calls ``asked`` with each question's key, its bytes, and what answers it, once."""
+        """Calls ``asked`` with each request: its key, its bytes, and a function that answers it, once."""
         self._check()
 
         def take(query: Any) -> None:
@@ -147,8 +151,9 @@ class Engine:
         self._session.declare_queryable(keys, take, complete=True)
 
     def ask(self, key: str, data: bytes, timeout: float, answered: Callable[[bytes | None], None]) -> None:
-        """Asks; ``answered`` is called once, in a thread of the session's which it may not hold up: with the answer, or None if
-        there was none.
+        """Sends a request. ``answered`` is called once, with the answer or None.
+
+        It runs in a thread of the session, and must not block it.
         """
         self._check()
         found: list[bytes] = []
@@ -157,7 +162,7 @@ class Engine:
             if reply.ok is not None:
                 found.append(reply.ok.payload.to_bytes())
 
-        # indirect would be a thread for each question
+        # indirect=True would start a thread for each request
         callback = self._zenoh.handlers.Callback(take, lambda: answered(found[0] if found else None), indirect=False)
         self._session.get(
             key,
@@ -170,7 +175,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Ends the session: what it said is there is gone for all others."""
+        """Ends the session, with its tokens."""
         if self._pid == os.getpid():
             close: Callable[[], None] = self._session.close
             close()

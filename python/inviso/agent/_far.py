@@ -1,4 +1,6 @@
-"""The controls of this host, and the nodes of other hosts that they ask: a connection of a control to the agent stands for one node."""
+"""Connects controls of this host with nodes of other hosts. Each connection of a control to the agent leads to one
+node.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +30,22 @@ OK, ERROR = Atom("ok"), Atom("error")
 NODEDOWN = "nodedown"
 GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
 NOT_ADDED = etf.dumps((ERROR, Atom("not_an_added_node")))
-"""What a process answers to a control that it does not belong to, or no more."""
+"""The answer of a process to a control that doesn't have it, or no longer."""
 
 WINDOW = 1.0
-"""Seconds that a node which has vanished has to come back: paths between hosts flap."""
+"""Seconds that a vanished node has to come back: connections between hosts can be interrupted."""
 
 LATER = 1.0
-"""Seconds that an answer is waited for after the control has given it up. A question costs memory until then, also if it is
+"""Seconds that a request to another host lasts longer than the control waits. Until then it costs memory, also if it is
 answered.
 """
 
 MOST = 3_600_000
-"""Milliseconds that a control waits for an answer, at most."""
+"""The longest wait of a control for an answer, in milliseconds."""
 
 
 class Far:
-    """What is known of other hosts, and the controls that want it. Runs in the agent's event loop."""
+    """The nodes of other hosts, and the controls of this host that use them. Runs in the agent's event loop."""
 
     def __init__(
         self, listening: socket.socket, engine: Engine, keys: Keys, refusals: Refusals, window: float = WINDOW
@@ -55,33 +57,33 @@ class Far:
         self._window = window
         self._loop = asyncio.get_running_loop()
         self._alive: set[str] = set()
-        """Nodes of other hosts that are there."""
+        """Nodes of other hosts that are present."""
         self._suspect: dict[str, asyncio.TimerHandle] = {}
-        """Those that have vanished just now."""
+        """Nodes that have just vanished, with the timer that ends them."""
         self._controls: dict[str, tuple[str, Wire]] = {}
-        """By name: the node that a connection stands for, and the connection."""
+        """Controls by name: the node that a connection leads to, and the connection."""
         self._controls_of: dict[str, set[str]] = {}
-        """Their names, by node."""
+        """Names of controls, by node."""
         self._added: set[str] = set()
-        """Those that have asked to have the node."""
-        self._heard_of: dict[str, int] = {}
+        """Names of controls that have added their node."""
+        self._last_events: dict[str, int] = {}
         """The number of the last event, by control."""
         self._offsets: dict[str, Offsets] = {}
-        """Of the clocks of other hosts."""
+        """Clock offsets, by host."""
         self._count = 0
         self.strangers: list[str] = []
-        """Names in certificates of neighbours that have no right here, and their addresses: the last of each."""
+        """Names in certificates of neighbours without a right here, with their addresses: the last 100."""
         self.not_joined: list[str] = []
         """Agents of other clusters and versions."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes of other hosts that are there."""
+        """The nodes of other hosts that are present."""
         return sorted(self._alive)
 
     async def run(self) -> None:
-        """Takes connections of controls, without an end."""
+        """Accepts connections of controls, forever."""
         self._engine.watch(self._keys.alive(), self._in_loop(self._came_or_went))
         self._engine.listen(self._keys.event(), self._in_loop(self._event))
         self._listening.setblocking(False)
@@ -98,7 +100,7 @@ class Far:
     def _came_or_went(self, key: str, is_there: bool) -> None:
         node = self._keys.node_of(key)
         if self._keys.has(node):
-            return  # of this host: controls reach it without an agent
+            return  # a node of this host: controls reach it without an agent
         if is_there:
             if (suspect := self._suspect.pop(node, None)) is not None:
                 suspect.cancel()
@@ -109,7 +111,7 @@ class Far:
             self._suspect[node] = self._loop.call_later(self._window, self._gone, node)
 
     def _ask_clocks(self) -> None:
-        """Asks every other host for its time, now and then."""
+        """Asks every other host for its time, at intervals."""
         self._loop.call_later(EVERY, self._ask_clocks)
         for host in {host_of(node) for node in self._alive}:
             offsets = self._offsets.setdefault(host, Offsets())
@@ -123,23 +125,24 @@ class Far:
             self._ended(name, why)
 
     def _left(self, name: str, answer: bytes) -> bool:
-        """Whether a node's answer says that it has let a control go: its host had lost sight of this one."""
+        """Whether an answer shows that a node has let its control go, as its host had lost the connection to this one.
+        """
         if answer != NOT_ADDED or name not in self._added:
             return False
-        # there it was asked over a new connection
+        # the other host opened a new connection for this request
         self._ask(self._controls[name][0], name, "leave", [], lambda data: None, GREETING)
         self._ended(name, "noconnection")
         return True
 
     def _ended(self, name: str, why: str) -> None:
-        """What a control's connection stands for has ended."""
+        """Ends a control's connection after its node has ended."""
         wire = self._drop(name)
         assert wire is not None
         wire.send((Atom("ended"), why))
         wire.close()
 
     def _drop(self, name: str) -> Wire | None:
-        """The connection of a control, which is one no more; None if it was none."""
+        """Forgets a control, and returns its connection; None if it is not known."""
         if name not in self._controls:
             return None
         node, wire = self._controls.pop(name)
@@ -183,7 +186,7 @@ class Far:
         except BadFrame as wrong:
             wire.send((Atom("refused"), str(wrong)))
         wire.close()
-        self._heard_of.pop(name, None)
+        self._last_events.pop(name, None)
         if self._drop(name) is not None:
             self._ask(node, name, "leave", [], lambda data: None, GREETING)
 
@@ -206,7 +209,7 @@ class Far:
             answered(etf.dumps(self._own(request)))
 
     def _own(self, request: str) -> Any:
-        """What the agent itself is asked."""
+        """Answers a request to the agent itself."""
         if request == "nodes":
             return OK, self.nodes
         if request == "clocks":
@@ -228,8 +231,9 @@ class Far:
         answered: Callable[[bytes], object],
         timeout: float,
     ) -> None:
-        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format. After ``timeout`` seconds nobody
-        waits for it.
+        """Sends a request to a node. ``answered`` gets the answer unchanged: a term in the external format.
+
+        ``timeout``: seconds that the control waits.
         """
         right = class_of(request)
 
@@ -247,7 +251,7 @@ class Far:
         self._engine.ask(self._keys.ask(node, right), data, timeout + LATER, self._in_loop(take))
 
     def _event(self, key: str, data: bytes) -> None:
-        """A node tells something to a control, which may be one of this host's."""
+        """Handles an event of a node for a control, which may belong to this host."""
         node = self._keys.node_of(key)
         match _term(data):
             case (str(name), int(), "gone") if name == EVERYBODY and node in self._alive:
@@ -256,8 +260,8 @@ class Far:
                 its, wire = self._controls[name]
                 if its != node:
                     return
-                missing = number - self._heard_of.get(name, 0) - 1
-                self._heard_of[name] = number
+                missing = number - self._last_events.get(name, 0) - 1
+                self._last_events[name] = number
                 if missing > 0:
                     wire.send((Atom("event"), (Atom("lost"), missing)))
                 match what:

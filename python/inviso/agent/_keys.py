@@ -1,5 +1,7 @@
-"""What things are called between hosts: ``inviso/CLUSTER/HOST/NAME/...``. A later major version of the protocol has other names; only
-what says that an agent is there (``inviso-agents/...``) is the same in all versions and clusters.
+"""Keys of the messages between hosts: ``inviso/CLUSTER/HOST/NAME/...``.
+
+A later major version of the protocol has other keys. Only the tokens of agents (``inviso-agents/...``) are the same in
+all versions and clusters.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from inviso.errors import BadArg, shown
 __all__ = ["EVERYBODY", "PRESENCE", "Keys"]
 
 EVERYBODY = "*"
-"""In the place of a control's name in an event: all controls are meant."""
+"""Stands for all controls, in the place of a control's name in an event."""
 
 PRESENCE = "inviso-agents"
-"""What the tokens of all agents begin with."""
+"""The beginning of the tokens of all agents."""
 
 _PART = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -38,23 +40,23 @@ class Keys:
         self.host = host
         self.version = _frame.VERSION[0]
         self.top = f"inviso{'' if self.version == 1 else self.version}/{cluster}"
-        """What all keys of the cluster begin with."""
+        """The beginning of all keys of the cluster."""
 
     def has(self, node: str) -> bool:
-        """Whether a node is one of this host's."""
+        """Whether a node belongs to this host."""
         return host_of(node) == self.host and bool(_PART.match(node.partition("@")[0]))
 
     def ask(self, node: str, right: str) -> str:
-        """Where a node is asked."""
+        """The key for requests of a class to a node."""
         name, _, host = node.partition("@")
         return f"{self.top}/{host}/{name}/{right}"
 
     def of_host(self) -> str:
-        """Where all nodes of this host are asked."""
+        """The keys for requests to all nodes of this host."""
         return f"{self.top}/{self.host}/*/*"
 
     def of_nodes(self, pattern: str, what: str) -> str:
-        """The keys of the nodes of this host whose names match a pattern.
+        """The keys of a kind of the nodes of this host whose names match a pattern.
 
         >>> Keys("test", "web").of_nodes("shop-*", "trace")
         'inviso/test/web/shop-$*/trace'
@@ -63,11 +65,11 @@ class Keys:
         return f"{self.top}/{self.host}/{part}/{what}"
 
     def clock(self, host: str | None = None) -> str:
-        """Where a host's clock is asked."""
+        """The key for requests for a host's time."""
         return f"{self.top}/{host or self.host}/clock"
 
     def parts(self, key: str) -> tuple[str, str]:
-        """The node and the class of a key that was asked; ValueError if it is none."""
+        """The node and the class of a request's key. ValueError if it is malformed."""
         _, cluster, host, name, right = key.split("/")
         if right not in CLASSES or cluster != self.cluster:
             raise ValueError(key)
@@ -84,7 +86,7 @@ class Keys:
         return f"{name}@{host}"
 
     def event(self, node: str = "*@*") -> str:
-        """Where a node's events are published, or those of all."""
+        """The key of a node's events, or of the events of all."""
         name, _, host = node.partition("@")
         return f"{self.top}/{host}/{name}/event"
 
@@ -101,11 +103,11 @@ class Keys:
         return key.rpartition("/")[2]
 
     def presence(self, name: str) -> str:
-        """The token by which agents of other clusters and versions know of this host's agent."""
+        """The token of this host's agent that all clusters and versions see."""
         return f"{PRESENCE}/{self.cluster}/{self.version}/{self.host}/{name}"
 
     def foreign(self, key: str) -> str | None:
-        """What is foreign about the agent of such a token; None of one of this cluster and version."""
+        """The foreign cluster or version of the agent with such a token, as text; None if it is the own one."""
         _, cluster, version, host, _ = key.split("/")
         if version != str(self.version):
             return f"version {version} of the protocol, on host {host} of cluster {cluster}; this one speaks {self.version}"

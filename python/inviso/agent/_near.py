@@ -1,4 +1,4 @@
-"""The prepared processes of this host, for controls of other hosts: whether they are there, what they answer, what they tell."""
+"""The prepared processes of this host, for controls of other hosts: their presence, answers and events."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["Near"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 EVERY = 0.1
-"""Seconds between two looks for processes that have come."""
+"""Seconds between two checks for new processes."""
 
 TICK = 100_000_000
-"""Nanoseconds in which the time of a file may be the same though it has changed."""
+"""Nanoseconds in which two changes of a file can have the same time."""
 
 LONGEST = 4 << 20
-"""Bytes of a log that go in one answer, at most."""
+"""Bytes of a log in one answer, at most."""
 
 _LONGEST = {"chunk": LONGEST, "checksum": 64 << 20}
 """Bytes of a log that are read for one request, at most."""
 
 Answered = Callable[[Any], None]
-"""Takes an answer: a term, or bytes that are one in the external format."""
+"""Takes an answer: a term, or its bytes in the external format."""
 
 
 class Near:
@@ -50,28 +50,27 @@ class Near:
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._there: dict[str, Line] = {}
-        """By node: the agent's own line to it, which tells when it ends."""
+        """The agent's own line to each node, which shows the node's end."""
         self._pids: dict[str, int] = {}
         self._seen = 0
-        """When the names of nodes that were looked at last had changed."""
+        """The change time of the names of nodes at the last check."""
         self._lines: dict[tuple[str, str], asyncio.Task[Line]] = {}
-        """By control and node: the line that the process takes for the control."""
+        """Lines by control and node. The process treats a line as its control."""
         self._numbers: dict[tuple[str, str], int] = {}
-        """Of the last event, by control and node."""
+        """The number of the last event, by control and node."""
         self._gone: set[str] = set()
-        """Agents that have gone: what they have asked before may come later."""
+        """Agents that have gone. Their earlier requests may still arrive."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Looks for processes, without an end."""
+        """Looks for new processes, forever."""
         self._engine.serve(self._keys.of_host(), self.asked)
         self._engine.serve(self._keys.clock(), _time)
         self._engine.watch(self._keys.agents(), self._agent_heard)
         while True:
             now, changed = time.time_ns(), self._folder.names_changed()
             if changed != self._seen:
-                # names that change twice in one tick of the system's clock have one time: that of now is looked at
-                # again
+                # two changes in one tick of the system's clock have the same time, so a recent one is read again
                 self._seen = changed if changed < now - TICK else 0
                 for node, pid in self._folder.names().items():
                     if self._pids.get(node) != pid and self._keys.has(node):
@@ -85,18 +84,18 @@ class Near:
         task.add_done_callback(self._tasks.discard)
 
     async def _attend(self, node: str, pid: int) -> None:
-        """Says that a process is there until it is not."""
+        """Declares a process's token until the process ends."""
         ended = asyncio.Event()
         try:
             line = await Line.to(self._folder.connect(pid), "", lambda event: None, lambda why: ended.set())
         except (OSError, BadFrame):
             self._pids.pop(node, None)
-            self._seen = 0  # it may be too early
+            self._seen = 0  # the process may not be ready: try again
             return
         self._there[node] = line
         gone = self._engine.token(self._keys.alive(node))
         await ended.wait()
-        # the token's end alone may be that of a path between hosts, which comes back
+        # the token's end alone could be an interrupted connection between hosts
         self._engine.publish(self._keys.event(node), etf.dumps((EVERYBODY, 0, Atom("gone"))))
         gone()
         if self._there.get(node) is line:
@@ -104,7 +103,7 @@ class Near:
             self._pids.pop(node, None)
 
     def asked(self, key: str, data: bytes, answer: Callable[[bytes], None]) -> None:
-        """A question from another host, in a thread of the engine's."""
+        """Takes a request from another host; runs in a thread of the engine."""
         self._loop.call_soon_threadsafe(self._asked, key, data, answer)
 
     def _asked(self, key: str, data: bytes, answer: Callable[[bytes], None]) -> None:
@@ -134,16 +133,17 @@ class Near:
             return answered(OK)
         if name in _LONGEST:
             return self._of_log(control, node, name, arguments, answered)
-        if name in ("about", "sample"):  # who may watch only has no line of its own
+        if name in ("about", "sample"):  # they need no line of the control's own
             return there.ask(name, arguments, answered)
         self._pass_on(control, node, name, arguments, answered)
 
     def _pass_on(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
-        """A request that the process takes for the control's, over a line of that one's own. The line is known at once: the next
-        word may be that the control has gone.
+        """Passes a request on over the control's own line to the process.
+
+        The line is registered at once, as the next event may be the end of the control.
         """
         if control.split("/")[0] in self._gone:
-            # its agent may be there again, and has to know that its controls have been let go
+            # its agent may be back, and needs to learn that its controls were let go
             return answered((ERROR, Atom("nodedown" if name == "add" else "not_an_added_node")))
         key = control, node
         if key not in self._lines:
@@ -166,23 +166,23 @@ class Near:
         if pid is None:
             raise BadFrame("it has ended")
         made = self._folder.connect(pid)
-        tell = partial(self._tell, control, node)
+        publish = partial(self._publish, control, node)
         name = control.partition(" ")[2]
         ended = partial(self._line_ended, control, node)
-        return await Line.to(made, name, lambda event: tell((Atom("event"), event)), ended)
+        return await Line.to(made, name, lambda event: publish((Atom("event"), event)), ended)
 
-    def _tell(self, control: str, node: str, what: Any) -> None:
-        """Publishes for a control, with a number: who gets it knows what is missing."""
+    def _publish(self, control: str, node: str, what: Any) -> None:
+        """Publishes an event for a control, with a number, so that the receiver sees missing ones."""
         number = self._numbers[control, node] = self._numbers.get((control, node), 0) + 1
         self._engine.publish(self._keys.event(node), etf.dumps((control, number, what)))
 
     def _line_ended(self, control: str, node: str, why: str) -> None:
         if self._lines.pop((control, node), None) is not None:
-            self._tell(control, node, (Atom("ended"), why))
+            self._publish(control, node, (Atom("ended"), why))
             self._numbers.pop((control, node), None)
 
     def _left(self, control: str, node: str) -> None:
-        """A control has gone: the process sees its connection end."""
+        """Closes a control's line after the control has gone."""
         self._numbers.pop((control, node), None)
         task = self._lines.pop((control, node), None)
         if task is None:
@@ -196,7 +196,7 @@ class Near:
         self._loop.call_soon_threadsafe(self._agent, self._keys.agent_of(key), is_there)
 
     def _agent(self, name: str, is_there: bool) -> None:
-        """The agent of controls has gone, and so have they."""
+        """Handles the end of an agent as the end of all its controls; or its return."""
         if is_there:
             self._gone.discard(name)
         else:
@@ -205,8 +205,10 @@ class Near:
                 self._left(control, node)
 
     def _of_log(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
-        """Bytes of a log, or their checksum. They are read here: none goes through the traced process. It must be one of that
-        process's, or lie in its folder of logs.
+        """Answers with bytes of a log, or with their checksum.
+
+        The agent reads them itself, so no byte goes through the traced process. The file must be a log of that process,
+        or lie in its folder of logs.
         """
         match arguments:
             case [str(path), int(offset), int(length)] if offset >= 0 and 0 < length <= _LONGEST[name]:
@@ -238,19 +240,22 @@ class Near:
 
 
 def _time(key: str, data: bytes, answer: Callable[[bytes], None]) -> None:
-    """What time it is here: when the question came, and when the answer goes."""
+    """Answers with two times of this host: of the request's arrival, and of the answer."""
     came = time.time_ns()
     answer(etf.dumps((came, time.time_ns())))
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether a file lies in a folder, whatever links lead there."""
+    """Whether a file lies in a folder, after following links."""
     top = os.path.realpath(folder)
     return os.path.commonpath([top, os.path.realpath(os.path.dirname(path))]) == top
 
 
 def _read(path: str, offset: int, length: int, is_checksum: bool) -> Any:
-    """``("ok", (bytes, checksum, size))`` in the external format, the bytes only if they are wanted: size is that of the file now."""
+    """``("ok", (bytes, checksum, size))`` in the external format. With ``is_checksum`` the bytes are empty.
+
+    ``size`` is the present size of the file.
+    """
     try:
         source = open_log(path)
     except OSError as error:
@@ -269,11 +274,11 @@ def _read(path: str, offset: int, length: int, is_checksum: bool) -> Any:
 
 _SAMPLE = etf.dumps((OK, (b"x", 0, 0)))
 _BEGIN = _SAMPLE[: _SAMPLE.index((1).to_bytes(4))]
-"""What stands before the length of the bytes."""
+"""The bytes of an answer before the length of its data."""
 
 
 def _ok(data: bytes, checksum: int, size: int) -> bytes:
-    """``etf.dumps(("ok", (data, checksum, size)))``; the data are copied once."""
+    """``etf.dumps(("ok", (data, checksum, size)))``, with one copy of the data."""
     if not data:
         return etf.dumps((OK, (data, checksum, size)))
     # bytes are a bit string, whose last byte has eight bits

@@ -1,4 +1,4 @@
-"""Connections that zenoh has refused because of their certificates: it has no event for them, only lines of its log."""
+"""Counts connections that zenoh refused for their certificates. zenoh reports them by lines of its log only."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from typing import Any
 __all__ = ["Refusals"]
 
 SPEAKER = b"zenoh_link_tls"
-"""The part of zenoh that takes TLS connections, as lines of its log name it."""
+"""The name in zenoh's log of the part that accepts TLS connections."""
 
 LONGEST = 1 << 16
-"""Bytes of a line that are looked at together."""
+"""Bytes of a line that are read at once."""
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Refusals:
-    """Reads what this process writes to standard output, as zenoh does with its log, and passes it on as it is. Warnings
-    and errors of zenoh's part for TLS are counted; a line of another form is passed on only.
+    """Reads everything that this process writes to standard output, with zenoh's log, and passes it on unchanged.
+
+    It counts warnings and errors of zenoh's part for TLS.
     """
 
     def __init__(self) -> None:
         self.lines = 0
         self.last = ""
-        """What the last of them says."""
+        """The text of the last counted line."""
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Refusals:
-        if sys.stdout is not None:  # else descriptor 1 is closed, or some other file
+        if sys.stdout is not None:  # else descriptor 1 is closed, or another file
             self._output = os.dup(1)
             reading, writing = os.pipe()
             os.dup2(writing, 1)
@@ -50,12 +51,12 @@ class Refusals:
     def _pass_on(self, reading: int) -> None:
         with open(reading, "rb") as lines:
             for line in iter(partial(lines.readline, LONGEST), b""):
-                self._look(line)
-                with suppress(OSError):  # nobody reads it
+                self._count(line)
+                with suppress(OSError):  # there is no reader
                     os.write(self._output, line)
         os.close(self._output)
 
-    def _look(self, line: bytes) -> None:
+    def _count(self, line: bytes) -> None:
         head, found, text = _COLOUR.sub(b"", line).partition(SPEAKER)
         if found and (b"WARN" in head or b"ERROR" in head):
             said = (text.partition(b": ")[2] or text).partition(b". Hint")[0].decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""A connection with frames in an event loop."""
+"""Connections with frames, in an event loop."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ from inviso.terms import Atom
 __all__ = ["Line", "Wire"]
 
 GREETING = 10.0
-"""Seconds that the other side has to say who it is."""
+"""Seconds that the other side has to send its greeting."""
 
 WAITING = 64 << 20
-"""Bytes that wait for the other side; then it is left."""
+"""Bytes that may wait for the other side. With more, the connection ends."""
 
 OK, ERROR = Atom("ok"), Atom("error")
 GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
 
 
 class Wire:
-    """A connection over a socket of this host. Made by :meth:`of`."""
+    """A connection over a socket of this host. :meth:`of` makes it."""
 
     def __init__(self, made: socket.socket, pid: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = made
         self._frames = Frames()
         self._out: deque[memoryview] = deque()
-        """What waits for the other side. (A transport of asyncio's moves all that waits at each write, up to Python 3.11.)"""
+        """Bytes that wait for the other side. (Up to Python 3.11 an asyncio transport copies all of them at each
+        write.)
+        """
         self._waiting = 0
         self._ends = False
-        """Whether it is to be ended after what waits."""
+        """Whether it ends when the waiting bytes are sent."""
         self._is_over = False
         self._is_read = False
-        """Whether somebody waits for what comes."""
+        """Whether a task is waiting for data."""
         self.pid = pid
 
     @classmethod
     async def of(cls, made: socket.socket) -> Wire:
-        """``BadFrame`` if the process at the other end is another user's."""
+        """Wraps a socket. ``BadFrame`` if the process at the other end belongs to another user."""
         made.setblocking(False)
         pid, user = credentials(made)
         if not may_serve(user):
@@ -54,11 +56,11 @@ class Wire:
         return cls(made, pid)
 
     def send(self, term: Any) -> None:
-        """Sends a term; a side that reads nothing for long is left."""
+        """Sends a term, without waiting. A side that does not read for long loses the connection."""
         self.write(pack(term))
 
     def greet(self, **about: Any) -> None:
-        """Says who this side is."""
+        """Sends this side's greeting."""
         self.write(greeting(**about))
 
     def write(self, data: bytes) -> None:
@@ -73,7 +75,7 @@ class Wire:
             self._abort()
 
     def _flush(self) -> None:
-        """Writes what can be written now, and sees to the rest later."""
+        """Writes as much as possible now, and the rest when the socket is ready."""
         try:
             while self._out:
                 sent = self._socket.send(self._out[0])
@@ -91,7 +93,7 @@ class Wire:
             self._abort()
 
     def _abort(self) -> None:
-        """Ends it now. Who reads sees the end, and then the socket is closed."""
+        """Ends it now. A waiting reader sees the end first; then the socket is closed."""
         self._out.clear()
         self._is_over = True
         if (descriptor := self._socket.fileno()) >= 0:
@@ -102,7 +104,7 @@ class Wire:
             self._socket.close()
 
     async def terms(self) -> AsyncIterator[Any]:
-        """The terms that come, until the other side has gone."""
+        """The received terms, until the other side has gone."""
         while data := await self._received():
             for term in self._frames.feed(data):
                 yield term
@@ -121,7 +123,7 @@ class Wire:
                 self._socket.close()
 
     def close(self) -> None:
-        """Ends it, after what was sent."""
+        """Ends it after the waiting bytes are sent."""
         self._ends = True
         if not self._out and not self._is_over:
             self._abort()
@@ -139,14 +141,16 @@ class Line:
         self._life = Life(wire.pid)
         self._task: asyncio.Task[None] | None = None
         self.about: dict[str, Any] = {}
-        """What the process says of itself in its first frame."""
+        """The contents of the process's first frame."""
         self.is_open = True
 
     @classmethod
     async def to(
         cls, made: socket.socket, node: str, on_event: Callable[[Any], None], on_end: Callable[[str], None]
     ) -> Line:
-        """Opens one, for a control of the name ``node``. ``BadFrame`` if the process is no such, OSError if it has gone."""
+        """Opens one for a control of the name ``node``. ``BadFrame`` if the process does not answer, OSError if it has
+        gone.
+        """
         wire = await Wire.of(made)
         wire.greet(node=node, pid=os.getpid())
         line = cls(wire, on_event, on_end)
@@ -166,7 +170,7 @@ class Line:
         return line
 
     def ask(self, name: str, arguments: list[Any], answered: Callable[[Any], None]) -> None:
-        """Makes a request; ``answered`` is called once, also if the process ends."""
+        """Makes a request. ``answered`` is called once, also if the process ends."""
         if not self.is_open:
             return answered(GONE)
         self._number += 1
@@ -174,12 +178,14 @@ class Line:
         self._wire.send((Atom("call"), self._number, name, arguments))
 
     def close(self) -> None:
-        """Leaves the process: a component that this connection owns acts by its dependency."""
+        """Leaves the process. A component that this connection owns follows its dependency."""
         self._on_end = lambda why: None
         self._end("closed")
 
     def _died(self) -> None:
-        """The process has ended; a child of it may keep the connection open. What it said last is read first."""
+        """The process has ended, though a child may keep the connection open. Ends the line after reading its last
+        frames.
+        """
         asyncio.get_running_loop().remove_reader(self._life.descriptor)
         asyncio.get_running_loop().call_later(0.001, self._end, "killed")
 

@@ -1,17 +1,17 @@
-"""Answers in place of events: what a trace says about calls, messages, processes and time, as tables.
+"""Analyses of a trace: calls, messages, processes and time, as tables.
 
 =========================  ======================================================================================
 :func:`tables`             the trace as tables: a row for each call, message, process, step, collection, loss
-:func:`critical_path`      what the time of one label (a request, an order) was spent on
-:func:`blockers`           steps of tasks that held other tasks up
-:func:`who_talks_to_whom`  senders and receivers, how many messages, how long they waited
-:func:`queue_depth`        how many messages waited in a channel, over time
-:func:`latency`            percentiles of how long messages waited, by channel, sender or receiver
+:func:`critical_path`      the parts of the time of one label (a request, an order)
+:func:`blockers`           steps of tasks that blocked other tasks
+:func:`who_talks_to_whom`  senders and receivers, their number of messages, and waiting times
+:func:`queue_depth`        the number of messages that waited in a channel, over time
+:func:`latency`            percentiles of waiting times of messages, by channel, sender or receiver
 =========================  ======================================================================================
 
-A source is a log (a path), a wrap set ``(name, "wrap", suffix)``, several logs of several nodes (a list of paths, a folder, or a
-mapping of nodes to logs: they are merged by time), a :class:`inviso.Session` that is its own tracer (what it holds now is taken, and
-the session goes on), or a list of trace messages.
+A source is a log (a path), a wrap set ``(name, "wrap", suffix)``, several logs of several nodes (a list of paths, a
+folder, or a mapping of nodes to logs: they are merged by time), a :class:`inviso.Session` that is its own tracer (its
+present messages are taken, and the session continues), or a list of trace messages.
 
 >>> import inviso, queue
 >>> from inviso import analysis, trace

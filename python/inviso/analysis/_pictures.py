@@ -1,4 +1,4 @@
-"""The picture of each table: from its rows, with the names of processes."""
+"""Pictures of tables, from their rows, with the names of processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _rows(source: Source, table: str) -> list[Row]:
 
 
 def _processes(source: Source) -> list[Row]:
-    """Processes and channels with the name that a picture shows."""
+    """Processes and channels with the names for pictures."""
     found = [{**row, "name": row["name"] or row["pid"]} for row in _rows(source, "processes")]
     known = {row["process_id"] for row in found}
     more = [row for row in _rows(source, "channels") if row["channel_id"] not in known]
@@ -129,7 +129,7 @@ def picture_of(table: Table, source: Source) -> Picture:
     """The picture of a table.
 
     Raises:
-        BadArg: there is none of that table.
+        BadArg: this table has no picture.
     """
     made = _PICTURES.get(table.name)
     if made is None:

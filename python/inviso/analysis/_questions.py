@@ -1,4 +1,4 @@
-"""Questions that are asked most, each answered by a table."""
+"""Answers to the most frequent questions about a trace, as tables."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from ._table import Table
 from ._tables import Tables
 
 _HINTS = 5
-"""How many labels or channels a hint names."""
+"""The number of labels or channels that a hint names."""
 
 __all__ = ["blockers", "critical_path", "latency", "queue_depth", "who_talks_to_whom"]
 
 
 def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
-    """The critical path of one label of sequential tracing: what the time from its first event to its last was spent on.
+    """The critical path of one label of sequential tracing: the parts of the time from its first event to its last.
 
-    The path goes backwards from the last event with the label (of all processes, or of ``to``): from each receipt to its sending. A row is a
-    piece of the time of ``process_id``:
+    The path goes backwards from the last event with the label (of all processes, or of ``to``): from each receipt to
+    its sending. A row is a part of the time of ``process_id``:
 
-    - ``running``: the process worked on it.
+    - ``running``: the process ran.
     - ``waiting``: the process was scheduled out in ``by_function`` (needs the flag ``running``).
-    - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``.
-    - ``blocked``: the message was on its way, and a step of another task, ``by_id``, ran on the receiver's event loop. ``by_function`` is what
-      that task was started with.
+    - ``queued``: the message ``content`` was in transit from ``from_id`` to ``to_id``.
+    - ``blocked``: the message was in transit, and a step of another task, ``by_id``, ran on the receiver's event loop.
+      ``by_function`` is the function that the task was started with.
     - ``elsewhere``: time before the path began, if the label's first event is not on it.
 
-    ``duration_ns`` adds up to the time from the label's first event to its last. No rows: no event has the label.
+    The sum of ``duration_ns`` is the time from the label's first event to its last. Without rows, no event has the
+    label.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
-        label: as it was given to :func:`inviso.seq_trace.set_token`.
+        label: the label, as for :func:`inviso.seq_trace.set_token`.
         to: the ``process_id`` where the path ends, or None.
 
     Raises:
-        BadArg: a wrong source, or a ``to`` that is no key.
+        BadArg: a wrong source, or a ``to`` that is not a key.
 
     >>> from inviso import analysis
     >>> analysis.critical_path([], "order 7").rows()
@@ -51,16 +52,17 @@ def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
 def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
     """Steps of tasks that blocked other tasks of the same event loop.
 
-    A row is a step and one task that waited for its end: ``held_id`` waited ``held_ns`` although a message for it was there. The row has the
-    task that ran, the function that it was started with (flag ``procs``), the functions where the step began and ended, its start and
-    duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
+    A row is a step and one task that waited for its end: ``held_id`` waited ``held_ns`` although there was a message
+    for it. The row has the task that ran, the function that it was started with (flag ``procs``), the functions where
+    the step began and ended, its start and its duration. It needs the flags ``running``, ``send`` and ``receive``. The
+    flag ``scheduler_id`` distinguishes tasks of several event loops.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
-        shortest_ms: milliseconds that a step lasted at the least.
+        shortest_ms: the shortest duration of a step, in milliseconds.
 
     Raises:
-        BadArg: a wrong source, or a time that is none.
+        BadArg: a wrong source, or ``shortest_ms`` is not a time.
 
     >>> from inviso import analysis
     >>> analysis.blockers([], 50).rows()
@@ -72,9 +74,10 @@ def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
 
 
 def who_talks_to_whom(source: Any) -> Table:
-    """A row for each sender, channel and receiver: how many messages and bytes, how long they waited in all and at most.
+    """A row for each sender, channel and receiver: the number of messages and bytes, the sum of waiting times, the
+    longest.
 
-    ``receiver_id`` is null where messages were not received, or nobody's receipt was traced.
+    ``receiver_id`` is null if messages were not received, or their receipt was not traced.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
@@ -90,16 +93,16 @@ def who_talks_to_whom(source: Any) -> Table:
 
 
 def queue_depth(source: Any, channel: int | None = None) -> Table:
-    """The depth of a channel over time: a row each time that a message is sent to it or received from it.
+    """The depth of a channel over time: a row for each message that is sent to it or received from it.
 
-    Only messages whose sending is in the trace count: an item that was put in before tracing began does not.
+    Only messages whose sending is in the trace count. An item from before the start of tracing does not.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
         channel: a ``channel_id`` of its tables, or None for all.
 
     Raises:
-        BadArg: a wrong source, or a channel that is no key.
+        BadArg: a wrong source, or a channel that is not a key.
 
     >>> import inviso
     >>> from inviso import analysis
@@ -114,11 +117,11 @@ def queue_depth(source: Any, channel: int | None = None) -> Table:
 def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
     """Percentiles of the time between sending and receipt: a row for each channel, sender or receiver, ``of_id``.
 
-    Percentiles are values that occurred (nearest rank). Messages that were never received, or without times, have none.
+    Percentiles are values that occurred (nearest rank). Messages without receipt or times have no waiting time.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
-        by: whose messages are taken together.
+        by: the property by which messages are grouped.
 
     Raises:
         BadArg: a wrong argument.
@@ -133,7 +136,7 @@ def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel
 
 
 def _key(where: str, argument: str, key: Any, what: str) -> int | None:
-    """A key, also one of numpy's integers."""
+    """A key as an int; numpy's integers are accepted."""
     if key is None:
         return None
     try:
@@ -148,7 +151,7 @@ def _table(name: str, native: str, source: Any, hint: Callable[[Source], str] | 
 
 
 def _labels(label: Any) -> Callable[[Source], str]:
-    """Says which labels there are."""
+    """A function that makes a hint with the existing labels."""
 
     def hint(trace: Source) -> str:
         native = trace.rows("messages", 60)
@@ -165,7 +168,7 @@ def _labels(label: Any) -> Callable[[Source], str]:
 
 
 def _channels(trace: Source) -> str:
-    """Says which channels there are."""
+    """A hint with the existing channels."""
     return f"nothing was sent to this channel; {_some('channels', [row[0] for row in trace.rows('channels', 0).tuples(1 << 62)])}"
 
 

@@ -15,8 +15,8 @@ __all__ = ["SavedTables", "load"]
 
 
 class SavedTables:
-    """Tables that :meth:`Tables.to_parquet` has written: an attribute each, a ``pyarrow.Table``, or a ``polars.DataFrame`` where only
-    that is installed.
+    """Tables that :meth:`Tables.to_parquet` has written. Each is an attribute: a ``pyarrow.Table``, or a
+    ``polars.DataFrame`` if only polars is installed.
 
     >>> SavedTables("folder")
     <saved tables of 'folder'>

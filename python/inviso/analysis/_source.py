@@ -1,4 +1,4 @@
-"""Where an analysis gets its messages from: logs that can be read again and again, or a list that is kept."""
+"""The sources of an analysis: logs that can be read repeatedly, or a stored list of messages."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _NO_SOURCE = (
 
 
 class Source:
-    """The trace that tables are made of. It owns its temporary files, and removes them when it is garbage."""
+    """The trace behind tables. It owns its temporary files, and removes them when it is collected."""
 
     __slots__ = ("__weakref__", "erlang", "is_log", "logs", "messages", "names", "wall", "what")
 
     def __init__(self, what: str, erlang: bool) -> None:
         self.what = what
-        """What it is called in warnings."""
+        """Its name in warnings."""
         self.erlang = erlang
         self.logs: list[tuple[str, str | None]] = []
         self.messages: list[Any] | None = None
-        # logs that this process wrote have its names, too
+        # logs of this process use its present names, too
         self.names: dict[Any, str] = dict(_native.process_names())
         self.is_log = True
         self.wall: int | None = None
-        """What is added to monotonic time for the time of day, where that is known."""
+        """The difference from monotonic time to wall time in nanoseconds, or None."""
 
     def rows(
         self, table: str, values: int, label: str | None = None, of: int | None = None, shortest: int = 0
     ) -> _native.ArrowRows:
-        """The rows of a table, once."""
+        """The rows of a table. They can be read once."""
         messages = self._messages() if self.messages is not None else None
         return _native.ArrowRows.analysis(
             table, self.logs, messages, self.names, self.is_log, self.erlang, values, self.wall, label, of, shortest
         )
 
     def events(self) -> _native.ArrowRows:
-        """The messages as they are, once."""
+        """The messages as rows. They can be read once."""
         return _native.ArrowRows("text", self.logs, self._messages() if self.messages is not None else None)
 
     def _messages(self) -> tuple[Callable[[], list[Any] | None], Callable[[TypeError], Exception]]:
@@ -62,7 +62,7 @@ class Source:
         return (lambda: next(parts, None), refused)
 
     def folder(self) -> str:
-        """A private folder, which is gone with this."""
+        """A private folder, which is removed with this source."""
         folder = tempfile.mkdtemp(prefix="inviso-analysis-")
         weakref.finalize(self, shutil.rmtree, folder, True)
         return folder
@@ -93,7 +93,7 @@ def _is_path(source: Any) -> bool:
 
 
 def shown_path(source: Any) -> str:
-    """What a source is called in a warning."""
+    """The name of a source in a warning."""
     return os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else f"{len(source)} logs"
 
 
@@ -118,7 +118,7 @@ def _merged(sources: Any, what: str, erlang: bool) -> Source:
 
 
 def _by_name(where: str, logs: list[tuple[str, str | None]]) -> dict[str, Any]:
-    """Maps names to logs: a node without a name is called as its file."""
+    """Maps names of nodes to logs. A node without a name gets the name of its file."""
     named: dict[str, Any] = {}
     for path, suffix in logs:
         stem = os.path.splitext(os.path.basename(path))[0] or "log"

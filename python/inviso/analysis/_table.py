@@ -1,4 +1,4 @@
-"""One table: what it is made of, and the ways to read it."""
+"""A table of an analysis, and the ways to read it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class AnalysisWarning(UserWarning):
 
 
 class Table(Rows):
-    """A table of an analysis: what anyone who reads Arrow's PyCapsule interface takes (``pa.table``, ``polars.DataFrame``, DuckDB).
+    """A table of an analysis, with Arrow's PyCapsule interface (for ``pa.table``, ``polars.DataFrame``, DuckDB).
 
-    It is made anew each time it is read, in one pass over the trace, and can be read again and again. Keys and durations are int64, times
-    ``timestamp[ns, UTC]``; what is not known is null.
+    Each reading makes it anew, in one pass over the trace. Keys and durations are int64, times ``timestamp[ns, UTC]``;
+    unknown values are null.
 
     >>> from inviso import analysis
     >>> analysis.tables([]).calls
@@ -55,7 +55,7 @@ class Table(Rows):
 
     @property
     def name(self) -> str:
-        """Which table it is.
+        """The name of the table.
 
         >>> from inviso import analysis
         >>> analysis.tables([]).gc.name
@@ -79,8 +79,8 @@ class Table(Rows):
         Times are nanoseconds since 1970 (int).
 
         Raises:
-            BadArg: a limit that is no number.
-            OSError: what the system says about a log.
+            BadArg: ``limit`` is not a number.
+            OSError: the system's error for a log.
 
         >>> from inviso import analysis
         >>> analysis.tables([("drop", 3)]).losses.rows(1)
@@ -96,7 +96,7 @@ class Table(Rows):
             yield dict(zip(columns, row, strict=True))
 
     def _tuples(self, limit: int | None = None) -> list[tuple[Any, ...]]:
-        """The rows, as the core gives them."""
+        """The rows as tuples, from the core."""
         self._native = self._make()
         with self._raising():
             rows = self._native.tuples((1 << 62) if limit is None else limit)
@@ -110,7 +110,7 @@ class Table(Rows):
         return table
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``. Whole numbers stay whole: columns that may have nulls are of pandas' ``Int64``. Needs pyarrow as well."""
+        """A ``pandas.DataFrame``. Integer columns with nulls have pandas' type ``Int64``. Needs pyarrow as well."""
         table = self.to_arrow()
         pandas = needed("pandas")
         arrow = needed("pyarrow")
@@ -124,11 +124,11 @@ class Table(Rows):
         return frame
 
     def picture(self) -> Picture:
-        """A picture of it, as :mod:`inviso.picture` makes them: a timeline of calls, steps and paths, a graph of who talks to whom and who
-        holds whom up, a histogram of waits and depths, a flame graph of a profile.
+        """A picture of the table, by :mod:`inviso.picture`: a timeline of calls, steps and paths; a graph of who talks
+        to whom and who blocks whom; a histogram of waits and depths; a flame graph of a profile.
 
         Raises:
-            BadArg: there is none of this table.
+            BadArg: this table has no picture.
 
         >>> from inviso import analysis
         >>> analysis.who_talks_to_whom([]).picture()
@@ -145,7 +145,7 @@ class Table(Rows):
             warnings.warn(f"{self._source.what}: {missing}", AnalysisWarning, stacklevel=_outside())
 
     def _missing(self, is_empty: bool) -> str:
-        """What the trace lacks, and why there are no rows."""
+        """The missing parts of the trace, and the reason if there are no rows, as text."""
         hint = self._hint() if is_empty and self._hint is not None else ""
         return "; ".join(filter(None, (lacks(self.summary()), hint)))
 
@@ -174,7 +174,7 @@ class Table(Rows):
 
 
 def _outside() -> int:
-    """The stack level of the first caller outside this package, as :func:`warnings.warn` counts."""
+    """The stack level of the first caller outside this package, for :func:`warnings.warn`."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("inviso."):
         level, frame = level + 1, frame.f_back
@@ -189,7 +189,7 @@ def _cell(value: Any) -> str:
 
 
 def lacks(summary: Summary) -> str:
-    """What a trace lacks, in words; "" if nothing."""
+    """The missing parts of a trace, in words; "" if it is complete."""
     parts = []
     if summary.dropped:
         parts.append(f"{summary.dropped:,} messages were lost (table losses)")

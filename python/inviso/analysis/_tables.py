@@ -17,7 +17,7 @@ NAMES = ("calls", "messages", "processes", "channels", "functions", "steps", "gc
 
 
 class Tables:
-    """The tables of a trace, each made when it is read: see :func:`tables`.
+    """The tables of a trace: see :func:`tables`. Each is made when it is read.
 
     >>> from inviso import analysis
     >>> t = analysis.tables([])
@@ -36,12 +36,12 @@ class Tables:
 
     @property
     def calls(self) -> Table:
-        """A row for each call, when it ends: who called, how long it took, how it ended."""
+        """A row for each call, when it ends: caller, duration, outcome."""
         return self._table("calls")
 
     @property
     def messages(self) -> Table:
-        """A row for each message: who sent it where, who received it, how long it waited."""
+        """A row for each message: sender, channel, receiver, waiting time."""
         return self._table("messages")
 
     @property
@@ -51,7 +51,7 @@ class Tables:
 
     @property
     def channels(self) -> Table:
-        """A row for each place where messages were sent to: queues, mailboxes, names, ports."""
+        """A row for each place to which messages were sent: queues, mailboxes, names, ports."""
         return self._table("channels")
 
     @property
@@ -81,7 +81,7 @@ class Tables:
 
     @property
     def events(self) -> Table:
-        """A row for each message, as it is: the columns of :func:`inviso.export.arrow`."""
+        """A row for each trace message, unchanged: the columns of :func:`inviso.export.arrow`."""
         source = self._source
         return Table("events", source, source.events)
 
@@ -89,10 +89,10 @@ class Tables:
         return (self._table(name) for name in NAMES)
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
-        """Writes each table to ``folder`` as ``NAME.parquet``; :func:`load` reads them. Needs pyarrow, or polars.
+        """Writes each table to ``folder`` as ``NAME.parquet``; :func:`load` reads them. Needs pyarrow or polars.
 
         Raises:
-            BadArg: the folder can't be made.
+            BadArg: the folder can't be created.
             ModuleNotFoundError: neither is installed.
         """
         from ..export import _out
@@ -123,17 +123,18 @@ def tables(
 ) -> Tables:
     """The tables of a trace.
 
-    Keys are the same in all tables of one trace: ``process_id``, ``sender_id``, ``receiver_id``, ``channel_id`` are rows of
-    ``processes`` (``channels`` for the last), ``function_id`` of ``functions``. Columns: docs/analysis.md. A log is read when a table is
-    read, in bounded memory; a session's messages are taken at once, and the session goes on.
+    Keys are the same in all tables of one trace: ``process_id``, ``sender_id``, ``receiver_id``, ``channel_id`` are
+    rows of ``processes`` (``channels`` for the last), ``function_id`` of ``functions``. docs/analysis.md has the
+    columns. A log is read when a table is read, in bounded memory. A session's messages are taken at once, and the
+    session continues.
 
     Args:
         source: see :mod:`inviso.analysis`.
-        values: bytes of text of arguments, messages and results at most; 0 for none.
-        pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue.
+        values: bytes of text of arguments, messages and results, at most; 0 for none.
+        pids: ``"erlang"`` for logs of an Erlang node, whose pids are never queues.
 
     Raises:
-        BadArg: a wrong argument, or a log that is not there.
+        BadArg: a wrong argument, or a log that does not exist.
 
     >>> from inviso import analysis
     >>> analysis.tables([("trace", inviso.self(), "exit", "normal")]).processes.rows()[0]["exit"]

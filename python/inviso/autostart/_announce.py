@@ -1,15 +1,15 @@
-"""A process that started by itself tells the control component that it is to belong to.
+"""Announces a process with autostart to its control component.
 
-Control components listen in the folder ``control`` of the private folder, by their process ids. The one whose node the
-option ``dependency`` names gets, after the greetings of both sides::
+Control components listen in the folder ``control`` of the private folder, by their process ids. The option
+``dependency`` names the node of the control. After the greetings of both sides the process sends it::
 
     ("connect", node, pid, version, tag)
 
-and answers on the same connection, as on one that it had made itself::
+The control answers on the same connection, as on a connection that it opened itself::
 
     ("call", reference, "confirm", [])      ->  ("answer", reference, ("ok", (state, status, tag)))
 
-From then on it is this node's control. A connection that it closes is refused.
+From then on it is this node's control. It refuses by closing the connection.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from inviso.terms import Atom
 __all__ = ["announce", "find"]
 
 PATIENCE = 1.0
-"""Seconds that controls have to say who they are."""
+"""Seconds that controls have to send their greetings."""
 
 
 def find(control: str, own: str) -> Met | None:
-    """A connection to the control of that node, with or without its host; None if it isn't there."""
+    """A connection to the control of that node, with or without its host; None if there is no such control."""
     until = time.monotonic() + PATIENCE
     try:
         with Folder.open(make=False) as above, above.below(CONTROL) as folder:
@@ -48,7 +48,7 @@ def find(control: str, own: str) -> Met | None:
 
 
 def announce(found: Met, node: str, tag: Any) -> bytes:
-    """The frame that tells the control of this process."""
+    """The frame that announces this process."""
     from inviso import __version__
 
     return pack((Atom("connect"), node, os.getpid(), __version__, tag))

@@ -1,4 +1,4 @@
-"""The config file: Python literals, a pair of a key and its value on each line, and the counter that is spent in it.
+"""The config file: Python literals, a pair of key and value on each line, with a counter that each process decrements.
 
 >>> text = '("repeat", 2)\\n("tag", "nightly")  # a comment'
 >>> read(text, "a file").tag
@@ -27,23 +27,23 @@ __all__ = ["KEYS", "Mfa", "Plan", "Wrong", "check", "load", "lock", "pairs", "re
 Mfa: TypeAlias = tuple[str, str, list[Any]]
 
 PATIENCE = 2.0
-"""Seconds that the counter is waited for, while another process has it."""
+"""Seconds to wait for the counter while another process has it."""
 
 DEFAULT_TAG = Atom("default_tag")
 
 
 class Wrong(Exception):
-    """Tracing can't be started so; the text says why, and what to do."""
+    """Tracing can't be started. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a process is traced from its start."""
+    """The settings of a process that is traced from its start."""
 
     repeat: int | None = None
     """How many more processes are traced; None for all."""
     mfa: Mfa | None = None
-    """Module, function and arguments of what initiates tracing; None: a runtime component without initiation."""
+    """Module, function and arguments of the initiator. None: a runtime component that doesn't begin tracing."""
     options: Any = ()
     tag: Any = DEFAULT_TAG
     node: str | None = None
@@ -83,11 +83,11 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "follow": (lambda value: isinstance(value, bool), "True or False"),
     "wait": (_is_seconds, "a number of seconds"),
 }
-"""What each key takes."""
+"""The check of each key's value, and its description."""
 
 
 def pairs(text: str, path: str) -> list[tuple[str, Any]]:
-    """All keys with their values, in order; ``Wrong`` if something else is there."""
+    """All keys with their values, in order. ``Wrong`` if the text has anything else."""
     try:
         terms = read_all(text)
     except NotLiteral as error:
@@ -99,7 +99,7 @@ def pairs(text: str, path: str) -> list[tuple[str, Any]]:
 
 
 def check(key: str, value: Any, path: str) -> None:
-    """``Wrong`` if it is no key, or not of its kind."""
+    """Checks a pair. ``Wrong`` if the key is unknown, or the value has a wrong kind."""
     if key not in KEYS:
         raise Wrong(f"{path}: unknown key {key!r}; there are {', '.join(KEYS)}")
     is_good, what = KEYS[key]
@@ -108,7 +108,7 @@ def check(key: str, value: Any, path: str) -> None:
 
 
 def read(text: str, path: str) -> Plan:
-    """The plan that a config file holds; of a key that stands twice the first counts."""
+    """The plan of a config file. If a key occurs twice, the first one counts."""
     found: dict[str, Any] = {}
     for key, value in pairs(text, path):
         check(key, value, path)
@@ -119,7 +119,7 @@ def read(text: str, path: str) -> Plan:
 
 
 def rewritten(text: str, repeat: int, path: str = "") -> str:
-    """The text with another number; all else stays, a pair a line, without comments.
+    """The text with another number. Other pairs stay, each on a line, without comments.
 
     >>> rewritten("('tag', 1)", 3)
     "('repeat', 3)\\n('tag', 1)\\n"
@@ -129,15 +129,15 @@ def rewritten(text: str, repeat: int, path: str = "") -> str:
 
 
 def written_lines(given: list[tuple[str, Any]]) -> str:
-    """Pairs as the file has them."""
+    """The text of pairs, in the form of the file."""
     return "".join(f"{written(pair)}\n" for pair in given)
 
 
 def load(path: str, *, counts: bool) -> Plan | None:
-    """The plan in a config file. With ``counts`` it is one more process, and the counter is spent; None if that is used up.
+    """The plan of a config file. With ``counts`` it decrements the counter; None if the counter is used up.
 
     Raises:
-        Wrong: the file is malformed, can't be read or written, or isn't to be trusted.
+        Wrong: the file is malformed, can't be read or written, or others could have written it.
     """
     try:
         with opened(path) as place:
@@ -162,7 +162,7 @@ def _why(path: str, error: OSError | UnicodeDecodeError) -> str:
 
 
 def lock(place: Place) -> None:
-    """Holds the folder, until it is closed. Another process has it for the time of a short writing only."""
+    """Locks the folder until its descriptor is closed. Other processes hold the lock only while they write."""
     until = time.monotonic() + PATIENCE
     while True:
         try:

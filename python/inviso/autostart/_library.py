@@ -1,4 +1,4 @@
-"""Writing and changing config files (``inviso_as_lib``): of this process, on its own host only."""
+"""Writes and changes config files (``inviso_as_lib``) for this process, on its own host only."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ DEFAULT = "inviso_autostart.config"
 ERROR = Atom("error")
 OFF = Atom("off")
 TAG = Atom("inviso_std_ref")
-"""The tag of a process that starts as :func:`setup_autostart` has it, if none is given."""
+"""The default tag of :func:`setup_autostart`."""
 
 
 def which_config_file() -> tuple[str, str]:
-    """``("ok", path)`` of the config file in use: the one that this process was started with, else the one that INVISO_AUTOSTART
-    names, else ``inviso_autostart.config`` in the working directory. (That is written to; no process ever reads it unless
-    the variable names it.)
+    """``("ok", path)`` of the config file in use.
+
+    It is the file that this process was started with, else the file in INVISO_AUTOSTART, else
+    ``inviso_autostart.config`` in the working directory. (The functions here write that one, but processes read it only
+    if the variable names it.)
 
     >>> import os
     >>> from inviso import autostart
@@ -54,22 +56,22 @@ def setup_autostart(
     *,
     file: str | None = None,
 ) -> tuple[str, Any] | None:
-    """Writes a config file for the standard initiator, in place of what was there.
+    """Writes a config file for the standard initiator. It replaces an existing file.
 
     Args:
-        node: this process's node; None is the same. There is no writing on other nodes.
+        node: this process's node, or None for the same. Files of other nodes can't be written.
         repeat: how many processes are traced; None for all.
-        options: of the runtime component.
+        options: options of the runtime component.
         tracerdata, cmdfiles, bindings, translations, debug: parameters of :func:`inviso.autostart.init`.
         tag: the incarnation tag.
         file: the file; :func:`which_config_file` by default.
 
     Returns:
-        None; ``("error", ("format", why))`` for what can't be written as a literal, ``("error", ("write_file", reason))``,
-        ``("error", "not_supported")`` for another node.
+        None; ``("error", ("format", why))`` for a value that can't be written as a literal,
+        ``("error", ("write_file", reason))``, ``("error", "not_supported")`` for another node.
 
     Raises:
-        BadArg: a value is not of its kind.
+        BadArg: a value has a wrong kind.
 
     >>> import os, tempfile
     >>> from inviso import autostart
@@ -96,19 +98,19 @@ def setup_autostart(
 
 
 def set_repeat(node: str | None, repeat: int, *, file: str | None = None) -> tuple[str, Any] | None:
-    """Puts another counter into a config file, as its first line; all else in it stays, but for comments.
+    """Sets the counter of a config file, in its first line. All other pairs stay; comments are lost.
 
     Args:
-        node: this process's node; None is the same.
+        node: this process's node, or None for the same.
         repeat: how many more processes are traced.
         file: the file; :func:`which_config_file` by default.
 
     Returns:
-        None; ``("error", ("consult", why))`` where the file can't be read, ``("error", ("write_file", reason))``,
+        None; ``("error", ("consult", why))`` if the file can't be read, ``("error", ("write_file", reason))``,
         ``("error", "not_supported")`` for another node.
 
     Raises:
-        BadArg: ``repeat`` is no number.
+        BadArg: ``repeat`` is not a number.
 
     >>> from inviso import autostart
     >>> autostart.set_repeat(None, 3, file="/nowhere/auto.config")
@@ -134,7 +136,7 @@ def set_repeat(node: str | None, repeat: int, *, file: str | None = None) -> tup
 
 
 def inhibit_autostart(node: str | None, *, file: str | None = None) -> tuple[str, Any] | None:
-    """Has no more processes traced: :func:`set_repeat` with 0.
+    """Stops the tracing of further processes: :func:`set_repeat` with 0.
 
     >>> from inviso import autostart
     >>> autostart.inhibit_autostart("elsewhere@far")
@@ -144,7 +146,7 @@ def inhibit_autostart(node: str | None, *, file: str | None = None) -> tuple[str
 
 
 def _is_own(node: str | None) -> bool:
-    """Whether it is this process, by either of its names."""
+    """Whether it is this process: its name, or its listener's name."""
     if node is None:
         return True
     if not isinstance(node, str):

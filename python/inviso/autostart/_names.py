@@ -1,7 +1,7 @@
-"""Names of nodes and logs of a process that starts by itself: each process has its own.
+"""Names of nodes and logs of a process with autostart. Each process has its own.
 
-``{node}``, ``{pid}`` and ``{program}`` stand in a name for these. A child's names get its process id where they hold none of
-the first two, so that it takes nothing from its parent.
+``{node}``, ``{pid}`` and ``{program}`` are replaced in a name. A child's name without the first two gets its process
+id, so that it differs from its parent's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Names"]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names of one process are made of.
+    """Makes the names of one process.
 
     >>> child = Names("shop", is_child=True)
     >>> child.node_template(None), child.node_template("web"), child.node_template("{program}@h")
@@ -27,11 +27,11 @@ class Names:
     """
 
     program: str
-    """What the program is called; a worker of ``multiprocessing`` is called as its parent is."""
+    """The program's name. A worker of ``multiprocessing`` has its parent's."""
     is_child: bool
 
     def node_template(self, template: str | None) -> str:
-        """The template of the node's name; the listener puts the process id in."""
+        """The template of the node's name. The listener replaces the process id."""
         name, at, host = (template or "{program}-{pid}").partition("@")
         if self.is_child and "{pid}" not in name:
             name += "-{pid}"
@@ -45,7 +45,7 @@ class Names:
         return text.replace("{node}", node).replace("{pid}", str(os.getpid())).replace("{program}", self.program)
 
     def tracerdata(self, given: Any, node: str, folder: str | None) -> Any:
-        """Tracer data with names of this process; relative ones are in ``folder``, if there is one.
+        """Tracer data with this process's names of files. Relative names are in ``folder``, unless it is None.
 
         >>> Names("shop", is_child=False).tracerdata([("trace", ("file", "a.log"))], "shop@h", "/logs")
         [('trace', ('file', '/logs/a.log'))]

@@ -1,4 +1,4 @@
-"""A process that traces itself from its start, and its children after it."""
+"""A process that traces itself from its start, and its children."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._variables import ARGUMENT, PREPARED, STARTED, VARIABLE
 __all__ = ["Process", "begin", "begin_prepared", "lead", "this"]
 
 class Process:
-    """This process, as its plan has it."""
+    """This process and its plan."""
 
     def __init__(self, plan: Plan, value: str, names: Names) -> None:
         self.plan = plan
@@ -31,18 +31,19 @@ class Process:
         self.node = ""
         self._value = value
         self._is_prepared = value == PREPARED
-        """Whether it only listens, and its program sees no variable of ours."""
+        """Whether it only listens. Then its program doesn't see our variables."""
 
     @property
     def folder(self) -> str | None:
-        """The folder of the config file, in which files that it names are."""
+        """The folder of the config file, and of the files that it names."""
         return None if self.plan.path is None else os.path.dirname(self.plan.path)
 
     def begin(self) -> None:
-        """A listener; if it isn't only prepared a runtime component, its control if there is one; then what initiates tracing.
+        """Starts the listener. Unless it is only prepared, starts a runtime component, announces it, and runs the
+        initiator.
 
         Raises:
-            Wrong: there can be no listener, or the options are none.
+            Wrong: there can be no listener, or an option is invalid.
         """
         plan = self.plan
         template = self.names.node_template(plan.node)
@@ -86,7 +87,9 @@ class Process:
     # children
 
     def follow(self) -> None:
-        """Has children begin by themselves, if the plan says so, and the log whole however this process ends by itself."""
+        """Makes children trace themselves, if the plan says so. Also writes the log before any end of this process's
+        own.
+        """
         open_doors(self)
         os.register_at_fork(after_in_child=self._forked)
 
@@ -100,7 +103,7 @@ class Process:
             print(f"inviso: autostart: {why}; process {os.getpid()} is not traced", file=sys.stderr)
 
     def variables(self) -> list[tuple[bytes, bytes]]:
-        # a program that names an autostart of its own has its children begin so
+        # a program that sets the variable itself decides for its children
         if not self.plan.follow or (VARIABLE in os.environ) == self._is_prepared:
             return []
         ours = [(VARIABLE, self._value), (STARTED, f"{self.names.program} {self._value}")]
@@ -134,14 +137,14 @@ class Process:
         pass
 
     def exits(self) -> None:
-        """The log is written."""
+        """Writes the log at the process's end."""
         listener = runtime.listening()
         if listener is not None and not listener.is_here():
             runtime.stop_listening()
 
 
 def _program(base: str) -> str:
-    """What this process's program is called; ``base`` is what its parent's is, if that was started by itself."""
+    """The name of this process's program. ``base``: the name of its parent's program, "" without such a parent."""
     is_worker = runs("multiprocessing.spawn") or runs("multiprocessing.forkserver")
     return base if base and is_worker else runtime.node_name("{program}").partition("@")[0]
 
@@ -150,17 +153,21 @@ _this: Process | None = None
 
 
 def this() -> Process | None:
-    """This process, if it started by itself."""
+    """This process, if it has autostart."""
     return _this
 
 
 def begin(plan: Plan, value: str, base: str, *, is_child: bool) -> None:
-    """Begins in this process; ``base`` is what the program is called in its first process, "" if this is the first."""
+    """Begins in this process. ``base``: the program's name in its first process, "" if this is the first."""
     _begin(Process(effective(plan), value, Names(_program(base), is_child)))
 
 
 def begin_prepared(settings: str, base: str) -> None:
-    """A child of a prepared process listens, too. ``settings`` are its parent's, ``base`` what that one's program is called.
+    """Begins in a child of a prepared process, which listens, too.
+
+    Args:
+        settings: the parent's settings.
+        base: the name of the parent's program.
 
     Raises:
         Wrong: there can be no listener.
@@ -171,14 +178,15 @@ def begin_prepared(settings: str, base: str) -> None:
 def _begin(process: Process) -> None:
     global _this
     _this = process
-    if not (process.names.is_child and runs("multiprocessing.forkserver")):  # which only makes the processes that are traced
+    if not (process.names.is_child and runs("multiprocessing.forkserver")):  # a fork server runs no program
         process.begin()
     process.follow()
 
 
 def lead(plan: Plan, program: str) -> None:
-    """Has children of this process, which listens already, listen as the plan says. A process that started by itself has its own
-    plan. ``program`` is what names call it.
+    """Makes children of this process, which listens already, listen by the plan.
+
+    A process with autostart keeps its own plan. ``program``: the program's name.
     """
     global _this
     listener = runtime.listening()
@@ -189,6 +197,6 @@ def lead(plan: Plan, program: str) -> None:
 
 
 def _settings(plan: Plan) -> str:
-    """What a child of a prepared process is to do, as a config file says it, in one line."""
+    """The settings for a child of a prepared process: the text of a config file in one line."""
     pairs = [("allow", list(plan.allow)), ("follow", plan.follow), ("node", plan.node), ("log_dir", plan.log_dir)]
     return written_lines([pair for pair in pairs if pair[1] is not None]).strip().replace("\n", ";")

@@ -1,4 +1,4 @@
-"""The plan of a process with what the environment says: that counts before the file."""
+"""The plan of a process with the settings of the environment, which replace those of the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_PLAN = ("node", "allow", "log_dir", "follow", "wait")
 
 
 def effective(plan: Plan) -> Plan:
-    """The plan with the settings of the environment over its own; ``Wrong`` if one is malformed."""
+    """The plan with the settings of the environment in place of its own. ``Wrong`` if one is malformed."""
     try:
         found = from_environment()
     except BadArg as wrong:

@@ -1,5 +1,6 @@
-"""The standard initiator (``inviso_autostart_server``): tracer data, then trace cases and calls, each list of them in a
-thread of its own.
+"""The standard initiator (``inviso_autostart_server``): opens the log, then carries out lists of trace cases and calls.
+
+Each list has its own thread.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ _PARAMETERS = ("tracerdata", "cmdfiles", "bindings", "translations", "debug")
 
 
 def init(parameters: Any) -> None:
-    """Initiates tracing as the parameters say. It is named in a config file as ``("inviso.autostart", "init", [parameters])``.
+    """Initiates tracing by parameters. A config file has it as ``("inviso.autostart", "init", [parameters])``.
 
     Args:
         parameters: pairs, or a dict.
 
-            * ``tracerdata``: as for :func:`inviso.runtime.init_tracing`, or ``("mfa", (module, function, arguments))``, which
-              gives it. ``{pid}``, ``{node}`` and ``{program}`` stand in names of files for these. Without it nothing is done.
-            * ``cmdfiles``: a list of lists, each carried out in order by a thread of its own, or one such list. An item is a
-              file of trace cases, ``(file, bindings)``, ``("inviso", function, arguments)``, which is translated as a
-              line of a file is, or ``(module, function, arguments)``, which is called as it is.
+            * ``tracerdata``: as for :func:`inviso.runtime.init_tracing`, or ``("mfa", (module, function, arguments))``
+              for a function that returns it. ``{pid}``, ``{node}`` and ``{program}`` are replaced in names of files.
+              Without it nothing is done.
+            * ``cmdfiles``: a list of lists, each carried out in order by its own thread, or one such list. An item is a
+              file with a trace case, ``(file, bindings)``, ``("inviso", function, arguments)``, which is translated
+              like a line of a file, or ``(module, function, arguments)``, which is called directly.
             * ``bindings``: pairs of a name and a value, or a dict, for all files.
             * ``translations``: as for :func:`inviso.case.run`.
-            * ``debug``: ``"off"``, or anything else: each statement is printed as it is carried out, with its value.
+            * ``debug``: ``"off"``. With anything else each statement is printed with its value when it is carried out.
 
     Raises:
-        BadArg: there is no such parameter.
+        BadArg: an unknown parameter.
         RuntimeError: the runtime component refused the tracer data.
 
     >>> from inviso import autostart
@@ -76,7 +78,7 @@ def _pairs(given: Any) -> dict[str, Any]:
 
 
 def _tracerdata(given: Any) -> Any:
-    """Tracer data for this process; None if there is none, or what is to give it failed."""
+    """Tracer data for this process; None if there is none, or the function for it failed."""
     match given:
         case ("mfa", (str(module), str(function), list(arguments))):
             try:
@@ -93,7 +95,7 @@ def _tracerdata(given: Any) -> Any:
 
 
 def _lists(given: Any) -> list[list[Any]]:
-    """The lists of ``cmdfiles``; a flat one is one list."""
+    """The lists of ``cmdfiles``. A flat list counts as one list."""
     if not isinstance(given, (list, tuple)):
         raise BadArg("init/1", "cmdfiles", f"{shown(given)} is no list; pass a list of lists of items")
     if not any(isinstance(one, list) for one in given):
@@ -102,7 +104,7 @@ def _lists(given: Any) -> list[list[Any]]:
 
 
 class _Work:
-    """Carries out items."""
+    """Carries out items of ``cmdfiles``."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._bindings = dict(given.get("bindings") or {})
@@ -154,4 +156,4 @@ class _Work:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"inviso: autostart: {text}\n")  # at once: other threads say something, too
+    sys.stderr.write(f"inviso: autostart: {text}\n")  # one call: other threads write, too

@@ -1,6 +1,6 @@
-"""The start of a process that is named by INVISO_AUTOSTART: what is to be traced is found out, and begun before ``__main__``.
+"""Starts tracing in a process with INVISO_AUTOSTART: finds the plan, and begins before ``__main__``.
 
-Nothing here stops the program: what goes wrong is one line on standard error.
+Errors don't stop the program: each is one line on standard error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _has_begun = False
 
 
 def start(known: set[str]) -> None:
-    """Begins, if the environment says so. Nothing of it stands in the way of the program's own modules afterwards."""
+    """Begins, if the environment says so. Afterwards it hides no module of the program."""
     global _has_begun
     if _has_begun:
         return  # in a virtual environment the interpreter reads start files twice
@@ -47,7 +47,7 @@ def _start() -> None:
     if value in ("", "no") or runs("multiprocessing.resource_tracker") or not environment_counts():
         return
     if value == PREPARED:
-        if not _is_own_command(sys.orig_argv, _WITH_A_PROGRAM[1:]):  # `inviso run` prepares by its own words
+        if not _is_own_command(sys.orig_argv, _WITH_A_PROGRAM[1:]):  # `inviso run` prepares by its own arguments
             from ._process import begin_prepared
 
             begin_prepared(settings, base)
@@ -66,14 +66,16 @@ def _start() -> None:
 
 
 def _hidden() -> str:
-    """The settings of who was started by a prepared process. The program finds none of the variables; its own children do."""
+    """The settings from a prepared parent. The variables are removed from ``os.environ`` only, so children still get
+    them.
+    """
     environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
     found = [environment.pop(name.encode(), b"") for name in (ARGUMENT, STARTED, VARIABLE)]
     return os.fsdecode(found[0])
 
 
 def _is_own_command(words: list[str], with_a_program: tuple[str, ...] = _WITH_A_PROGRAM) -> bool:
-    """Whether a command line is one of this package's that run no program: such a process is not what is to be traced.
+    """Whether a command line is a command of this package that runs no program. Such a process is not traced.
 
     >>> _is_own_command(["python", "-X", "dev", "/bin/inviso", "log"]), _is_own_command(["python", "-m", "inviso", "run", "a.py"])
     (True, False)
@@ -103,7 +105,7 @@ def is_file(value: str) -> bool:
 
 
 def plan_of(value: str, *, counts: bool) -> Plan | None:
-    """What a value of the variable stands for; None for no tracing. With ``counts`` a counter is spent."""
+    """The plan of a value of the variable; None for no tracing. With ``counts`` it decrements the counter."""
     if value.startswith("conf="):
         named = value.removeprefix("conf=")
         if not _FUNCTION.fullmatch(named):
@@ -122,7 +124,7 @@ def plan_of(value: str, *, counts: bool) -> Plan | None:
 
 
 def _from_answer(name: str, answer: Any) -> Plan | None:
-    """The plan of ``(mfa, options, tag)``; anything else is no autostart, as in Inviso."""
+    """The plan of ``(mfa, options, tag)``. Anything else means no autostart, as in Inviso."""
     if not isinstance(answer, tuple) or len(answer) != 3:
         return None
     mfa, options, tag = answer

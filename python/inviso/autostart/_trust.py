@@ -1,4 +1,4 @@
-"""What may start tracing: an environment that is the user's own, and files that nobody else can change."""
+"""Checks the sources that may start tracing: the user's own environment, and files that others can't change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OTHERS_WRITE = 0o022
 
 
 def environment_counts() -> bool:
-    """Whether the environment's word counts here: not with ``-E`` or ``-I``, nor where a program has rights that its caller has
-    not (set-user-ID, capabilities of a file).
+    """Whether the environment counts. It doesn't with ``-E`` or ``-I``, or if the program has more rights than its
+    caller (set-user-ID, capabilities of a file).
     """
     if sys.flags.ignore_environment or os.getuid() != os.geteuid() or os.getgid() != os.getegid():
         return False
@@ -26,7 +26,7 @@ def environment_counts() -> bool:
 
 
 def _is_secure() -> bool:
-    """AT_SECURE of this process; also where that can't be read, as it can't in a process with more rights."""
+    """AT_SECURE of this process. True also if it can't be read, as in a process with more rights than its caller."""
     pair = struct.Struct("@LL")
     try:
         with open("/proc/self/auxv", "rb") as file:
@@ -41,7 +41,7 @@ def _is_secure() -> bool:
 
 
 class Place:
-    """A file in its folder, which is open; both are the user's or root's, and nobody else may write them."""
+    """A file in an open folder. Both belong to the user or root, and others can't write them."""
 
     __slots__ = ("folder", "name", "path")
 
@@ -52,11 +52,11 @@ class Place:
         self.name = os.path.basename(path)
 
     def read(self) -> str:
-        """What is in the file.
+        """Reads the file.
 
         Raises:
             OSError: it can't be read; PermissionError if others may write it.
-            UnicodeDecodeError: it is no UTF-8.
+            UnicodeDecodeError: it is not UTF-8.
         """
         number = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.folder)
         try:
@@ -71,7 +71,12 @@ class Place:
             return file.read()
 
     def replace(self, text: str) -> None:
-        """Puts a new file in its place, all at once, with the mode of the old one, else for the owner alone. OSError if that can't be."""
+        """Replaces the file atomically. The new one has the old one's mode; without an old one only its owner may read
+        it.
+
+        Raises:
+            OSError: it can't be written.
+        """
         try:
             mode = stat.S_IMODE(os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode)
         except FileNotFoundError:
@@ -93,7 +98,7 @@ class Place:
 
 @contextmanager
 def opened(path: str) -> Iterator[Place]:
-    """A file by its path; links are followed here, and nowhere later.
+    """Opens the folder of a file. Links are followed here, and not later.
 
     Raises:
         OSError: there is no such folder; PermissionError if others may write it.

@@ -1,17 +1,18 @@
-"""Trace cases: text files of calls that trace something, written once by who knows it.
+"""Trace cases: text files of calls that trace something, written once by an expert of the program.
 
-A trace case is a file of Python expression statements and assignments. Calls are ``module.function(...)``: ``inviso.f(...)``
-is the control's (:mod:`inviso.control`), ``inviso_rt.f(...)`` the runtime component's of this process
-(:mod:`inviso.runtime`), anything else that of a module. There are names, literals, lists, tuples, sets, dicts, operators,
-comprehensions and conditionals; no imports, definitions, attributes, loops. A name is bound once: to another value
-it can't be bound again. A statement that is no such, or fails, is skipped and reported with its line; the rest goes on.
+A trace case is a file of Python expression statements and assignments. Calls are ``module.function(...)``.
+``inviso.f(...)`` calls the control (:mod:`inviso.control`), ``inviso_rt.f(...)`` the runtime component of this process
+(:mod:`inviso.runtime`), anything else a function of that module. There are names, literals, lists, tuples, sets, dicts,
+operators, comprehensions and conditionals; no imports, definitions, attributes or loops. A name can't be bound again to
+another value. An invalid statement, or one that fails, is skipped and reported with its line; the others are carried
+out.
 
 >>> done = run_text("Limit = 2 * 5\\nprint 'old'\\njson.dumps([Limit, Flags])", {"Flags": ["call"]})
 >>> done.value, done.problems
 ('[10, ["call"]]', [Problem(line=2, why="Missing parentheses in call to 'print'. Did you mean print(...)?")])
 
-**Translations** put calls in place of others before anything is evaluated, so that one file serves a control and a process
-that traces itself:
+**Translations** replace calls before anything is evaluated. So one file can serve a control and a process that traces
+itself:
 
 >>> text = 'inviso.tf(Nodes, "all", Flags)'
 >>> rule = (("inviso", "tf", 3), ("inviso_rt", "tf", ("inviso.case", "drop_first")))
@@ -38,7 +39,7 @@ __all__ = ["Done", "Problem", "call", "drop_first", "run", "run_text"]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a trace case did.
+    """The results of a trace case.
 
     >>> done = run_text("A = 1\\nB = A + 1")
     >>> done.value, done.bindings
@@ -46,13 +47,14 @@ class Done:
     """
 
     value: Any
-    """Of the last statement that had one."""
+    """The value of the last statement that had one."""
     bindings: dict[str, Any]
-    """Names with their values at the end, those that were given, too."""
+    """All names with their values at the end, with those that were given."""
     problems: list[Problem]
     """Statements that were skipped."""
     refused: list[Problem] = field(default_factory=list)
-    """Calls whose answer was ``("error", why)``, or had one for a node or a pattern; not those whose answer got a name."""
+    """Calls with the answer ``("error", why)``, perhaps for one node or pattern; not calls whose answer was assigned.
+    """
 
 
 Bindings = Mapping[str, Any] | Iterable[tuple[str, Any]]
@@ -69,12 +71,12 @@ def run(
 
     Args:
         path: the file, in UTF-8.
-        bindings: names that it finds bound: pairs of a name and a value, or a dict.
-        translations: rules ``((module, function, arity), (module, function, munge))``, or ``(function, arity)`` in the first
-            place for calls without a module. The first that fits a call counts. ``munge`` is ``("module", "function")``, or a
-            function: it is called with the list of argument expressions (``ast``) and answers the new list. If it
-            fails, the call stays as it is; anything else than a function leaves the arguments as they are.
-        trace: is called with a line for each statement that was carried out, as it was after translation, and its value.
+        bindings: names that are bound at the beginning: pairs of a name and a value, or a dict.
+        translations: rules ``((module, function, arity), (module, function, munge))``, or with ``(function, arity)``
+            first for calls without a module. The first matching rule counts. ``munge`` is ``("module", "function")``,
+            or a function: it is called with the list of argument expressions (``ast``), and returns the new list. If it
+            fails, the call does not change. If it is not a function, the arguments don't change.
+        trace: called with a line for each statement that was carried out: the translated statement, and its value.
 
     Raises:
         BadArg: a translation or a binding is malformed.
@@ -99,7 +101,7 @@ def run_text(
     name: str = "",
     trace: Callable[[str], object] | None = None,
 ) -> Done:
-    """The same for a text; ``name`` stands before what ``trace`` is told.
+    """As :func:`run`, for a text. ``name``: the beginning of the lines for ``trace``.
 
     >>> run_text("A = [x * x for x in range(4) if x]\\nA = 0").problems
     [Problem(line=2, why="'A' is bound to another value already")]
@@ -136,7 +138,7 @@ def call(
     *,
     trace: Callable[[str], object] | None = None,
 ) -> Done:
-    """One call, translated as in a file; the arguments are values.
+    """Carries out one call, translated as in a file. The arguments are values.
 
     >>> call("json", "dumps", [[1, 2]]).value
     '[1, 2]'
@@ -169,7 +171,7 @@ def _carry_out(statement: ast.Expr | ast.Assign, names: dict[str, Any]) -> Any:
 
 
 def _errors(answer: Any) -> list[Any]:
-    """The errors in an answer of the control's or of a runtime component's.
+    """The errors in an answer of the control or of a runtime component.
 
     >>> _errors(("ok", [("shop@h", ("ok", [1, ("error", "timeout")])), ("web@h", ("error", "nodedown"))]))
     [('error', 'timeout'), ('web@h', ('error', 'nodedown'))]

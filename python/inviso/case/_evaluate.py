@@ -1,4 +1,4 @@
-"""The values of checked expressions. Nothing is compiled: each node is one of those that are listed here."""
+"""Evaluates checked expressions. Nothing is compiled: only the nodes that are listed here have values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ._parse import call_of
 __all__ = ["Failed", "bound", "same", "value"]
 
 MODULES = {"inviso": "inviso.control", "inviso_rt": "inviso.runtime", "inviso_rt_meta": "inviso.meta"}
-"""Where the functions are that trace cases call by the original's names."""
+"""The modules behind the names of Inviso that trace cases use."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{"Atom": Atom, "BitString": BitString, "ImproperList": ImproperList, "Map": Map, "Prefix": Prefix},
     **{"frozenset": frozenset, "len": len, "range": range},
     **{"node": process.node, "registered": process.registered, "self": process.self, "whereis": process.whereis},
 }
-"""What can be called without a module."""
+"""The functions that can be called without a module."""
 
 _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_, ast.Invert: operator.invert,
@@ -49,11 +49,11 @@ class Failed(Exception):
 
 
 def value(node: ast.expr, names: Names) -> Any:
-    """What an expression stands for.
+    """The value of an expression.
 
     Raises:
-        Failed: a name is not bound, or a call has no function.
-        Exception: what a function that it calls raises.
+        Failed: a name is not bound, or a called function does not exist.
+        Exception: any exception of a function that it calls.
     """
     match node:
         case ast.Constant():
@@ -145,7 +145,7 @@ def _each(generators: list[ast.comprehension], names: Names) -> Iterator[Names]:
 
 
 def bound(target: ast.expr, given: Any) -> dict[str, Any]:
-    """The names of a target with their values; ``Failed`` if they don't match."""
+    """The names of a target with their values. ``Failed`` if target and value don't match."""
     if isinstance(target, ast.Name):
         return {target.id: given}
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -162,7 +162,7 @@ def bound(target: ast.expr, given: Any) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether a name that has one of these may be bound to the other."""
+    """Whether a name with one value may be bound again to the other."""
     try:
         return one is other or (type(one) is type(other) and bool(one == other))
     except Exception:

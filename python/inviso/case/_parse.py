@@ -1,4 +1,4 @@
-"""Statements of a trace case: split so that a bad one spoils itself only, and checked for what they are made of."""
+"""Splits a trace case into statements, so that a bad one does not affect the others, and checks their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 __all__ = ["Problem", "call_of", "statements"]
 
 LONGEST = 200
-"""Lines of one statement, at most, where the file has a bad one."""
+"""Lines of one statement, at most, in a file with a bad statement."""
 
 DEEPEST = 60
 
@@ -24,7 +24,7 @@ _WHAT = "write calls of module.function(...), names, literals, operators, compre
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A statement that was skipped: its line, from 1, and why.
+    """A skipped statement: its line, counted from 1, and the reason.
 
     >>> Problem(3, "'x' is not bound").line
     3
@@ -35,7 +35,7 @@ class Problem:
 
 
 def statements(text: str) -> Iterator[tuple[int, ast.Expr | ast.Assign] | Problem]:
-    """The statements of a text with their lines, in order; a :class:`Problem` in the place of each bad one.
+    """The statements of a text with their lines, in order. A bad one has a :class:`Problem` in its place.
 
     >>> [each if isinstance(each, Problem) else each[0] for each in statements("a = 1\\nb = = 2\\n\\nm.f(a)")]
     [1, Problem(line=2, why='invalid syntax'), 4]
@@ -71,7 +71,7 @@ def _split(text: str) -> Iterator[tuple[int, ast.stmt | str]]:
 
 
 def _longest(lines: list[str], at: int) -> tuple[int, list[ast.stmt] | str]:
-    """The statement that begins at a line, and where the next one does."""
+    """The longest run of lines from one line that parses: the line after it, and its statements or the error."""
     why = ""
     for end in range(at + 1, min(len(lines), at + LONGEST) + 1):
         found = _parsed("".join(lines[at:end]))
@@ -94,7 +94,7 @@ def _parsed(text: str) -> list[ast.stmt] | str:
 
 
 def _wrong(statement: ast.stmt) -> str | None:
-    """What of a statement may not be there."""
+    """The error of a statement that is not allowed; None if it is allowed."""
     match statement:
         case ast.Expr(value=value):
             return _wrong_in(value, 0)
@@ -133,7 +133,7 @@ def _wrong_in(node: ast.AST, depth: int) -> str | None:
 
 
 def call_of(node: ast.Call) -> tuple[str, str] | None:
-    """Module, "" for none, and function of a call; None where it is neither ``f(...)`` nor ``a.b.f(...)``."""
+    """Module ("" without one) and function of a call; None if it is neither ``f(...)`` nor ``a.b.f(...)``."""
     names: list[str] = []
     at: ast.expr = node.func
     while isinstance(at, ast.Attribute):

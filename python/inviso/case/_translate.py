@@ -1,4 +1,4 @@
-"""Calls of a trace case put in place of others before anything is evaluated: what is dropped needs no binding."""
+"""Replaces calls of a trace case before anything is evaluated, so dropped arguments need no bindings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._parse import call_of
 __all__ = ["checked", "drop_first", "translated"]
 
 Translation = tuple[str | None, str, int, str, str, Any]
-"""Module, function and arity of a call; module and function in its place, and what makes the arguments."""
+"""Module, function and arity of a call; the new module and function, and the function that makes the arguments."""
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -22,7 +22,7 @@ _OF_ERLANG = {("erlang", "tl"): ("inviso.case", "drop_first")}
 
 
 def drop_first(arguments: list[ast.expr]) -> list[ast.expr]:
-    """All arguments but the first, as Erlang's ``tl``: for calls that have a list of nodes there.
+    """All arguments but the first, as Erlang's ``tl``: for calls whose first argument is a list of nodes.
 
     >>> import ast
     >>> [ast.unparse(each) for each in drop_first(ast.parse("f(Nodes, 1)").body[0].value.args)]
@@ -32,7 +32,7 @@ def drop_first(arguments: list[ast.expr]) -> list[ast.expr]:
 
 
 def checked(translations: Iterable[Any]) -> list[Translation]:
-    """The translations, in order; ``BadArg`` names one that is malformed.
+    """Checks translations. ``BadArg`` names the first that is malformed.
 
     >>> checked([(("inviso", "tf", 3), ("inviso_rt", "tf", ("erlang", "tl")))])
     [('inviso', 'tf', 3, 'inviso_rt', 'tf', ('erlang', 'tl'))]
@@ -45,13 +45,13 @@ def checked(translations: Iterable[Any]) -> list[Translation]:
             case ((str(function), int(arity)), (str(other), str(name), munge)):
                 made.append((None, function, arity, other, name, munge))
             case _:
-                why = f"{shown(each)} is none; write ((module, function, arity), (module, function, munge))"
+                why = f"{shown(each)} is no translation; write ((module, function, arity), (module, function, munge))"
                 raise BadArg("case.run", "translations", why)
     return made
 
 
 def translated(tree: _Node, translations: list[Translation]) -> _Node:
-    """The tree with all its calls translated, those inside others, too."""
+    """The tree with all calls translated, nested ones too."""
     found: _Node = _Translator(translations).visit(tree)
     return found
 
@@ -86,7 +86,7 @@ def _name(module: str, function: str) -> ast.expr:
 
 
 def _munged(munge: Any, arguments: list[ast.expr]) -> list[ast.expr] | None:
-    """The new arguments; None if what makes them fails."""
+    """The new arguments; None if the function that makes them fails."""
     function: Callable[[list[ast.expr]], Any]
     match munge:
         case (str(module), str(name)):

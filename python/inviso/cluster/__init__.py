@@ -1,4 +1,4 @@
-"""Trace many processes together: those of this host that were started by ``inviso run``, or that listen otherwise.
+"""Trace many processes of this host together: those started by ``inviso run``, and others that listen.
 
 ::
 
@@ -6,11 +6,11 @@
 
     with Cluster("shop-*") as shop:
         shop.trace("shop.**", messages=True, folder="logs")
-        ...                     # the processes go on meanwhile
+        ...                     # the processes continue meanwhile
         print(shop.stop())      # a table: node, records, lost, log
 
-Each call goes to all nodes at once, and answers a mapping from node to result (:class:`Answers`); a node that fails hides
-no other's answer. Tracing ends by itself after 60 seconds, unless asked otherwise.
+Each call goes to all nodes at once, and returns a mapping from node to result (:class:`Answers`). A node that fails
+does not affect the answers of the others. By default tracing ends by itself after 60 seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ from ._cluster import Cluster
 
 __all__ = ["Answers", "Cluster", "NodeError"]
 
-for _name in __all__:  # errors and the documentation know them by this module
+for _name in __all__:  # errors and the documentation show this module's name
     globals()[_name].__module__ = __name__
 del _name

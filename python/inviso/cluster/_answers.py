@@ -1,4 +1,4 @@
-"""What nodes answered: a mapping that shows itself as a table."""
+"""The answers of nodes: a mapping that is printed as a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ADVICE", "Answers", "NodeError", "laid_out", "short"]
 
 
 class NodeError(Exception):
-    """What one node answered in place of a result.
+    """The error of one node, in place of a result.
 
     >>> NodeError("shop-1@h", "nodedown")
     NodeError('shop-1@h: nodedown')
@@ -24,7 +24,7 @@ class NodeError(Exception):
 
 
 class Answers(Mapping[str, Any]):
-    """Results by node; those that failed are in :attr:`errors`.
+    """Results by node. Nodes that failed are in :attr:`errors`.
 
     >>> answers = Answers({"shop-1@h": 3}, {"shop-2@h": NodeError("shop-2@h", "nodedown")})
     >>> answers["shop-1@h"], len(answers)
@@ -38,7 +38,7 @@ class Answers(Mapping[str, Any]):
     def __init__(self, results: Mapping[str, Any], errors: Mapping[str, NodeError] | None = None) -> None:
         self._results = dict(results)
         self.errors: dict[str, NodeError] = dict(errors or {})
-        """Of each node that failed, why."""
+        """The error of each node that failed."""
 
     def __getitem__(self, node: str) -> Any:
         if node in self.errors:
@@ -49,7 +49,7 @@ class Answers(Mapping[str, Any]):
         return node in self._results
 
     def get(self, node: str, default: Any = None) -> Any:
-        """A node's result, or ``default``, also if it failed."""
+        """A node's result; ``default`` if it has none, or failed."""
         return self._results.get(node, default)
 
     def __iter__(self) -> Iterator[str]:
@@ -59,7 +59,7 @@ class Answers(Mapping[str, Any]):
         return len(self._results)
 
     def check(self) -> Self:
-        """Itself; raises an ``ExceptionGroup`` of :class:`NodeError` if a node failed.
+        """Returns itself. Raises an ``ExceptionGroup`` of :class:`NodeError` if a node failed.
 
         >>> Answers({"shop-1@h": 3}).check()["shop-1@h"]
         3
@@ -69,7 +69,7 @@ class Answers(Mapping[str, Any]):
         return self
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each node: ``node``, and the result's own fields, or ``result``, or ``error``.
+        """A dict for each node: ``node``, and the result's fields, or ``result``, or ``error``.
 
         >>> Answers({"a@h": {"state": "new"}}).rows()
         [{'node': 'a@h', 'state': 'new'}]
@@ -78,7 +78,7 @@ class Answers(Mapping[str, Any]):
         return found + [{"node": node, "error": short(error)} for node, error in self.errors.items()]
 
     def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:
-        """Headings and cells, with ``plain`` for another program to read. An error stands in place of the results."""
+        """Headings and cells. An error stands in place of the results. ``plain``: for another program to read."""
         names: list[str] = []
         for row in self.rows():
             names += [name for name in row if name not in (*names, "error")]
@@ -113,11 +113,11 @@ ADVICE = {
     "no_tracerdata": "it has no log open; earlier ones are in its folder of logs",
     "timeout": "it did not answer in time",
 }
-"""What a reason means for who looks at a table."""
+"""Explanations of reasons, for people who read a table."""
 
 
 def laid_out(rows: list[list[str]]) -> list[str]:
-    """Lines of rows whose cells stand below each other.
+    """Lines of text of rows, with aligned columns.
 
     >>> laid_out([["node", "records"], ["shop-1@h", "3"]])
     ['node      records', 'shop-1@h  3']
@@ -127,7 +127,7 @@ def laid_out(rows: list[list[str]]) -> list[str]:
 
 
 def short(error: NodeError) -> str:
-    """Why, in words, without the node's name.
+    """The reason in words, without the node's name.
 
     >>> short(NodeError("shop-1@h", "timeout"))
     'timeout: it did not answer in time'

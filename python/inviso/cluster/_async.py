@@ -25,7 +25,7 @@ class _Twin(Generic[P, R]):
         self._method = method
 
     def __get__(self, cluster: AsyncCluster | None, kind: type) -> Callable[P, Awaitable[R]]:
-        if cluster is None:  # of the class, where documentation is looked for
+        if cluster is None:  # read from the class, for documentation
             return self._method  # type: ignore[return-value]
 
         @functools.wraps(self._method)
@@ -37,10 +37,10 @@ class _Twin(Generic[P, R]):
 
 
 class AsyncCluster:
-    """:class:`inviso.Cluster` with coroutines: other tasks run while nodes are asked.
+    """:class:`inviso.Cluster` with coroutines: other tasks run while a call waits for nodes.
 
-    Arguments, answers and errors are those of :class:`inviso.Cluster`. One call is carried out at a time: one that is
-    cancelled when it has begun goes on, and the next waits for it.
+    Arguments, answers and errors are those of :class:`inviso.Cluster`. One call runs at a time. A call that is
+    cancelled after its start continues, and the next call waits for it.
 
     >>> async def main():
     ...     async with AsyncCluster("no-such-node-*") as cluster:
@@ -55,16 +55,16 @@ class AsyncCluster:
 
     @property
     def nodes(self) -> list[str]:
-        """The names of the nodes that were added and live."""
+        """The names of the added nodes that live."""
         return self._cluster.nodes
 
     @property
     def refused(self) -> Answers:
-        """Of nodes that match and could not be added, why."""
+        """The errors of nodes that match and could not be added."""
         return self._cluster.refused
 
     def events(self, function: Callable[[Any], object]) -> None:
-        """Has a function called with each event, in a thread of the control's: not in that of the event loop."""
+        """Calls a function with each event, in a thread of the control, not in the event loop's thread."""
         self._cluster.events(function)
 
     add = _Twin(Cluster.add)

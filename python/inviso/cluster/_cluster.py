@@ -26,22 +26,22 @@ __all__ = ["GONE", "SECONDS", "Cluster"]
 
 OK = Atom("ok")
 SECONDS = 60.0
-"""How long is traced if nothing is said."""
+"""The default duration of a trace."""
 
 GONE = ("no_response", "disconnected")
-"""Why a node did not answer that ended while it was asked."""
+"""The error of a node that ended during a request."""
 
 FILES, MEGABYTES = 8, 16
-"""A log is a set of so many files of this size: the oldest is overwritten."""
+"""A log is a wrap set of so many files of this size."""
 
 
 class Cluster:
-    """The nodes of this host whose names match a pattern, while the ``with`` block lasts.
+    """The nodes of this host whose names match a pattern, for the time of the ``with`` block.
 
     Args:
         patterns: names such as ``"shop-1"``, or with ``*`` and ``?``. Default: all nodes.
-        timeout: seconds that a node may take for an answer.
-        tag: what the runtime components are called; who adopts them later is told.
+        timeout: seconds that a node has for an answer.
+        tag: a name for the runtime components. A control that adopts them later gets it.
         options: of the runtime components, as for :func:`inviso.control.add_nodes`.
 
     >>> with Cluster("no-such-node-*") as cluster:
@@ -63,26 +63,27 @@ class Cluster:
         self._settings = settings
         self._control = Control(name=own_name(), settings=settings, timeout=timeout)
         self._logs: dict[str, str] = {}
-        """Where the logs of nodes are to be copied when tracing stops."""
+        """The folder for each node's log, to which it is copied when tracing stops."""
         self._copied: dict[str, str] = {}
-        """The last log that was copied, of each node."""
+        """The last copied log of each node."""
         self.on_copied: Callable[[int], object] = int
-        """Is called with the number of bytes of each part of a log that has been copied, in any thread."""
+        """Called with the number of bytes of each copied part of a log, in any thread."""
         self._began: dict[str, tuple[int, str]] = {}
-        """Nodes that trace: the number of the process, and the folder that it writes in."""
+        """Nodes that trace: the process id, and the folder of the log."""
         self._noted: dict[str, tuple[int, str]] = {}
-        """Those that an earlier control has left tracing."""
+        """Nodes that an earlier control left tracing: the same."""
         self._counted: set[str] = set()
         """Nodes that measure."""
         self._others: set[str] = set()
-        """Nodes that traced already when they were adopted: for somebody else."""
+        """Nodes that traced already when they were adopted, for another user of the node."""
         self.refused: Answers = Answers({})
-        """Of nodes that match and could not be added, why: ``refused`` has another living control."""
+        """The errors of nodes that match and could not be added: ``refused`` means that a living control has the node.
+        """
 
     # nodes
 
     def add(self) -> Answers:
-        """Adds the nodes that match and were not there before. What each answered: ``new``, or ``adopted``.
+        """Adds the matching nodes that were not added before. The answer of each is ``new`` or ``adopted``.
 
         >>> with Cluster("no-such-node") as cluster:
         ...     len(cluster.add())
@@ -97,7 +98,7 @@ class Cluster:
 
     @property
     def silent(self) -> dict[str, NodeError]:
-        """The nodes that match and did not answer in time when they were last looked for."""
+        """The matching nodes that did not answer the last search in time."""
         return {node: NodeError(node, "timeout") for node in self._control.silent}
 
     def _add(self, names: list[str]) -> Answers:
@@ -108,15 +109,16 @@ class Cluster:
 
     @property
     def nodes(self) -> list[str]:
-        """The names of the nodes that were added and live."""
+        """The names of the added nodes that live."""
         return self._control.nodes()
 
     def found(self) -> list[Found]:
-        """The processes that match, whether or not they were added."""
+        """The matching processes, added or not."""
         return self._control.find(self._patterns)
 
     def status(self) -> Answers:
-        """What is known of each process that matches, added or not: its number, state, status, control, what it has traced.
+        """The status of each matching process, added or not: process id, state, status, control, counts of records,
+        program.
 
         >>> with Cluster("no-such-node") as cluster:
         ...     len(cluster.status())
@@ -150,25 +152,25 @@ class Cluster:
         rate: int | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> Answers:
-        """Begins to trace in every node.
+        """Begins tracing in every node.
 
         Args:
-            patterns: functions, ``"module:function"``, ``"package.**"``; their calls are traced.
-            messages: the messages that threads and tasks send and receive, too.
-            tokens: the events of sequential tracing, if nothing in the process takes them yet.
-            returns: what functions return or raise, too.
-            arguments: with the arguments of calls; they can hold secrets. Without it, their number.
+            patterns: functions, ``"module:function"``, ``"package.**"``. Their calls are traced.
+            messages: also trace the messages that threads and tasks send and receive.
+            tokens: also trace the events of sequential tracing, if the process has no system tracer yet.
+            returns: also trace the results and exceptions of functions.
+            arguments: with the arguments of calls, which can hold secrets. Without it, their number.
             processes: ``"all"``, ``"existing"``, ``"new"``, or a registered name.
-            seconds: ends by itself after so long; None: goes on until it is stopped.
-            limit: ends by itself after so many records, in each node.
-            rate: ends when a node has more records in a second.
+            seconds: tracing ends by itself after so long; None: it ends only by :meth:`stop`.
+            limit: tracing ends by itself after so many records, in each node.
+            rate: tracing ends if a node has more records in a second.
             folder: where :meth:`stop` copies the logs.
 
         Returns:
             For each node the number of functions that match now.
 
         Raises:
-            BadArg: a malformed argument; or nothing is asked for; or everything without a limit.
+            BadArg: a malformed argument, nothing to trace, or every function without a limit.
         """
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.trace, patterns")]
         if not mfas and not messages and not tokens:
@@ -186,20 +188,20 @@ class Cluster:
         spec: Any = [("_", [], [("return_trace",), ("exception_trace",)])] if returns else True
         if folder is not None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        # who does not answer is not asked again: each time would cost the others the time that a node may take
+        # a node that does not answer gets no further request: each would cost the others a timeout
         there = self._answers(self._control.call(None, "change_options", {"limits": limits}))
         answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in there], "init_tracing"))
         answers.errors |= there.errors
         self._began |= self._where(answers)
         self._others -= {*answers}
-        self._noted.clear()  # what was before belongs to no answer of this one
+        self._noted.clear()  # logs of earlier traces belong to no answer of this trace
         self._control.call(answers, "tpm_localnames")
         found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
         set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
-        told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
+        with_tokens = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
         self._logs |= {node: os.fspath(folder) for node in answers if folder is not None}
         numbers, flagged = _numbers(found), _numbers(set_)
-        errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
+        errors = {**answers.errors, **numbers.errors, **flagged.errors, **with_tokens.errors}
         if failed := [node for node in answers if node in errors]:
             errors = self._explained(errors)
             for node, _ in self._control.call(failed, "stop_tracing"):
@@ -207,33 +209,34 @@ class Cluster:
         return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
 
     def patterns(self, *patterns: str, clear: bool = False) -> Answers:
-        """Traces calls of more functions, or of these no longer. For each node how many match."""
+        """Traces calls of more functions; with ``clear`` no longer of these. For each node the number that match."""
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.patterns, patterns")]
         return self._set("ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas])
 
     def flags(self, *flags: str, processes: str = "all", clear: bool = False) -> Answers:
-        """Sets or clears trace flags of processes. For each node how many processes were meant."""
+        """Sets or clears trace flags of processes. For each node the number of processes."""
         return self._set("ctf" if clear else "tf", [(processes, list(flags))])
 
     def _set(self, request: str, what: list[Any]) -> Answers:
-        """For each node how many functions or processes a request meant."""
+        """For each node the number of functions or processes of a request."""
         answers = _numbers(self._answers(self._control.call(None, request, what)))
         return Answers(answers, self._explained(answers.errors))
 
     def messages(self, /, **options: Any) -> Answers:
-        """As :meth:`trace` of no function, with all messages."""
+        """Traces all messages and no function; otherwise as :meth:`trace`."""
         return self.trace(messages=True, **options)
 
     def tokens(self, /, **options: Any) -> Answers:
-        """As :meth:`trace` of no function, with the events of sequential tracing."""
+        """Traces the events of sequential tracing and no function; otherwise as :meth:`trace`."""
         return self.trace(tokens=True, **options)
 
     def count(self, *patterns: str, type: str = "call_count") -> Answers:
-        """Measures functions from now on; :meth:`counts` reads.
+        """Measures functions from now on. :meth:`counts` reads the results.
 
         Args:
-            patterns: as for :meth:`trace`.
-            type: ``"call_count"``, ``"call_time"`` (own time, nanoseconds) or ``"call_memory"`` (own allocations, words of 8 bytes).
+            patterns: as for :meth:`trace`. type: ``"call_count"``, ``"call_time"`` (own time, nanoseconds) or
+            ``"call_memory"`` (own allocations, words of
+                8 bytes).
 
         Returns:
             For each node how many functions match now.
@@ -250,23 +253,27 @@ class Cluster:
         return answers
 
     def counts(self) -> Answers:
-        """What :meth:`count` has measured: for each node a dict of ``"module:function/arity"`` and ``(calls, measurement)``, the
-        largest first.
+        """The measurements of :meth:`count`.
+
+        For each node a dict from ``"module:function/arity"`` to ``(calls, measurement)``, the largest first.
         """
         answers = self._answers(self._control.call(None, "counts"))
         gone = self._counted - {*self._control.nodes()}
         answers.errors |= {node: NodeError(node, "its process has ended, and its counts with it") for node in gone}
-        return Answers({node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}, answers.errors)
+        results = {node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}
+        return Answers(results, answers.errors)
 
     def stop(self, folder: str | os.PathLike[str] | None = None) -> Answers:
-        """Stops tracing in every node, and copies the logs if there is a folder. A node whose process has ended meanwhile is among
-        them: its log is what it has left.
+        """Stops tracing in every node, and copies the logs if there is a folder.
+
+        The answers include nodes whose processes have ended meanwhile: their results come from the logs that they left.
 
         Args:
-            folder: where the logs are copied; if it is None the one that :meth:`trace` was given.
+            folder: where the logs are copied. Default: the folder of :meth:`trace`.
 
         Returns:
-            For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
+            For each node a dict: ``records``, ``lost``, ``ended`` (why tracing ended by itself or was suspended, or
+            None), ``log`` (the copy).
         """
         if folder is not None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -289,9 +296,13 @@ class Cluster:
         return Answers(results, errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
-        """Copies the logs of nodes that don't trace any more into a folder, also of those that have ended since :meth:`trace`, and of
-        those that could not be added (:attr:`refused`), as another control has them, or there is a right to read only. For each
-        node a dict: ``log``, None if it has none.
+        """Copies the logs of nodes that have stopped tracing into a folder.
+
+        It includes nodes that have ended since :meth:`trace`, and nodes that could not be added (:attr:`refused`):
+        another control has them, or this host may only read them.
+
+        Returns:
+            For each node a dict: ``log``, None if the node has no log.
         """
         os.makedirs(folder, mode=0o700, exist_ok=True)
         read_only = [node for node in self.refused.errors if node not in self.nodes]
@@ -299,7 +310,7 @@ class Cluster:
         errors: dict[str, NodeError] = {}
         with self._control.visiting(read_only):
             self._fetch(dict.fromkeys(results, os.fspath(folder)), results, errors)
-        for node in read_only:  # why it could not be added says more
+        for node in read_only:  # the error in refused says more
             errors.pop(node, None)
         self._write_clocks(dict.fromkeys(results, os.fspath(folder)))
         for node in self._ended(errors):
@@ -307,7 +318,7 @@ class Cluster:
         return Answers({node: {"log": each["log"]} for node, each in results.items()}, errors)
 
     def _write_clocks(self, folders: dict[str, str]) -> None:
-        """How far the clocks of other hosts are off, beside the logs."""
+        """Writes the differences of other hosts' clocks beside the logs."""
         if all(host_of(node) == host() for node in folders):
             return
         from inviso.merge._clocks import Clock, write
@@ -317,13 +328,15 @@ class Cluster:
             write(os.path.join(folder, f"{node}.clock"), Clock(host_of(node), host(), clocks.get(host_of(node), [])))
 
     def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """Of nodes that have begun: their processes, and where their logs are."""
+        """The processes and log folders of nodes that have begun tracing."""
         pids = self._control.pids()
         files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
         return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
 
     def _ended(self, errors: dict[str, NodeError]) -> list[str]:
-        """Nodes that began to trace and are gone, also while they were asked; their errors are taken out: their logs answer."""
+        """Nodes that began tracing and have ended, perhaps during this request. Their errors are removed: the logs
+        answer.
+        """
         gone = {node for node, error in errors.items() if error.reason == GONE}
         there = {*self._control.nodes(), *self.refused.errors} - gone
         ended = [node for node in {**self._noted, **self._began} if node not in there]
@@ -332,13 +345,13 @@ class Cluster:
         return ended
 
     def _forget(self, node: str) -> None:
-        """It traces no longer, or that it has ended was said."""
+        """Forgets a node that has stopped tracing, or whose end was reported."""
         for known in (self._began, self._noted):
             known.pop(node, None)
         self._control.folder().take_note(node)
 
     def _read_left(self, node: str, folder: str | None, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
-        """The result of a node that is not there any more, by its log."""
+        """Makes the result of a node that has ended, from its log."""
         from inviso.logs._stats import Stats, stats
 
         pid, place = {**self._noted, **self._began}[node]
@@ -358,7 +371,7 @@ class Cluster:
         results[node] = {"records": counted.messages, "lost": counted.dropped, "ended": why, "log": log}
 
     def _fetch(self, folders: dict[str, str], results: dict[str, Any], errors: dict[str, NodeError]) -> None:
-        """Copies the logs of nodes, of several at once."""
+        """Copies the logs of nodes, several at a time."""
         answers = self._answers(self._control.call(folders, "log_paths"))
         failed = dict(answers.errors)
 
@@ -384,12 +397,12 @@ class Cluster:
             results.pop(node, None)
 
     def merge(self, out: str | os.PathLike[str], to: Form = "text", *, clock: str | None = None) -> Merged:
-        """Merges the logs that :meth:`stop` and :meth:`fetch` have copied, of each node the last, into one in order of time.
+        """Merges the last log of each node that :meth:`stop` or :meth:`fetch` copied into one, in order of time.
 
         Args:
-            out: the file; what it held is lost.
+            out: the file. Its old contents are lost.
             to: ``"text"``, ``"inviso"``, ``"erlang"`` or ``"blocks"``, as for :func:`inviso.merge.logs`.
-            clock: which clocks decide, as there.
+            clock: the clocks that decide the order, as for :func:`inviso.merge.logs`.
 
         Raises:
             BadArg: an argument is wrong, or no log has been copied.
@@ -408,12 +421,12 @@ class Cluster:
         return logs(self._copied, out, to, clock=clock)
 
     def logs(self) -> Answers:
-        """The files of the logs of each node that exist: full paths."""
+        """The full paths of each node's log files that exist."""
         answers = self._answers(self._control.call(None, "info"))
         return Answers({node: each["files"] for node, each in answers.items()}, answers.errors)
 
     def events(self, function: Callable[[Any], object]) -> None:
-        """Has a function called with each event, in a thread of the control's; see :func:`inviso.control.subscribe`.
+        """Calls a function with each event, in a thread of the control; see :func:`inviso.control.subscribe`.
 
         >>> with Cluster("no-such-node") as cluster:
         ...     cluster.events(print)
@@ -423,8 +436,9 @@ class Cluster:
     # the end
 
     def leave(self, *nodes: str) -> Answers:
-        """Lets nodes go, by default all, without ending what runs there. What each answered. Who stops them later learns also of
-        those that have ended until then.
+        """Lets nodes go, by default all, while tracing continues there. Returns the answer of each.
+
+        A later :meth:`stop` of another cluster also reports nodes that have ended by then.
 
         >>> with Cluster("no-such-node") as cluster:
         ...     len(cluster.leave())
@@ -436,8 +450,10 @@ class Cluster:
         return self._answers(self._control.remove(nodes or None, ends=False))
 
     def close(self) -> None:
-        """Ends the runtime components of the nodes, and the control: nothing is left in the processes but the listener. A node that
-        traced already when it was added, and that :meth:`stop` was not called for, is let go: it traces for somebody else.
+        """Ends the runtime components of the nodes, and the control. Only the listeners stay in the processes.
+
+        A node that traced already when it was added continues, unless :meth:`stop` was called for it: it traces for
+        another user.
         """
         if self._control.is_open:
             others = [node for node in self._control.nodes() if node in self._others]
@@ -456,7 +472,7 @@ class Cluster:
         self.close()
 
     def _explained(self, errors: dict[str, NodeError]) -> dict[str, NodeError]:
-        """The errors; of nodes that are suspended with what for."""
+        """The errors, with the reason for nodes that are suspended."""
         suspended = [node for node, error in errors.items() if error.reason == "suspended"]
         for node, each in self._answers(self._control.call(suspended, "info")).items():
             if each["suspended"]:
@@ -475,7 +491,7 @@ class Cluster:
 
 
 def _numbers(answers: Answers) -> Answers:
-    """The sum of a node's numbers; what is none in its place is the node's error."""
+    """The sum of each node's numbers. Anything else in the place of a number is the node's error."""
     errors, results = dict(answers.errors), {}
     for node, each in answers.items():
         wrong = [one for one in each if not isinstance(one, int)]

@@ -1,9 +1,10 @@
 """Inviso's control component: traces the prepared processes of this host together, by the functions of Erlang's ``inviso``.
 
 A process is prepared by ``inviso run``, by autostart, or by :func:`inviso.runtime.listen`. The control adds it as a
-*node*, and a runtime component in it carries out what is asked. Answers are as in Inviso: ``("ok", [(node, result)])``,
-where one node's failure, ``("error", reason)``, hides no other's. A control whose own process has no name
-(``nonode@nohost``) has that process only, and answers its result alone.
+*node*, and a runtime component in the process carries out the requests. Answers are as in Inviso:
+``("ok", [(node, result)])``. A node that fails has ``("error", reason)`` as its result; the others keep theirs. If the
+control's own process has no name (``nonode@nohost``), that process is its only node, and the answer is its result
+alone.
 
 >>> import json
 >>> from inviso import control
@@ -17,7 +18,7 @@ where one node's failure, ``("error", reason)``, hides no other's. A control who
 >>> control.stop_all()
 
 Every function takes ``nodes=``, a list of names, in place of the list that the original has first. A name without
-``@host`` is one on this host. :class:`inviso.Cluster` is the same for people who don't know Erlang.
+``@host`` belongs to this host. :class:`inviso.Cluster` does the same for people who don't know Erlang.
 """
 
 from __future__ import annotations
@@ -65,6 +66,6 @@ __all__ = [
     "tpm_localnames", "tpm_ms", "tpm_ms_tracer", "tpm_tracer", "unsubscribe",
 ]  # fmt: skip
 
-for _name in __all__:  # errors and the documentation know them by this module
+for _name in __all__:  # errors and the documentation show this module's name
     globals()[_name].__module__ = __name__
 del _name

@@ -1,4 +1,4 @@
-"""The agent of this host: one is started where a control needs it and a setting says how."""
+"""Starts the agent of this host, if a control needs one and a setting has its options."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from inviso.errors import BadArg, shown
 __all__ = ["VARIABLE", "start"]
 
 VARIABLE = "INVISO_AGENT"
-"""What an agent is started with: the options of ``inviso agent``, as a shell has them."""
+"""The options of ``inviso agent`` for a new agent, as in a shell."""
 
 PATIENCE = 5.0
-"""Seconds that a new agent has to know of other hosts."""
+"""Seconds that a new agent has to find other hosts."""
 
 
 def start(sees: Callable[[], bool]) -> None:
-    """Starts an agent in the background if the variable says how. It waits until the agent ``sees`` what is wanted, or for
-    some seconds.
+    """Starts an agent in the background if the variable is set. Waits until ``sees`` returns True, or for ``PATIENCE``
+    seconds.
 
     Raises:
         BadArg: the variable's value can't be read.
@@ -34,14 +34,14 @@ def start(sees: Callable[[], bool]) -> None:
     try:
         words = shlex.split(given)
     except ValueError as error:
-        raise BadArg("control", VARIABLE, f"{shown(given)} are no words: {error}") from None
+        raise BadArg("control", VARIABLE, f"{shown(given)} can't be split into words: {error}") from None
     command = [sys.executable, "-m", "inviso", "agent", *words, "--detach"]
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         say(f"no agent could be started as {VARIABLE} says: {done.stderr.strip()}")
         return
-    say(f"{done.stdout.strip()} was started, as {VARIABLE} says; it goes on when this has ended")
+    say(f"{done.stdout.strip()} was started, as {VARIABLE} says; it continues after this process ends")
     end = time.monotonic() + PATIENCE
     while not sees() and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Arguments of the control's functions: the original's forms, told apart and checked before any node is asked."""
+"""Arguments of the control's functions: Inviso's forms, distinguished and checked before any request is sent."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def nodes(where: str, given: Any) -> Nodes:
 
 
 def node_name(where: str, given: Any) -> str:
-    """The full name of a node of this host, or of the host that is named."""
+    """The full name of a node. A name without a host belongs to this host."""
     if not isinstance(given, str) or not given or given.count("@") > 1:
         raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is no name of a node; pass one such as 'shop-1'")
     return full(given)
 
 
 def settings(where: str, given: Any) -> Settings | tuple[str, Any]:
-    """Options of runtime components; the answer where one is unknown."""
+    """Options of runtime components, or the answer if one is unknown."""
     try:
         return read(given)
     except Unknown as wrong:
@@ -78,7 +78,9 @@ def mfas(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, l
 
 
 def functions(where: str, words: tuple[Any, ...], counts: tuple[int, ...], given_nodes: Any) -> tuple[Nodes, list[Any]]:
-    """Nodes, and one function with what belongs to it, of the calls of meta tracing. ``counts``: how many words it may be."""
+    """Nodes, and a function with its further words, of the calls of meta tracing. ``counts``: the allowed numbers of
+    words.
+    """
     chosen = nodes(where, given_nodes)
     if len(words) - 1 in counts and isinstance(words[0], list):
         chosen, words = nodes(where, words[0]), words[1:]
@@ -93,7 +95,10 @@ def functions(where: str, words: tuple[Any, ...], counts: tuple[int, ...], given
 
 
 def confs(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, list[Any] | None, list[Any]]:
-    """Nodes and ``[(process, flags)]`` of ``tf`` and ``ctf``; of the forms with nodes inside None, and ``[(node, confs, how)]``."""
+    """Nodes, ``[(process, flags)]`` and ``[(node, confs, how)]`` of ``tf`` and ``ctf``.
+
+    The second is None for the forms that have nodes inside; for the others the third is empty.
+    """
     chosen = nodes(where, given_nodes)
     match words:
         case (list() as items,) if items and all(_is_of_node(one) for one in items):
@@ -113,7 +118,7 @@ def confs(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, 
 
 
 def pairs_of_nodes(where: str, given: Any) -> list[tuple[str, Any]] | None:
-    """``[(node, x)]`` and ``[node]`` as pairs, the latter with None; None if it is no list of nodes at all.
+    """``[(node, x)]`` and ``[node]`` as pairs, the latter with None. None if it is not a list of nodes.
 
     >>> pairs_of_nodes("list_logs", [("a@h", 1), "b@h"])
     [('a@h', 1), ('b@h', None)]
@@ -163,7 +168,7 @@ def _mfa(where: str, given: Any) -> tuple[Any, Any, Any]:
 
 
 def _expressions(where: str, given: tuple[Any, ...]) -> list[str]:
-    """One regular expression, or one for folders and one for modules."""
+    """One regular expression for modules, or one for folders and one for modules."""
     words = list(given[1:]) if given and given[0] == "re" else list(given)
     texts = [word.pattern if isinstance(word, re.Pattern) else word for word in words]
     if len(texts) not in (1, 2) or not all(isinstance(text, str) for text in texts):

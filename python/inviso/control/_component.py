@@ -1,4 +1,4 @@
-"""The control component of this process: its beginning and end, its events, and calls of it."""
+"""The control component of this process: its start and end, its events, and calls to it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._control import NOT_ADDED, OK, Control
 from ._use import used
 
 __all__ = [
-    *("ERROR", "NotStarted", "everywhere", "here", "only_names", "shaped", "split", "start", "stop", "stop_all", "stop_nodes"),
-    *("subscribe", "unsubscribe"),
+    *("ERROR", "NotStarted", "current_control", "everywhere", "only_names", "shaped", "split", "start", "stop"),
+    *("stop_all", "stop_nodes", "subscribe", "unsubscribe"),
 ]
 
 
@@ -41,7 +41,8 @@ class NotStarted(RuntimeError):
         super().__init__(f"{where}: there is no control component; call control.start() first")
 
 
-def here(where: str) -> Control:
+def current_control(where: str) -> Control:
+    """The control for a call. Raises NotStarted if there is none."""
     leave_if_stopped()
     found: Control | None = used() or _control
     if found is None or not found.is_open:
@@ -50,7 +51,7 @@ def here(where: str) -> Control:
 
 
 def shaped(control: Control, pairs: list[Any]) -> Any:
-    """Answers of nodes as Inviso gives them: without names where the control has none."""
+    """Answers of nodes in Inviso's form: without names of nodes if the control has no name."""
     if control.is_distributed:
         return OK, pairs
     if not pairs:
@@ -68,7 +69,7 @@ def start(options: Any = (), *, timeout: float = 5.0) -> tuple[str, Any]:
     Args:
         options: ``("subscribe", pid)``, and defaults for the runtime components that are added: ``("dependency", ms)``,
             ``("overload", …)`` and others, see :func:`add_nodes`.
-        timeout: seconds that a node may take for an answer; then ``("error", "timeout")`` stands in its place.
+        timeout: seconds that a node has for an answer. After that its answer is ``("error", "timeout")``.
 
     Returns:
         ``("ok", pid)``, ``("error", ("already_started", pid))``, ``("error", ("unknown_option", item))``.
@@ -100,13 +101,13 @@ def start(options: Any = (), *, timeout: float = 5.0) -> tuple[str, Any]:
         made = _control = Control(settings=settings, timeout=float(timeout))
     for subscriber in subscribers:
         made.subscribe(subscriber)
-    with suppress(OSError):  # then none can announce itself
+    with suppress(OSError):  # then no process can announce itself
         made.listen()
     return OK, made.pid
 
 
 def stop() -> Atom:
-    """End the control component, if there is one. Runtime components stay, and act by their dependency.
+    """End the control component, if there is one. Runtime components stay, and follow their dependency.
 
     >>> stop()
     'shutdown'
@@ -121,7 +122,7 @@ def stop() -> Atom:
 
 
 def stop_nodes(nodes: Iterable[str] | None = None) -> Any:
-    """End the runtime components of nodes: their sessions, flags and patterns go, the programs go on.
+    """End the runtime components of nodes with their sessions, flags and patterns. The programs continue.
 
     Returns:
         For each node ``"ok"``, or ``("error", "not_an_added_node")``.
@@ -132,7 +133,7 @@ def stop_nodes(nodes: Iterable[str] | None = None) -> Any:
     ('error', 'not_an_added_node')
     >>> _ = stop()
     """
-    control = here("stop_nodes")
+    control = current_control("stop_nodes")
     pairs = control.remove(given.nodes("stop_nodes", nodes), ends=True)
     return shaped(control, pairs)
 
@@ -143,19 +144,20 @@ def stop_all() -> Any:
     >>> _ = start(), add_node("mine")
     >>> stop_all()
     """
-    control = here("stop_all")
+    control = current_control("stop_all")
     answer = shaped(control, control.remove(None, ends=True))
     stop()
     return answer
 
 
 def subscribe(who: Any = None) -> Any:
-    """Get events: this process, a Pid, or a function that is called with each in a thread of the control's.
+    """Subscribe to events: this process, a Pid, or a function. A thread of the control calls the function with each
+    event.
 
-    An event is ``("inviso_event", control_pid, ((year, month, day), (hour, minute, second)), what)``, where ``what`` is
-    ``("connected", node, (tag, (state, status)))``, ``("disconnected", node, reason)``, None for one that was stopped,
-    ``("state_change", node, (state, status))``, ``("port_down", node, reason)`` or ``("lost", node, number)``. Who subscribes
-    twice gets two copies.
+    An event is ``("inviso_event", control_pid, ((year, month, day), (hour, minute, second)), what)``. ``what`` is one
+    of ``("connected", node, (tag, (state, status)))``, ``("disconnected", node, reason)``,
+    ``("state_change", node, (state, status))``, ``("port_down", node, reason)``, ``("lost", node, number)``. The reason
+    of ``"disconnected"`` is None for a node that was stopped. A second subscription gets a second copy of each event.
 
     >>> import inviso
     >>> _ = start(), subscribe(), add_node("mine")
@@ -163,7 +165,7 @@ def subscribe(who: Any = None) -> Any:
     ('connected', 'local_runtime', ('mine', ('new', 'running')))
     >>> _ = unsubscribe(), stop_all()
     """
-    control = here("subscribe")
+    control = current_control("subscribe")
     subscriber = this_process() if who is None else who
     if not _may_subscribe(subscriber):
         return ERROR, (Atom("badarg"), subscriber)
@@ -172,13 +174,13 @@ def subscribe(who: Any = None) -> Any:
 
 
 def unsubscribe(who: Any = None) -> None:
-    """Take one subscription of this process away, of a Pid, or of a function.
+    """Remove one subscription of this process, of a Pid, or of a function.
 
     >>> _ = start()
     >>> unsubscribe()
     >>> _ = stop()
     """
-    here("unsubscribe").unsubscribe(this_process() if who is None else who)
+    current_control("unsubscribe").unsubscribe(this_process() if who is None else who)
 
 
 def _may_subscribe(who: Any) -> bool:
@@ -186,8 +188,8 @@ def _may_subscribe(who: Any) -> bool:
 
 
 def split(where: str, words: tuple[Any, ...], count: int, nodes: Any) -> tuple[Control, list[str] | None, tuple[Any, ...]]:
-    """The control, the nodes, and ``count`` words."""
-    control = here(where)
+    """The control, the nodes, and the ``count`` words after them."""
+    control = current_control(where)
     if len(words) == count + 1:
         return control, given.nodes(where, words[0]), words[1:]
     if len(words) != count:
@@ -196,7 +198,7 @@ def split(where: str, words: tuple[Any, ...], count: int, nodes: Any) -> tuple[C
 
 
 def only_names(where: str, argument: str, value: Any, control: Control, nodes: list[str] | None) -> None:
-    """Refuses functions that would have to go to other processes."""
+    """Refuses functions in a value for other processes: a function can't be sent there."""
     names = control.nodes() if nodes is None else nodes
     if not _holds_function(value) or all(name == control.own for name in names):
         return

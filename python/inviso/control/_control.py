@@ -1,4 +1,4 @@
-"""The control component: the nodes that it has, calls to them, and its events."""
+"""The control component: its nodes, calls to them, and its events."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from inviso.terms import Atom
 from . import _agents
 from ._hub import Hub, Link
 from ._local import LocalLink
-from ._logs import Here, Source, There
+from ._logs import LocalSource, RemoteSource, Source
 
 __all__ = ["Control", "Found", "is_meant", "own_name"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 NOT_ADDED = (ERROR, Atom("not_an_added_node"))
 LOCAL = Atom("local_runtime")
-"""The name of the own node in events, where it has none."""
+"""In events, the name of a node without a name: the own one."""
 
 
 def own_name() -> str:
-    """What a control is called that needs a name: as this process, else ``inviso-PID``."""
+    """The name for a control that needs one: the name of this process, else ``inviso-PID``."""
     own = inviso.node()
     return full(f"inviso-{os.getpid()}") if own == NO_NODE else own
 
 
 class Found:
-    """A prepared process of this host: its name, its number, and what it says of itself."""
+    """A prepared process of this host: its name, its process id, and its answer to ``about``."""
 
     __slots__ = ("about", "node", "pid")
 
@@ -59,7 +59,7 @@ class Control:
         own = inviso.node()
         self.node = name or own
         self.is_distributed = self.node != NO_NODE
-        """Whether answers have the names of nodes: a control without a name has its own process only."""
+        """Whether answers have names of nodes. A control without a name has its own process only."""
         self.settings = settings or {}
         self.timeout = timeout
         self.pid: Pid = _native.new_process("inviso control")
@@ -67,31 +67,35 @@ class Control:
         self._folder: Folder | None = None
         self._hub = Hub(self.node if self.is_distributed else full(f"inviso-{os.getpid()}"))
         self._nodes: dict[str, Link | LocalLink] = {}
-        """Those that were added, in that order."""
+        """Links to the added nodes, in the order of adding."""
         self._visited: dict[str, Link | LocalLink] = {}
         self.silent: list[str] = []
-        """Nodes that :meth:`find` looked for last, and that did not answer in time."""
+        """Nodes that did not answer the last :meth:`find` in time."""
         self._asked_for_agent = False
         self._subscribers: list[Pid | Callable[[Any], object]] = []
         self._listening: Folder | None = None
 
     def listen(self) -> None:
-        """Lets processes that started by themselves, and depend on this control, announce themselves. OSError if that can't be."""
+        """Opens the socket at which processes with autostart that depend on this control announce themselves.
+
+        Raises:
+            OSError: there can be no socket.
+        """
         if self._listening is None and self.is_distributed:
             self._listening = self.folder().below(CONTROL)
-            self._hub.listen(self._listening, self._taken)
+            self._hub.listen(self._listening, self._on_adopted)
 
-    def _taken(self, link: Link, node: str, tag: Any, both: Any) -> None:
-        self._attend(node, link)
-        self._publish((Atom("connected"), self._called(node), (tag, tuple(both))))
+    def _on_adopted(self, link: Link, node: str, tag: Any, both: Any) -> None:
+        self._connect_events(node, link)
+        self._publish((Atom("connected"), self._name_in_events(node), (tag, tuple(both))))
 
     @property
     def is_open(self) -> bool:
-        """Whether it is this process's, and has not been stopped."""
+        """Whether it belongs to this process, and has not been stopped."""
         return self._hub.is_open
 
     def close(self) -> None:
-        """The control ends; runtime components act by their dependency."""
+        """Ends the control. Runtime components follow their dependency."""
         with self._lock:
             links = list(self._nodes.values())
             self._nodes.clear()
@@ -110,7 +114,7 @@ class Control:
     # nodes
 
     def nodes(self) -> list[str]:
-        """The nodes that were added and live."""
+        """The added nodes that live."""
         return list(self._nodes)
 
     @property
@@ -120,7 +124,8 @@ class Control:
         return found.node if found is not None else self.node
 
     def folder(self) -> Folder:
-        """The folder of sockets, opened at first use, and again where it was removed. OSError if there is none."""
+        """The folder of sockets. It is opened at first use, and again if it was removed. OSError if there is no folder.
+        """
         with self._lock:
             if self._folder is not None and not self._folder.is_there():
                 self._folder.close()
@@ -130,12 +135,13 @@ class Control:
             return self._folder
 
     def pids(self) -> dict[str, int]:
-        """The process ids of the nodes of this host that were added and live."""
+        """The process ids of the added nodes of this host that live."""
         return {name: link.pid for name, link in self._nodes.items() if not link.is_remote}
 
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
-        """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``. Those that match and
-        do not answer in time are in :attr:`silent`.
+        """The prepared processes whose names match a pattern: a name, or one with ``*`` and ``?``.
+
+        Those that match and do not answer in time are in :attr:`silent`.
         """
         links = self.reached(patterns, self._nodes)
         there = {name: link for name, link in links.items() if link is not None}
@@ -149,9 +155,9 @@ class Control:
     def reached(
         self, patterns: Iterable[str], known: Mapping[str, Link | LocalLink]
     ) -> dict[str, Link | LocalLink | None]:
-        """Links to the prepared processes whose names match: those of ``known`` that are open, and new ones.
+        """Links to the prepared processes whose names match: open links of ``known``, and new ones.
 
-        None to one that can't be reached.
+        A process that can't be reached has None.
         """
         wanted = list(patterns)
         end = monotonic() + self.timeout
@@ -166,7 +172,7 @@ class Control:
 
     @contextmanager
     def visiting(self, names: Iterable[str]) -> Iterator[None]:
-        """Nodes that are not added may be asked meanwhile for what changes nothing: :meth:`call`, :meth:`sources`."""
+        """Inside, :meth:`call` and :meth:`sources` reach nodes that are not added, for requests that change nothing."""
         wanted = [name for name in names if name not in self._nodes]
         with suppress(OSError):
             links = self.reached(wanted, {}) if wanted else {}
@@ -181,15 +187,15 @@ class Control:
         return self._nodes.get(name) or self._visited.get(name)
 
     def ask(self, link: Link | LocalLink, request: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
-        """Sends a request, and waits for nothing: ``put`` is called with the answer, in another thread."""
+        """Sends a request without waiting. Another thread calls ``put`` with the answer."""
         self._hub.ask(link, request, arguments, put)
 
     def leave(self, *links: Link | LocalLink) -> None:
-        """Ends links of :meth:`reached` that are nobody's else."""
+        """Ends links of :meth:`reached` that nothing else uses."""
         self._hub.leave(*links)
 
     def _connect(self, folder: Folder, pid: int, to: str | None = None, end: float = 0.0) -> Link | None:
-        """A link to a process, which has until ``end`` to take it; None if there is no such process."""
+        """A link to a process, or None if there is no such process. It has until ``end`` to accept the connection."""
         try:
             return self._hub.connect(folder, pid, to, end - monotonic())
         except OSError:
@@ -204,18 +210,19 @@ class Control:
                     yield agents, pid
 
     def _elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
-        """The nodes of other hosts that match, with the agents that reach them."""
+        """The matching nodes of other hosts, with the agents that reach them. Starts an agent if one is needed."""
         if any(host_of(each) not in ("", "*", host()) for each in wanted):
             self._need_agent(wanted)
         yield from self._seen_elsewhere(wanted)
 
     def _need_agent(self, wanted: list[str]) -> None:
-        """Starts an agent where there is none, once, if a setting says how."""
+        """Starts an agent if there is none and a setting has its options; only once."""
         if not self._asked_for_agent and not any(self._agents()):
             self._asked_for_agent = True
             _agents.start(lambda: any(self._seen_elsewhere(wanted)))
 
     def _seen_elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
+        """The matching nodes of other hosts that the running agents know."""
         for agents, pid in self._agents():
             match self._ask_agent(agents, pid, "nodes"):
                 case ("ok", list(names)):
@@ -224,7 +231,7 @@ class Control:
                             yield agents, pid, name
 
     def _ask_agent(self, agents: Folder, pid: int, request: str) -> Any:
-        """What an agent itself answers."""
+        """The answer of an agent itself; None if it can't be reached."""
         link = self._connect(agents, pid, "", monotonic() + self.timeout)
         if link is None:
             return None
@@ -233,8 +240,10 @@ class Control:
         return answer
 
     def clocks(self) -> dict[str, list[tuple[int, int, int]]]:
-        """Of each other host, as far as this one's agent has measured it: when by its clock, what is added to that to have this
-        host's time, and by how much this may be wrong, in nanoseconds.
+        """Clocks of other hosts, as the agents of this host have measured them.
+
+        For each host, triples in nanoseconds: a time of its clock, the difference to this host's time (to be added),
+        and the difference's largest error.
         """
         found: dict[str, list[tuple[int, int, int]]] = {}
         for agents, pid in self._agents():
@@ -244,7 +253,7 @@ class Control:
         return found
 
     def add(self, names: Iterable[str], tag: Any, settings: Settings, *, if_ref: bool = False) -> list[Any]:
-        """Adds nodes by their full names; a pair of name and answer for each."""
+        """Adds nodes by their full names. Returns a pair of name and answer for each."""
         wanted = list(dict.fromkeys(names))
         made: dict[str, Link | LocalLink] = {}
         answers: dict[str, Any] = {}
@@ -263,12 +272,12 @@ class Control:
         for (name, link), answer in zip(made.items(), self._hub.call(asked, self.timeout), strict=True):
             answers[name] = answer
             if answer[0] == OK:
-                self._enter(name, link, tag, answer)
+                self._on_added(name, link, tag, answer)
         self._hub.leave(*(link for name, link in made.items() if answers[name][0] != OK))
         return [(name, answers[name]) for name in wanted]
 
     def _reach(self, name: str, end: float) -> Link | LocalLink | tuple[Any, Any]:
-        """A new link to a node, or the error. An agent has until ``end`` to take it."""
+        """A new link to a node, or the error. An agent has until ``end`` to accept the connection."""
         if name == self.own:
             return LocalLink(local(), name)
         if not self.is_distributed:
@@ -283,34 +292,36 @@ class Control:
             return self._hub.connect(folder, pid)
         except (FileNotFoundError, ConnectionRefusedError):
             return ERROR, Atom("nodedown")
-        except BlockingIOError:  # as many wait for it as may
+        except BlockingIOError:  # its queue of connections is full
             return ERROR, Atom("busy")
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
     def _through_agent(self, name: str, end: float = 0.0) -> Link | tuple[Any, Any]:
-        """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it by ``end``."""
+        """A new link to a node of another host, or the error. BlockingIOError if the agent does not accept it until
+        ``end``.
+        """
         self._need_agent([name])
         for agents, pid in self._agents():
-            with suppress(FileNotFoundError, ConnectionRefusedError):  # of one that has ended
+            with suppress(FileNotFoundError, ConnectionRefusedError):  # an agent that has ended
                 return self._hub.connect(agents, pid, name, end - monotonic())
         return ERROR, (Atom("noconnection"), f"{host_of(name)} is another host; start 'inviso agent' on both")
 
-    def _enter(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
-        self._attend(name, link)
+    def _on_added(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
+        self._connect_events(name, link)
         both = answer[1][1:3] if isinstance(answer[1], tuple) else (Atom("new"), Atom("running"))
-        self._publish((Atom("connected"), self._called(name), (tag, tuple(both))))
+        self._publish((Atom("connected"), self._name_in_events(name), (tag, tuple(both))))
         if not link.is_open:
-            self._ended(name, link, "noconnection")
+            self._on_link_end(name, link, "noconnection")
 
-    def _attend(self, name: str, link: Link | LocalLink) -> None:
+    def _connect_events(self, name: str, link: Link | LocalLink) -> None:
         with self._lock:
             self._nodes[name] = link
-        link.on_event = lambda event: self._heard(name, event)
-        link.on_end = lambda why: self._ended(name, link, why)
+        link.on_event = lambda event: self._on_node_event(name, event)
+        link.on_end = lambda why: self._on_link_end(name, link, why)
 
     def remove(self, names: Iterable[str] | None, *, ends: bool) -> list[Any]:
-        """Lets nodes go; with ``ends`` their runtime components end, too. A pair for each."""
+        """Removes nodes; with ``ends`` it also ends their runtime components. Returns a pair for each."""
         wanted = self.nodes() if names is None else list(names)
         links = {name: self._nodes[name] for name in wanted if name in self._nodes}
         for link in links.values():
@@ -322,65 +333,66 @@ class Control:
                 self._nodes.pop(name, None)
         self._hub.leave(*links.values())
         for name in links:
-            self._publish((Atom("disconnected"), self._called(name), None))
+            self._publish((Atom("disconnected"), self._name_in_events(name), None))
         return [(name, answers.get(name, NOT_ADDED)) for name in wanted]
 
     # calls
 
     def call(self, names: Iterable[str] | None, request: str, *arguments: Any, timeout: float | None = None) -> list[Any]:
-        """The answers of nodes to one request, a pair for each; None is all that were added."""
+        """The answers of nodes to one request, a pair for each. ``names``: None means all that were added."""
         wanted = self.nodes() if names is None else list(names)
         return self.call_each([(name, list(arguments)) for name in wanted], request, timeout=timeout)
 
     def call_each(self, asked: list[tuple[str, list[Any]]], request: str, *, timeout: float | None = None) -> list[Any]:
-        """The same with arguments for each node."""
+        """As :meth:`call`, with arguments for each node."""
         links = [(name, self._link(name), arguments) for name, arguments in asked]
         requests = [(link, request, arguments) for _, link, arguments in links if link is not None]
         answers = iter(self._hub.call(requests, self.timeout if timeout is None else timeout))
         return [(name, NOT_ADDED if link is None else next(answers)) for name, link, _ in links]
 
     def sources(self, name: str) -> Callable[[str], Source]:
-        """What opens logs of a node: files of this host, or of another by its agent."""
+        """A function that opens a log of a node by its path: a file of this host, or one of another host by its agent.
+        """
         link = self._link(name)
         if link is None or not link.is_remote:
-            return Here
+            return LocalSource
 
         def ask(request: str, *arguments: Any) -> Callable[[], Any]:
             answers = self._hub.begin([(link, request, list(arguments))], self.timeout)
             return lambda: answers()[0]
 
-        return partial(There, ask)
+        return partial(RemoteSource, ask)
 
     def is_local(self, name: str) -> bool:
-        """Whether a node was added that is this process, so that functions may be passed to it."""
+        """Whether an added node is this process, so that functions can be passed to it."""
         return isinstance(self._nodes.get(name), LocalLink)
 
     # events
 
     def subscribe(self, who: Pid | Callable[[Any], object]) -> None:
-        """Has each event sent to a process, or a function called with it, in a thread of the control's."""
+        """Sends each event to a process, or calls a function with it in a thread of the control."""
         with self._lock:
             self._subscribers.append(who)
 
     def unsubscribe(self, who: Pid | Callable[[Any], object]) -> None:
-        """Takes one subscription away, if there is one."""
+        """Removes one subscription, if there is one."""
         with self._lock:
             if who in self._subscribers:
                 self._subscribers.remove(who)
 
-    def _called(self, name: str) -> str:
+    def _name_in_events(self, name: str) -> str:
         return name if self.is_distributed else LOCAL
 
-    def _heard(self, name: str, event: Any) -> None:
+    def _on_node_event(self, name: str, event: Any) -> None:
         if isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str):
-            self._publish((Atom(event[0]), self._called(name), event[1]))
+            self._publish((Atom(event[0]), self._name_in_events(name), event[1]))
 
-    def _ended(self, name: str, link: Link | LocalLink, why: str) -> None:
+    def _on_link_end(self, name: str, link: Link | LocalLink, why: str) -> None:
         with self._lock:
             if self._nodes.get(name) is not link:
                 return
             del self._nodes[name]
-        self._publish((Atom("disconnected"), self._called(name), Atom(why)))
+        self._publish((Atom("disconnected"), self._name_in_events(name), Atom(why)))
 
     def _publish(self, event: Any) -> None:
         message = (Atom("inviso_event"), self.pid, now(), event)
@@ -397,23 +409,23 @@ class Control:
 
 
 def _report(error: Exception) -> None:
-    """A subscriber raised: it is reported as an exception that nobody catches is."""
+    """Reports an exception that a subscriber raised, as the interpreter reports one that is not caught."""
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def now() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """The local time as events have it."""
+    """The local time, in the form of events."""
     moment = datetime.datetime.now()
     return (moment.year, moment.month, moment.day), (moment.hour, moment.minute, moment.second)
 
 
 def is_about(answer: Any) -> bool:
-    """Whether it is what a prepared process says of itself."""
+    """Whether it is the answer of a prepared process to ``about``."""
     return isinstance(answer, dict) and isinstance(answer.get("node"), str) and isinstance(answer.get("pid"), int)
 
 
 def is_meant(node: str, pattern: str) -> bool:
-    """Whether a pattern means a node; without ``@`` it is one of names on any host.
+    """Whether a pattern matches a node. A pattern without ``@`` matches names on any host.
 
     >>> is_meant("shop-1@h", "shop-*"), is_meant("shop-1@h", "shop-1@h"), is_meant("shop-1@h", "web")
     (True, True, False)

@@ -10,7 +10,7 @@ from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
 from . import _arguments as given
-from ._component import ERROR, here, shaped
+from ._component import ERROR, current_control, shaped
 from ._control import OK, Control
 from ._logs import Source, fetched, in_parallel, shared_names
 
@@ -29,7 +29,7 @@ def list_logs(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     ('error', 'no_tracerdata')
     >>> stop_all()
     """
-    control = here("list_logs")
+    control = current_control("list_logs")
     if not words:
         return shaped(control, control.call(given.nodes("list_logs", nodes), "list_logs"))
     if len(words) > 1:
@@ -43,25 +43,25 @@ def list_logs(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 def fetch_log(*words: Any) -> Any:
     """Copy logs into a folder: ``(folder, prefix)``, ``(specs, folder, prefix)``, ``(to_node, folder, prefix)``,
-    ``(to_node, specs, folder, prefix)``. The files get the prefix before their names, and replace files of these names.
-    Where files of two nodes would have one name, they get the node's name as well, ``PREFIXNODE-NAME``.
+    ``(to_node, specs, folder, prefix)``. The copies have the prefix before their names, and replace files of these
+    names. If files of two nodes would have the same name, the node's name is added: ``PREFIXNODE-NAME``.
 
     Args:
-        words: specs are nodes, ``(node, tracer_data)``, or ``(node, [("trace_log", folder, names)])``. ``to_node`` is this
-            process's own.
+        words: specs are nodes, ``(node, tracer_data)``, or ``(node, [("trace_log", folder, names)])``. ``to_node`` is
+            the name of this process.
 
     Returns:
         For each node ``("complete", [("trace_log", results), ("ti_log", results)])``, or ``"incomplete"``;
-        ``("complete", "no_log")``; ``("error", "tracing")``, ``("error", "no_tracerdata")``. A result is ``("ok", name)`` or
-        ``("error", …)``; after the first error no more is tried. ``("error", "not_distributed")`` for a control without a
-        name.
+        ``("complete", "no_log")``; ``("error", "tracing")``, ``("error", "no_tracerdata")``. A result is
+        ``("ok", name)`` or ``("error", …)``; after the first error the rest of the node is not tried.
+        ``("error", "not_distributed")`` for a control without a name.
 
     >>> _ = start()
     >>> fetch_log(".", "copy_of_")
     ('error', 'not_distributed')
     >>> _ = stop()
     """
-    control = here("fetch_log")
+    control = current_control("fetch_log")
     if not control.is_distributed:
         return ERROR, Atom("not_distributed")
     match words:
@@ -107,7 +107,7 @@ def delete_log(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Delete logs: ``()``, ``([node])``, ``([(node, spec)])``, ``(spec)``, ``(nodes, spec)``.
 
     Args:
-        words: a spec is a list of paths, of ``("trace_log", folder, names)``, or tracer data.
+        words: a spec is a list of paths, a list of ``("trace_log", folder, names)``, or tracer data.
 
     Returns:
         For each node ``("ok", [("trace_log", results)])``, ``("ok", results)`` for paths, ``("ok", "no_log")``,
@@ -118,7 +118,7 @@ def delete_log(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     ('error', ('badarg', None))
     >>> stop_all()
     """
-    control = here("delete_log")
+    control = current_control("delete_log")
     if not words:
         return shaped(control, control.call(given.nodes("delete_log", nodes), "delete_log"))
     if len(words) == 2:

@@ -1,4 +1,4 @@
-"""Connections of a control component to the processes that it traces: one thread looks after all of them."""
+"""Connections of a control component to the processes that it traces. One thread serves all of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ GONE = (ERROR, (Atom("no_response"), Atom("disconnected")))
 BUSY = (ERROR, Atom("busy"))
 
 NODEDOWN = "nodedown"
-"""What an agent says where a node of another host is not there."""
+"""An agent's reason for a node of another host that is not there."""
 
 PATIENCE = 3600.0
-"""Seconds that an answer from another host is waited for, at most."""
+"""The longest wait for an answer from another host, in seconds."""
 
 WAITING = 64 << 20
-"""Bytes of requests that wait for one process at most; it takes none at that time."""
+"""Bytes of requests that may wait for one process. With more, a request is answered with ``BUSY``."""
 
 
 class _Batch:
@@ -55,7 +55,7 @@ class _Batch:
             self.done.set()
 
     def put(self, at: int, answer: Any) -> None:
-        """One answer; the last one wakes the caller."""
+        """Stores one answer. The last one wakes the caller."""
         with self.lock:
             self.answers[at] = answer
             self.left -= 1
@@ -71,25 +71,25 @@ class Link:
         self.socket = made
         self.pid = pid
         self.about: dict[str, Any] | None = None
-        """What its first frame said."""
+        """The contents of its first frame."""
         self.frames = Frames()
         self.out = bytearray()
         self.pending: dict[int, Callable[[Any], None]] = {}
-        """Who waits for the answers to requests, by their numbers."""
+        """Callbacks for the answers to requests, by the numbers of the requests."""
         self.is_caller = False
-        """Whether the process has connected by itself."""
+        """Whether the process opened the connection."""
         self.life = Life(process, is_watched=not is_remote)  # an agent has no children that keep its connections
         self.is_open = True
         self.ended: Any = None
-        """What was wrong with it, as the answer to requests; None: it has gone."""
+        """The answer to requests after the end, if something was wrong; None if the process has gone."""
         self.is_local = False
         self.is_remote = is_remote
-        """Whether it leads to another host, by an agent, whose process this is then."""
+        """Whether it leads to another host, by an agent. ``pid`` is then the agent's."""
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
 
     def forget(self, answer: Any) -> None:
-        """All that waits for it gets this answer."""
+        """Gives this answer to all pending requests."""
         pending, self.pending = self.pending, {}
         for put in pending.values():
             put(answer)
@@ -101,7 +101,7 @@ class Hub:
     def __init__(self, node: str) -> None:
         self.node = node
         self._links: dict[int, Link] = {}
-        """By the descriptors of their sockets and processes."""
+        """Links, by the descriptors of their sockets and processes."""
         self._numbers = itertools.count(1)
         self._posted: deque[Callable[[], None]] = deque()
         self._listening: socket.socket | None = None
@@ -116,7 +116,7 @@ class Hub:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is this process's, and open."""
+        """Whether it belongs to this process, and is open."""
         return self._pid == os.getpid()
 
     def close(self) -> None:
@@ -141,18 +141,20 @@ class Hub:
             listening.close()
 
     def connect(self, folder: Folder, pid: int, to: str | None = None, wait: float = 0.0) -> Link:
-        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits at
-        most ``wait`` seconds for the process to take it: what the other side says of itself comes with the first answer.
+        """A link to a process. With ``to`` that process is an agent, and the link leads to a node of another host.
+
+        It waits at most ``wait`` seconds for the process to accept. The other side's greeting comes with the first
+        answer.
 
         Raises:
-            OSError: there is no such process, or it is another user's, or too many wait for it.
+            OSError: there is no such process, or it belongs to another user, or its queue of connections is full.
         """
         made = folder.connect(pid, wait)
         try:
             process, user = credentials(made)
             if user != folder.owner:
                 raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
-            with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
+            with suppress(BrokenPipeError, ConnectionResetError):  # what it sent before its end is still read
                 made.send(greeting(node=self.node, pid=os.getpid(), **({} if to is None else {"to": to})))
             link = Link(made, pid, process, is_remote=to is not None)
         except BaseException:
@@ -162,13 +164,13 @@ class Hub:
         return link
 
     def call(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float) -> list[Any]:
-        """The answers to requests that are made at once, in their order. Who does not answer in time gets ``timeout``."""
+        """Makes requests at once, and returns the answers in their order. A late one is ``("error", "timeout")``."""
         return self.begin(requests, timeout)()
 
     def begin(
         self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float
     ) -> Callable[[], list[Any]]:
-        """Makes requests at once. What comes back waits for the answers as :meth:`call` does."""
+        """Makes requests at once. The function that it returns waits for the answers, as :meth:`call` does."""
         if self._thread.is_current():
             raise RuntimeError("a function that gets events can't wait for nodes; do it in another thread")
         asked = list(requests)
@@ -197,9 +199,9 @@ class Hub:
         return answers
 
     def ask(self, link: Link | LocalLink, name: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
-        """Makes a request, and waits for nothing.
+        """Makes a request without waiting.
 
-        ``put`` is called with the answer, however late it comes, or with why there is none.
+        ``put`` is called with the answer, however late it comes, or with the reason why there is no answer.
         """
         if isinstance(link, LocalLink):
             return link.ask(name, arguments, put)
@@ -212,8 +214,10 @@ class Hub:
     def _ask(
         self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None], timeout: float = PATIENCE
     ) -> int | None:
-        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no
-        request. An agent is told after how many seconds nobody waits for it.
+        """Sends a request and returns its number; runs in the thread. ``put`` is called with the answer.
+
+        If no request can be sent, ``put`` is called at once, and the number is None. A request to an agent carries the
+        timeout.
         """
         if not link.is_open or len(link.out) > WAITING:
             put(BUSY if link.is_open else link.ended or GONE)
@@ -231,8 +235,13 @@ class Hub:
         return number
 
     def listen(self, folder: Folder, taken: Callable[[Link, str, Any, Any], None]) -> None:
-        """Lets processes that started by themselves announce themselves; ``taken`` is called with the link of each that belongs to
-        this control from then on, its node, its tag, and its state and status. OSError if there can be no socket.
+        """Opens the socket at which processes with autostart announce themselves.
+
+        ``taken`` is called for each one that this control adopts: with its link, its node, its tag, and its state and
+        status.
+
+        Raises:
+            OSError: there can be no socket.
         """
         made = folder.listen(os.getpid())
         made.setblocking(False)
@@ -276,8 +285,8 @@ class Hub:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The program has closed our descriptors: their numbers may be other files', which are left alone, and the thread waits
-        for what never comes.
+        """Ends after the program has closed our descriptors. Their numbers may belong to other files by now, so nothing
+        is closed.
         """
         self._pid = 0
         self._thread.cancel()
@@ -296,7 +305,7 @@ class Hub:
             self._thread.start(0.0)
 
     def _forget(self) -> None:
-        """In a forked child: the parent's connections are not this process's."""
+        """Closes the parent's connections in a forked child."""
         if not self._pid:
             return
         self._pid = 0
@@ -318,7 +327,7 @@ class Hub:
             elif (link := self._links.get(descriptor)) is not None:
                 if descriptor == link.life.descriptor:
                     while link.is_open and self._read(link):
-                        pass  # what it said last
+                        pass  # its last frames
                     self._end(link, "killed" if link.is_open else "closed")
                 else:
                     if event & select.EPOLLOUT:
@@ -332,11 +341,11 @@ class Hub:
         while self._posted:
             try:
                 self._posted.popleft()()
-            except Exception as error:  # nobody else's requests wait for that
+            except Exception as error:  # the other requests continue
                 say(f"the control component: {type(error).__name__}: {error}")
 
     def _accept(self, listening: socket.socket) -> None:
-        """A process that started by itself."""
+        """Accepts the connection of a process with autostart."""
         try:
             made, _ = listening.accept()
         except OSError:
@@ -368,7 +377,7 @@ class Hub:
             self._end(link, "killed")
 
     def _read(self, link: Link) -> bool:
-        """Takes what has come; whether there may be more."""
+        """Reads once from the socket. Returns whether there may be more."""
         if not link.is_open:
             return False
         try:
@@ -410,7 +419,7 @@ class Hub:
             self._refused(link, f"{type(error).__name__}: {error}")
 
     def _refused(self, link: Link, why: str) -> None:
-        """One side can't, or won't, talk with the other."""
+        """Ends a link whose two sides can't communicate, or whose other side refuses to."""
         link.ended = (ERROR, Atom(NODEDOWN)) if link.is_remote and why == NODEDOWN else (ERROR, (Atom("refused"), why))
         self._end(link, why)
 
@@ -422,7 +431,7 @@ class Hub:
             pass
         except OSError:
             while self._read(link):
-                pass  # it may have said why
+                pass  # its last frames may have the reason
             return self._end(link, "noconnection")
         if link.socket.fileno() in self._links:
             self._epoll.modify(link.socket.fileno(), select.EPOLLIN | (select.EPOLLOUT if link.out else 0))
@@ -443,11 +452,11 @@ class Hub:
 
 
 _left: list[Any] = []
-"""What must not be closed by its own end."""
+"""Objects that must not close their descriptors when they are collected."""
 
 
 def forget(sent: list[tuple[Link, int]]) -> None:
-    """Requests that nobody waits for any more: a late answer is dropped."""
+    """Forgets requests whose caller has stopped waiting: a late answer is dropped."""
     for link, number in sent:
         link.pending.pop(number, None)
 

@@ -25,7 +25,7 @@ class LocalLink:
         self.on_end: Callable[[str], None] = lambda why: None
 
     def ask(self, name: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
-        """Has a request done in its turn; ``put`` is called with the answer."""
+        """Queues a request. ``put`` is called with the answer."""
         self._listener.soon(lambda: put(self._answer(name, arguments)))
 
     def _answer(self, name: str, arguments: list[Any]) -> Any:
@@ -43,10 +43,10 @@ class LocalLink:
             self.on_end("running_alone")
 
     def publish(self, event: Any) -> None:
-        """An event of the component's."""
+        """Passes an event of the component on."""
         self.on_event(event)
 
     def end(self) -> None:
-        """The control leaves: the component acts by its dependency."""
+        """Ends the connection. The component follows its dependency."""
         self.is_open = False
         self._listener.soon(lambda: self._listener.host.left(self))

@@ -1,5 +1,6 @@
-"""Fetching logs of nodes: files of this host are copied by the control itself, those of other hosts come from its agent. No byte goes
-through a traced process.
+"""Fetches logs of nodes. The control copies files of its own host; files of other hosts come from their agents.
+
+No byte goes through a traced process.
 """
 
 from __future__ import annotations
@@ -16,39 +17,52 @@ from typing import Any, Protocol
 
 from inviso.terms import Atom
 
-__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "in_parallel", "left", "open_log", "paths_of", "posix", "shared_names"]
+__all__ = [
+    *("LocalSource", "RemoteSource", "Source", "copy", "copy_set", "fetched", "in_parallel", "left", "open_log"),
+    *("paths_of", "posix", "shared_names"),
+]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
 """Bytes of a file that are copied at a time."""
 
 PART, AHEAD = 1 << 20, 4
-"""Bytes of a log of another host that are asked for at once, and how many such questions are on their way."""
+"""Bytes of a log of another host in one request, and the largest number of such requests in progress."""
 
 PIECE = 32 << 20
-"""Bytes of a copy that was not finished that are compared at once."""
+"""Bytes of an unfinished copy that are compared at once."""
 
 
 class Source(Protocol):
-    """A log that is read from its begin."""
+    """A log that is read from its beginning."""
 
     size: int
-    """Bytes that it has, or had at the begin."""
+    """Its size in bytes, now or when it was opened."""
 
     def read(self) -> bytes:
-        """What comes next; nothing at the end. OSError if it can't be had."""
+        """The next bytes; nothing at the end. OSError if they can't be read."""
 
     def skip(self, copied: int, begin: int, most: int) -> int:
-        """Goes on behind what a file, of this descriptor, has of it from a place on, at most so many bytes; how many are the same.
-        Before anything is read. OSError if it can't be had.
+        """Skips the bytes that an earlier copy has already; called before anything is read.
+
+        Args:
+            copied: a descriptor of the file with the earlier copy.
+            begin: the place in that file at which this log's copy begins.
+            most: bytes that the copy may have, at most.
+
+        Returns:
+            The number of equal bytes, which are skipped.
+
+        Raises:
+            OSError: the log can't be read.
         """
 
     def close(self) -> None:
-        """It is read no further."""
+        """Ends the reading."""
 
 
-class Here:
-    """A log of this host. OSError if it is no plain file."""
+class LocalSource:
+    """A log of this host. OSError if it is not a plain file."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = open_log(path)
@@ -59,7 +73,7 @@ class Here:
         return os.read(self._descriptor, CHUNK)
 
     def skip(self, copied: int, begin: int, most: int) -> int:
-        """Nothing: it is read as fast as it is compared."""
+        """Skips nothing: to compare a local file takes as long as to copy it."""
         return 0
 
     def close(self) -> None:
@@ -67,19 +81,24 @@ class Here:
         os.close(self._descriptor)
 
 
-class There:
-    """A log of another host. ``ask`` makes a request, by its name, with path, offset and length; what comes back waits for the answer of
-    the agent there. OSError if it can't be had.
+class RemoteSource:
+    """A log of another host.
+
+    ``ask`` makes a request: its name, then path, offset and length. The function that it returns waits for the answer
+    of that host's agent.
+
+    Raises:
+        OSError: the log can't be read.
     """
 
     def __init__(self, ask: Callable[..., Callable[[], Any]], path: str) -> None:
         self._ask = ask
         self._path = path
         self._asked: deque[tuple[int, Callable[[], Any]]] = deque()
-        """The parts that are on their way, by their offsets."""
+        """Requested parts: the offset, and a function that waits for the answer."""
         self._next = PART
         first, self.size = self._checked(ask("chunk", path, 0, PART)())
-        """What it had at the begin; what is written to it afterwards is not read."""
+        """Its size when it was opened. Later bytes are not read."""
         self._asked.append((0, lambda: ("ok", (first, zlib.crc32(first), self.size))))
 
     def read(self) -> bytes:
@@ -96,7 +115,7 @@ class There:
         return data
 
     def skip(self, copied: int, begin: int, most: int) -> int:
-        """Goes on behind what was copied before, as far as that is the same still."""
+        """Skips what was copied before, as far as the checksums agree."""
         same = 0
         for offset in range(0, min(most, self.size), PIECE):
             length = min(PIECE, most - offset, self.size - offset)
@@ -111,7 +130,7 @@ class There:
         return same
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """RemoteSource is nothing to close."""
         self._asked.clear()
 
     def _checked(self, answer: Any) -> tuple[bytes, int]:
@@ -122,7 +141,7 @@ class There:
                 raise OSError(errno.EBADMSG, "its checksum is wrong", self._path)
             case ("error", reason):
                 raise OSError(errno.EREMOTEIO, f"the agent of its host answered {reason}", self._path)
-        raise OSError(errno.EREMOTEIO, "the agent of its host answered what is no answer", self._path)
+        raise OSError(errno.EREMOTEIO, "the agent of its host sent an invalid answer", self._path)
 
 
 def _checksum(descriptor: int, begin: int, length: int) -> int:
@@ -133,7 +152,7 @@ def _checksum(descriptor: int, begin: int, length: int) -> int:
 
 
 def in_parallel(jobs: list[Callable[[], Any]]) -> list[Any]:
-    """The answers of jobs, done at once by a few threads.
+    """Runs jobs at the same time, in at most eight threads. Returns their results in order.
 
     >>> in_parallel([lambda: 1, lambda: 2])
     [1, 2]
@@ -143,7 +162,9 @@ def in_parallel(jobs: list[Callable[[], Any]]) -> list[Any]:
 
 
 def paths_of(answer: Any) -> dict[str, list[str]] | None:
-    """The paths in an answer to ``log_paths``, by the kind of the logs; None if it is none: it may come from another host.
+    """The paths in an answer to ``log_paths``, by the kind of the logs.
+
+    None if the answer has another form. It may come from another host, so it is checked.
 
     >>> paths_of([("trace_log", ["/a/b.log"]), ("ti_log", [])]), paths_of("no_log"), paths_of([("trace_log", [7])])
     ({'trace_log': ['/a/b.log'], 'ti_log': []}, {}, None)
@@ -160,8 +181,11 @@ def paths_of(answer: Any) -> dict[str, list[str]] | None:
     return found
 
 
-def fetched(found: list[Any], folder: str, prefix: str, opened: Callable[[str], Source] = Here) -> Any:
-    """The answer for one node: ``found`` has the paths of its logs by their kind, which ``opened`` opens."""
+def fetched(found: list[Any], folder: str, prefix: str, opened: Callable[[str], Source] = LocalSource) -> Any:
+    """Copies the logs of one node, and returns its answer.
+
+    ``found`` has the paths by the kind of the logs; ``opened`` opens one.
+    """
     results: dict[str, list[Any]] = {"trace_log": [], "ti_log": []}
     is_complete = True
     paths_by_kind = paths_of(found)
@@ -178,7 +202,8 @@ def fetched(found: list[Any], folder: str, prefix: str, opened: Callable[[str], 
 
 
 def shared_names(answers: list[Any]) -> set[str]:
-    """The nodes one of whose logs has the base name of another node's. ``answers`` are theirs to ``log_paths``.
+    """The nodes that share a log's base name with another node. ``answers``: pairs of a node and its answer to
+    ``log_paths``.
 
     >>> found = [(node, ("ok", [("trace_log", [f"/{node}/a.log"])])) for node in ("a@h", "b@h")]
     >>> sorted(shared_names([*found, ("c@h", ("ok", "no_log"))]))
@@ -192,8 +217,9 @@ def shared_names(answers: list[Any]) -> set[str]:
     return {node for nodes in named.values() if len(nodes) > 1 for node in nodes}
 
 
-def copy(path: str, folder: str, prefix: str, opened: Callable[[str], Source] = Here) -> Any:
-    """Copies a file under its base name with the prefix; one of that name is replaced when the copy is whole.
+def copy(path: str, folder: str, prefix: str, opened: Callable[[str], Source] = LocalSource) -> Any:
+    """Copies a file; the copy's name is the prefix and the base name. A file of that name is replaced when the copy is
+    whole.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -224,10 +250,14 @@ def copy(path: str, folder: str, prefix: str, opened: Callable[[str], Source] = 
 
 
 def copy_set(
-    paths: list[str], target: str, opened: Callable[[str], Source] = Here, heard: Callable[[int], object] = int
+    paths: list[str], target: str, opened: Callable[[str], Source] = LocalSource, heard: Callable[[int], object] = int
 ) -> str:
-    """Copies the files of a wrap set into one log, oldest first; its path. OSError if that can't be. ``heard`` is called with the
-    number of bytes of each part.
+    """Copies the files of a wrap set into one log, oldest first, and returns its path.
+
+    ``heard`` is called with the number of bytes of each part.
+
+    Raises:
+        OSError: a file can't be read, or the log can't be written.
     """
     part = _part(target)
     try:
@@ -242,19 +272,19 @@ def copy_set(
 
 
 def _part(target: str) -> int:
-    """The file that is to become ``target``, which may have what was copied before something failed."""
+    """Opens the file that becomes ``target`` when it is whole. It may have bytes of an earlier copy that failed."""
     return os.open(target + ".part", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _failed(target: str, opened: Callable[[str], Source]) -> None:
-    """What was copied from another host stays, so that another copy can go on behind it."""
-    if opened is Here:
+    """Deletes an unfinished copy of a local file. One from another host stays: the next copy continues it."""
+    if opened is LocalSource:
         with suppress(OSError):
             os.unlink(target + ".part")
 
 
 def left(folder: str, node: str) -> list[str]:
-    """The files of the wrap set of a node that is not there any more, oldest first. OSError if the folder can't be read.
+    """The files of the wrap set of a node that has ended, oldest first. OSError if the folder can't be read.
 
     >>> left("/", "shop-1@h")
     []
@@ -264,7 +294,9 @@ def left(folder: str, node: str) -> list[str]:
 
 
 def open_log(path: str) -> int:
-    """A log to read: a plain file, no link. What the path is comes from another process. OSError if it is anything else."""
+    """Opens a log for reading. The path comes from another process, so anything but a plain file (a link, too) is an
+    OSError.
+    """
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(source).st_mode):
         return source
@@ -273,7 +305,7 @@ def open_log(path: str) -> int:
 
 
 def in_order(paths: list[str]) -> list[str]:
-    """The files of a wrap set, oldest first: the one after the gap in the numbers is the oldest.
+    """The files of a wrap set, oldest first. The file after the gap in the numbers is the oldest.
 
     >>> in_order(["a.2.log", "a.0.log", "a.3.log"])
     ['a.2.log', 'a.3.log', 'a.0.log']
@@ -295,7 +327,7 @@ def _digits(text: str) -> str:
 
 
 def _pump(sources: Iterable[Source], target: int, heard: Callable[[int], object] = int) -> None:
-    """Copies logs one behind the other, from where an earlier copy ends that is the same so far."""
+    """Copies logs one after the other. Bytes of an earlier copy stay as far as they are equal."""
     there, written = os.fstat(target).st_size, 0
     for source in sources:
         with closing(source):
@@ -314,7 +346,7 @@ def _pump(sources: Iterable[Source], target: int, heard: Callable[[int], object]
 
 
 def posix(error: OSError) -> Atom:
-    """The name of an error of the operating system's, as Erlang has it.
+    """Erlang's name of an error of the operating system.
 
     >>> posix(FileNotFoundError(2, "no such file"))
     'enoent'

@@ -1,7 +1,4 @@
-"""Looks at nodes again and again, whether or not they were added, over connections that stay open.
-
-Each node has one request at a time.
-"""
+"""Polls nodes, added or not, over connections that stay open. Each node has one request at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ OK, ERROR = Atom("ok"), Atom("error")
 UNREACHED = ERROR, Atom("nodedown")
 
 MOST = 100
-"""Nodes that have ended and are still in the answers: the latest."""
+"""Ended nodes that stay in the answers, at most. The oldest go first."""
 
 
 class _Line:
-    """A link, and the request that was made last."""
+    """A link, and the answer to its latest request."""
 
     __slots__ = ("answer", "answered", "link")
 
@@ -38,13 +35,13 @@ class _Line:
         self.answered.set()
 
     def put(self, answer: Any) -> None:
-        """The answer has come, in another thread."""
+        """Stores the answer; runs in another thread."""
         self.answer = answer
         self.answered.set()
 
 
 class Looks:
-    """The nodes that match patterns, also those that begin later. One thread at a time calls it.
+    """Polls the nodes that match patterns, also those that start later. One thread at a time uses it.
 
     >>> control = Control(name="docs@here")
     >>> looks = Looks(control, ["no-such-node"], "sample")
@@ -61,13 +58,13 @@ class Looks:
         self._lines: dict[str, _Line] = {}
         self._gone: dict[str, Any] = {}
         self._unreached: set[str] = set()
-        """Names that nobody could be reached by at the last look."""
+        """Names that had no reachable process at the last poll."""
 
     def look(self, timeout: float, arguments: Mapping[str, list[Any]] | None = None) -> dict[str, Any]:
-        """The answer of each node.
+        """Returns the answer of each node.
 
-        One that has not answered in ``timeout`` seconds has ``("error", "timeout")``. It is waited for no longer, and
-        gets no other request until its answer has come. One that has ended stays, with the reason.
+        A node that has not answered in ``timeout`` seconds has ``("error", "timeout")``, and gets no other request
+        until its answer has come. A node that has ended stays, with the reason.
 
         Args:
             timeout: seconds.
@@ -85,12 +82,12 @@ class Looks:
             answer = answers[name] = line.answer if is_here else TIMEOUT
             if isinstance(answer, tuple) and answer[:1] == (OK,):
                 self._gone.pop(name, None)
-        # one that ends can be connected to once more, and does not answer: what was said first stays
+        # an ending node may accept one more connection and not answer it: the first reason stays
         return dict(sorted({**answers, **self._gone}.items()))
 
     def _reach(self) -> None:
         found: dict[str, Link | LocalLink | None] = {}
-        with suppress(OSError):  # of the folder: those that are known are asked
+        with suppress(OSError):  # without the folder, the known nodes are polled
             found = self._control.reached(self._patterns, {name: line.link for name, line in self._lines.items()})
         for name, line in list(self._lines.items()):
             if not line.link.is_open:
@@ -99,7 +96,7 @@ class Looks:
         for name, link in found.items():
             known = self._lines.get(name)
             if link is None:
-                if name in self._unreached:  # one that has ended before is in the folder no more
+                if name in self._unreached:  # twice: a node that has just ended is still in the folder once
                     self._gone.setdefault(name, UNREACHED)
             elif known is None or known.link is not link:
                 if known is not None:

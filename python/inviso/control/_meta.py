@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _arguments as given
-from ._component import everywhere, here, only_names, shaped
+from ._component import current_control, everywhere, only_names, shaped
 
 __all__ = [
     *("ctpm", "ctpm_globalnames", "ctpm_localnames", "ctpm_ms", "init_tpm", "tpm", "tpm_globalnames", "tpm_localnames"),
@@ -16,7 +16,7 @@ __all__ = [
 
 def init_tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Initiate a function for meta tracing: ``(module, function, arity, call)``, or with ``init, call, returned, remove`` in
-    place of ``call``; each after nodes. See :mod:`inviso.meta`.
+    place of ``call``. Nodes may come first. See :mod:`inviso.meta`.
 
     Returns:
         For each node ``"ok"``, or an error: ``already_initiated``, ``bad_mfa``, ``no_metatracer``, ``suspended``.
@@ -30,8 +30,9 @@ def init_tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Set a meta pattern: ``(module, function, arity, match_spec)``, with ``call`` or with ``init, call, returned, remove``
-    behind it the function is initiated, too; each after nodes. For each node ``("ok", 1)``, ``("ok", 0)``, or an error.
+    """Set a meta pattern: ``(module, function, arity, match_spec)``. With ``call``, or
+    ``init, call, returned, remove``, at the end the function is initiated, too. Nodes may come first. For each node
+    ``("ok", 1)``, ``("ok", 0)``, or an error.
 
     >>> _ = start(), add_node("mine")
     >>> tpm("json", "loads", 8, [])
@@ -53,7 +54,8 @@ def tpm_tracer(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Add a named match specification to an initiated function: ``(module, function, arity, name, match_spec)``, after nodes.
+    """Add a named match specification to an initiated function: ``(module, function, arity, name, match_spec)``. Nodes
+    may come first.
 
     >>> _ = start(), add_node("mine")
     >>> tpm_ms("json", "loads", 8, "all", [])
@@ -75,7 +77,8 @@ def tpm_ms_tracer(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Remove a named match specification: ``(module, function, arity, name)``, after nodes. For each node ``"ok"``.
+    """Remove a named match specification: ``(module, function, arity, name)``. Nodes may come first. For each node
+    ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm_ms("json", "loads", 8, "all")
@@ -86,7 +89,8 @@ def ctpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Remove a meta pattern and what belongs to it: ``(module, function, arity)``, after nodes. For each node ``"ok"``.
+    """Remove a meta pattern, its named match specifications and its callbacks: ``(module, function, arity)``. Nodes may
+    come first. For each node ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm("json", "loads", 8)
@@ -97,14 +101,14 @@ def ctpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def _meta(where: str, words: tuple[Any, ...], counts: tuple[int, ...], nodes: Any) -> Any:
-    control = here(where)
+    control = current_control(where)
     chosen, rest = given.functions(where, words, counts, nodes)
     only_names(where, "callbacks", rest[3:], control, chosen)
     return shaped(control, control.call(chosen, where, *rest))
 
 
 def tpm_localnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Have registered names written as aliases: ``()`` or ``(nodes)``. For each node ``(("ok", 1), ("ok", 1))``.
+    """Write registered names as aliases: ``()`` or ``(nodes)``. For each node ``(("ok", 1), ("ok", 1))``.
 
     >>> _ = start(), add_node("mine")
     >>> tpm_localnames()
@@ -115,7 +119,7 @@ def tpm_localnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm_localnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Have registered names no longer written: ``()`` or ``(nodes)``.
+    """Stop writing registered names: ``()`` or ``(nodes)``.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm_localnames()
@@ -126,7 +130,7 @@ def ctpm_localnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tpm_globalnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """As :func:`tpm_localnames` for global names, of which this package has none.
+    """As :func:`tpm_localnames`, for global names. This package has no global names.
 
     >>> _ = start(), add_node("mine")
     >>> tpm_globalnames()
@@ -137,7 +141,7 @@ def tpm_globalnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm_globalnames(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """As :func:`ctpm_localnames` for global names.
+    """As :func:`ctpm_localnames`, for global names.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm_globalnames()

@@ -1,4 +1,4 @@
-"""Nodes are added, and their options changed."""
+"""Adds nodes, and changes their options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _arguments as given
-from ._component import here, only_names, shaped, split
+from ._component import current_control, only_names, shaped, split
 
 __all__ = ["add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "change_options"]
 
@@ -19,28 +19,29 @@ def add_node(tag: Any, options: Any = ()) -> Any:
     ('ok', 'new')
     >>> stop_all()
     """
-    return _add("add_node", [here("add_node").own], tag, options, if_ref=False)
+    return _add("add_node", [current_control("add_node").own], tag, options, if_ref=False)
 
 
 def add_nodes(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
-    """Add nodes: each gets a runtime component, or hands over the one that it has.
+    """Add nodes. Each gets a new runtime component, or its present one is adopted.
 
     Args:
         nodes: names.
-        tag: any term; who adopts a component later is told which tag it had.
-        options: of new components, a list of items or a dict. ``("dependency", ms)``: what it does when its control
-            ends: it ends at once (0), after so many milliseconds, or never (``"infinity"``, the default).
-            ``("overload", ms)``: built-in checks every so many milliseconds, ``("overload", (load, ms))`` and
-            ``("overload", (load, ms, init, remove))``: one's own, ``"overload"``: none. ``("protect", {...})``: limits of
-            the built-in checks: ``queue`` and ``lost`` (records), ``cpu`` (percent of a processor), ``lag`` (milliseconds of an event loop), ``disk`` (MiB that
-            stay free). ``("resume_after", ms)``: a suspension by overload ends by itself. ``("limits", {...})``:
-            tracing ends by itself after ``ms``, or by ``limit``, ``rate`` or ``lost`` of :func:`inviso.tracing.begin`.
+        tag: any term. A control that adopts a component later gets its earlier tag.
+        options: of new components, a list of items or a dict. ``("dependency", ms)``: how long it lives without its
+            control: not at all (0), so many milliseconds, or forever (``"infinity"``, the default).
+            ``("overload", ms)``: built-in checks every so many milliseconds. ``("overload", (load, ms))`` and
+            ``("overload", (load, ms, init, remove))``: a check of your own. ``"overload"``: no check.
+            ``("protect", {...})``: limits of the built-in checks: ``queue`` and ``lost`` (records), ``cpu`` (percent of
+            a processor), ``lag`` (milliseconds of an event loop), ``disk`` (MiB that stay free).
+            ``("resume_after", ms)``: a suspension by overload ends by itself. ``("limits", {...})``: tracing ends by
+            itself after ``ms``, or by ``limit``, ``rate`` or ``lost`` of :func:`inviso.tracing.begin`.
 
     Returns:
         For each node ``("ok", "new")``, ``("ok", ("adopted", state, status, previous_tag))``, ``("ok", "already_added")``,
         ``("error", ("refused", control, pid))`` if a living control has it, ``("error", "nodedown")`` if it is not there,
-        ``("error", ("noconnection", why))``; ``("error", "not_distributed")`` where the control's own process has no name
-        (:func:`inviso.set_node`). ``("error", ("unknown_option", item))`` for all: then nothing was started.
+        ``("error", ("noconnection", why))``; ``("error", "not_distributed")`` if the control's own process has no name
+        (:func:`inviso.set_node`). ``("error", ("unknown_option", item))`` for all nodes: then nothing was started.
 
     >>> _ = start()
     >>> add_nodes(["nobody"], "mine")
@@ -51,18 +52,18 @@ def add_nodes(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
 
 
 def add_node_if_ref(tag: Any, options: Any = ()) -> Any:
-    """As :func:`add_node`, but a component that runs is adopted only if it has this tag.
+    """As :func:`add_node`, but a present component is adopted only if it has this tag.
 
     >>> _ = start()
     >>> add_node_if_ref("mine")
     ('ok', 'new')
     >>> stop_all()
     """
-    return _add("add_node_if_ref", [here("add_node_if_ref").own], tag, options, if_ref=True)
+    return _add("add_node_if_ref", [current_control("add_node_if_ref").own], tag, options, if_ref=True)
 
 
 def add_nodes_if_ref(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
-    """As :func:`add_nodes`, but components that run are adopted only if they have this tag; else
+    """As :func:`add_nodes`, but a present component is adopted only if it has this tag; else the answer is
     ``("error", ("wrong_reference", its_tag))``.
 
     >>> _ = start()
@@ -74,7 +75,7 @@ def add_nodes_if_ref(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
 
 
 def _add(where: str, names: list[str], tag: Any, options: Any, *, if_ref: bool) -> Any:
-    control = here(where)
+    control = current_control(where)
     settings = given.settings(where, options)
     if isinstance(settings, tuple):
         return settings
@@ -85,7 +86,7 @@ def _add(where: str, names: list[str], tag: Any, options: Any, *, if_ref: bool) 
 def change_options(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Change options of runtime components: ``(options)``, or ``(nodes, options)``. For each node ``"ok"``.
 
-    A changed ``overload`` ends the old check and begins the new one. The next check is due at once.
+    A changed ``overload`` ends the old check and starts the new one, which runs for the first time at once.
 
     >>> _ = start(), add_node("mine")
     >>> change_options([("overload", 500)])

@@ -8,7 +8,7 @@ from typing import Any
 from inviso.terms import Atom
 
 from . import _arguments as given
-from ._component import ERROR, everywhere, here, only_names, shaped, split
+from ._component import ERROR, current_control, everywhere, only_names, shaped, split
 from ._control import OK, Control
 
 __all__ = [
@@ -18,13 +18,15 @@ __all__ = [
 
 
 def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Open logs and begin: ``(tracer_data)``, ``(nodes, tracer_data)``, or ``([(node, tracer_data)])``.
+    """Open logs and begin tracing: ``(tracer_data)``, ``(nodes, tracer_data)``, or ``([(node, tracer_data)])``.
 
     Args:
-        words: tracer data is where messages go: ``("file", name)``; ``("file", (name, "wrap", suffix, size, count))``;
-            ``("ip", port)``, which whoever is on the host can read; ``"collector"`` (printed in the traced process); ``(handler, data)`` with
-            ``handler(message, data) -> data``, a function or ``("module", "function")``; ``("relayer", node)``, whose component prints them or has a handler. Or
-            ``[("trace", one of these), ("ti", ("file", name))]``: with a file of aliases, and meta tracing.
+        words: tracer data says where messages go: ``("file", name)``;
+            ``("file", (name, "wrap", suffix, size, count))``; ``("ip", port)``, which any user of the host can read;
+            ``"collector"`` (printed in the traced process); ``(handler, data)`` with
+            ``handler(message, data) -> data``, a function or ``("module", "function")``; ``("relayer", node)``: that
+            node's component prints them or has a handler. Or ``[("trace", one of these), ("ti", ("file", name))]``:
+            with a file of aliases, and meta tracing.
 
     Returns:
         For each node ``("ok", [("trace_log", "ok")])``, with ``("ti_log", …)`` if there is one;
@@ -38,7 +40,7 @@ def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     ('ok', [('trace_log', 'ok')])
     >>> stop_all()
     """
-    control = here("init_tracing")
+    control = current_control("init_tracing")
     pairs = given.pairs_of_nodes("init_tracing", words[0]) if len(words) == 1 else None
     if not pairs or any(data is None for _, data in pairs):
         control, chosen, (data,) = split("init_tracing", words, 1, nodes)
@@ -57,7 +59,7 @@ def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def _relayed(control: Control, data: Any) -> tuple[Any, str | None]:
-    """Tracer data with the full name of the node that messages are relayed to, and that name if it was not added."""
+    """Tracer data with the full name of the relaying node, and that name if the node was not added, else None."""
     match data:
         case ("relayer", str(node)):
             name = given.node_name("init_tracing", node)
@@ -70,7 +72,7 @@ def _relayed(control: Control, data: Any) -> tuple[Any, str | None]:
 
 def stop_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Stop tracing and close logs: ``()`` or ``(nodes)``. Patterns stay. For each node ``("ok", "idle")``, or ``("ok", "new")``
-    where nothing was traced.
+    if nothing was traced.
 
     >>> _ = start(), add_node("mine")
     >>> stop_tracing()
@@ -102,7 +104,7 @@ def clear(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def flush(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Have logs written to the disk: ``()`` or ``(nodes)``. For each node ``"ok"``, or ``("error", ("not_tracing", state))``.
+    """Write logs to the disk: ``()`` or ``(nodes)``. For each node ``"ok"``, or ``("error", ("not_tracing", state))``.
 
     >>> _ = start(), add_node("mine")
     >>> flush()
@@ -113,16 +115,17 @@ def flush(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Trace global calls of functions: ``(patterns)``, ``(module, function, arity, match_spec[, options])``, each after nodes.
+    """Trace global calls of functions: ``(patterns)``, ``(module, function, arity, match_spec[, options])``. Nodes may
+    come first.
 
     Args:
-        words: ``module`` is a name, ``"package.**"``, ``"_"``, a regular expression that has to match all of a name
+        words: ``module`` is a name, ``"package.**"``, ``"_"``, a regular expression that has to match a whole name
             (``re.compile(…)``), or ``(folders, modules)``: two expressions, the first for the folder of the module's file. A
             pattern in a list is ``(module, function, arity, match_spec)``. ``match_spec`` is True, False, or a list.
 
     Returns:
-        For each node ``("ok", [number, …])``: of functions that matched, for each pattern, of an expression for each
-        module. A pattern that can't be set has ``("error", ("bad_trace_args", …))`` in its place.
+        For each node ``("ok", [number, …])``: the number of functions that matched each pattern; an expression has one
+        number for each module. A pattern that can't be set has ``("error", ("bad_trace_args", …))`` in its place.
 
     >>> import json, re
     >>> _ = start(), add_node("mine")
@@ -136,7 +139,7 @@ def tp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tpl(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """As :func:`tp`, of local calls too: those inside a module.
+    """As :func:`tp`, for all calls: local ones, inside a module, too.
 
     >>> import json
     >>> _ = start(), add_node("mine")
@@ -148,13 +151,14 @@ def tpl(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def _patterns(where: str, words: tuple[Any, ...], nodes: Any) -> Any:
-    control = here(where)
+    control = current_control(where)
     chosen, patterns = given.patterns(where, words, nodes)
     return shaped(control, control.call(chosen, where, patterns))
 
 
 def ctp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Clear what :func:`tp` has set: ``(functions)`` or ``(module, function, arity)``, each after nodes. Answers as :func:`tp`.
+    """Clear patterns of :func:`tp`: ``(functions)`` or ``(module, function, arity)``. Nodes may come first. Answers as
+    :func:`tp`.
 
     >>> import json
     >>> _ = start(), add_node("mine")
@@ -166,7 +170,7 @@ def ctp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpl(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Clear what :func:`tpl` has set, as :func:`ctp`.
+    """Clear patterns of :func:`tpl`. Arguments and answers as :func:`ctp`.
 
     >>> import json
     >>> _ = start(), add_node("mine")
@@ -178,7 +182,7 @@ def ctpl(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def _clear(where: str, words: tuple[Any, ...], nodes: Any) -> Any:
-    control = here(where)
+    control = current_control(where)
     chosen, functions = given.mfas(where, words, nodes)
     return shaped(control, control.call(chosen, where, functions))
 
@@ -195,17 +199,18 @@ def ctp_all(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tf(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Set trace flags of processes: ``(process, flags)``, ``([(process, flags)])``, each after nodes, or
-    ``([(node, [(process, flags)])])``, ``([(node, [(process, flags)], how)])``, which always answers with the names of nodes.
+    """Set trace flags of processes: ``(process, flags)``, ``([(process, flags)])``; nodes may come first. Or
+    ``([(node, [(process, flags)])])``, ``([(node, [(process, flags)], how)])``; these always answer with names of
+    nodes.
 
     Args:
         words: a process is ``"all"``, ``"new"``, ``"existing"``, a Pid, or a registered name. Flags are those of
             :data:`inviso.runtime.FLAGS`.
 
     Returns:
-        For each node ``("ok", [number, …])``: of processes, for each pair. ``("error", ("bad_flag", flag))`` and
-        ``("error", ("bad_process", …))`` stand in a pair's place; ``("error", "no_tracer")`` and ``("error", "suspended")``
-        in a node's.
+        For each node ``("ok", [number, …])``: the number of processes of each pair. ``("error", ("bad_flag", flag))``
+        and ``("error", ("bad_process", …))`` stand in the place of a pair's number; ``("error", "no_tracer")`` and
+        ``("error", "suspended")`` in the place of a node's answer.
 
     >>> _ = start(), add_node("mine")
     >>> tf("all", ["call"])
@@ -216,7 +221,7 @@ def tf(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctf(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Clear trace flags of processes, as :func:`tf` sets them.
+    """Clear trace flags of processes. Arguments and answers as :func:`tf`.
 
     >>> _ = start(), add_node("mine")
     >>> ctf("all", ["call"])
@@ -227,7 +232,7 @@ def ctf(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def _flags(where: str, words: tuple[Any, ...], nodes: Any) -> Any:
-    control = here(where)
+    control = current_control(where)
     chosen, confs, of_nodes = given.confs(where, words, nodes)
     if confs is not None:
         return shaped(control, control.call(chosen, where, confs))
@@ -249,8 +254,8 @@ def ctf_all(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def suspend(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Stop making trace messages: ``(reason)`` or ``(nodes, reason)``. Flags and meta patterns go, patterns and logs stay. For
-    each node ``"ok"``.
+    """Stop trace messages: ``(reason)`` or ``(nodes, reason)``. Flags and meta patterns are removed, patterns and logs
+    stay. For each node ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> suspend("lunch")
@@ -272,8 +277,8 @@ def cancel_suspension(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def get_status(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """State and status: ``()`` or ``(nodes)``. For each node ``("ok", (state, status))``: ``"new"``, ``"idle"`` or
-    ``"tracing"``; ``"running"`` or ``("suspended", reason)``.
+    """State and status: ``()`` or ``(nodes)``. For each node ``("ok", (state, status))``. A state is ``"new"``,
+    ``"idle"`` or ``"tracing"``; a status ``"running"`` or ``("suspended", reason)``.
 
     >>> _ = start(), add_node("mine")
     >>> get_status()
@@ -284,7 +289,8 @@ def get_status(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def get_tracerdata(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """What tracing was initiated with: ``()`` or ``(nodes)``. For each node ``("ok", tracer_data)``, ``("ok", "no_tracerdata")``.
+    """The tracer data of :func:`init_tracing`: ``()`` or ``(nodes)``. For each node ``("ok", tracer_data)``, or
+    ``("ok", "no_tracerdata")``.
 
     >>> _ = start(), add_node("mine")
     >>> get_tracerdata()

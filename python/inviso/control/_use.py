@@ -1,4 +1,4 @@
-"""Which control component the functions of this package mean: where a trace case is carried out for a tool, the tool's."""
+"""Selects the control component that the functions of this package use: a tool's own, while its trace case runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _used: ContextVar[Control | None] = ContextVar("inviso.control", default=None)
 
 @contextmanager
 def using(control: Control) -> Iterator[None]:
-    """Inside, the functions of ``inviso.control`` mean this component, in this thread only."""
+    """Inside, the functions of ``inviso.control`` use this component, in this thread only."""
     token = _used.set(control)
     try:
         yield
@@ -24,5 +24,5 @@ def using(control: Control) -> Iterator[None]:
 
 
 def used() -> Control | None:
-    """The component of the :func:`using` that the caller is in; None outside."""
+    """The component of the innermost :func:`using`; None outside."""
     return _used.get()

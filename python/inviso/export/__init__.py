@@ -1,20 +1,20 @@
-"""What a trace shows, in the formats that other tools read.
+"""Exports a trace in the formats of other tools.
 
 ==================== ==========================================================================================
 :func:`perfetto`     https://ui.perfetto.dev: a track for each process, calls as slices, messages as arrows
-:func:`chrome`       the JSON that ``chrome://tracing`` and many others read
+:func:`chrome`       JSON for ``chrome://tracing`` and many other tools
 :func:`speedscope`   https://speedscope.app: flame charts of each process
 :func:`collapsed`    collapsed stacks, for flame graphs
-:func:`pstats`       what ``pstats.Stats`` loads
+:func:`pstats`       statistics for ``pstats.Stats``
 :func:`arrow`        a table that pandas, polars, pyarrow and DuckDB read without a copy
-:func:`parquet`      the same table as a file; :func:`ipc`: as a file of Arrow's
+:func:`parquet`      the same table as a Parquet file; :func:`ipc`: as an Arrow file
 :func:`otlp`         spans, for OpenTelemetry's collectors
 ==================== ==========================================================================================
 
-A source is a log (a path), several (a list or another collection of paths, one after the other), the logs of several
-nodes (a mapping of their names, or a folder with ``NODE.log``: merged as by :func:`inviso.merge.logs`), a wrap set
-``(name, "wrap", suffix)``, a :class:`inviso.Session` that is its own tracer (what is there now is exported), or any
-iterable of trace messages. Exports are made as messages are read: what is kept does not grow with their number.
+A source is a log (a path), several logs (a list or another collection of paths, read one after the other), the logs of
+several nodes (a mapping of their names, or a folder with ``NODE.log``: merged as by :func:`inviso.merge.logs`), a wrap
+set ``(name, "wrap", suffix)``, a :class:`inviso.Session` that is its own tracer (its present messages are exported), or
+any iterable of trace messages. Exports are made while messages are read, so memory does not grow with their number.
 
 >>> import json, os, tempfile
 >>> from inviso import export, trace
@@ -68,4 +68,4 @@ FORMATS: dict[str, Callable[[Any, Any], Summary]] = {
     "parquet": parquet,
     "otlp": otlp,
 }
-"""The formats of files by name: each a function of a source and a path or file."""
+"""The formats of files by name: functions of a source and a path or file."""

@@ -21,7 +21,7 @@ __all__ = ["Summary", "chrome", "collapsed", "perfetto", "pstats", "speedscope"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was exported, and what was not.
+    """The counts of an export.
 
     >>> summary = chrome([("trace", inviso.self(), "receive", "hello"), ("drop", 3)], io.BytesIO())
     >>> summary.messages, summary.dropped, summary.untimed
@@ -29,17 +29,17 @@ class Summary:
     """
 
     messages: int
-    """How many messages were read, drop records not among them."""
+    """The number of messages that were read, without drop records."""
     dropped: int
-    """How many were lost before they came here, as drop records tell."""
+    """The number of lost messages, from drop records."""
     untimed: int
-    """How many have no time stamp, or one of another clock than the first one that was found."""
+    """The number of messages without a timestamp, or with one of another clock than the first timestamp's."""
     unknown: int
-    """How many terms are no trace messages; only tables have them."""
+    """The number of terms that are not trace messages; only tables have them."""
     damaged: int
-    """At how many places a log could not be read."""
+    """The number of places at which a log could not be read."""
     damage: list[str]
-    """What was found there: the first hundred."""
+    """Descriptions of these places: the first hundred."""
 
 
 def perfetto(
@@ -54,19 +54,18 @@ def perfetto(
     """Writes a Perfetto trace (protobuf), for https://ui.perfetto.dev and its trace processor.
 
     Args:
-        source: see :mod:`inviso.export`.
-        out: a path, or a binary file. A file is there when it is whole; a symbolic link stays, and the file that it leads
-            to is replaced. What is no regular file (a FIFO, a device) is written to as it is, piece by piece. What goes
-            to a path is compressed if that ends with ``.gz``.
-        values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
-        names: what processes are called beside their pids; unless given, the names that pids of this node have.
-        pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue from which others take messages.
-        programs: of nodes whose logs do not say it: ``{"shop@h": (4711, "shop.py")}``, the system's pid and the
-            name.
+        source: see :mod:`inviso.export`. out: a path, or a binary file. A path gets its file when that is whole. A
+        symbolic link stays, and the file behind it
+            is replaced. A FIFO or a device is written directly, piece by piece. A path that ends with ``.gz`` gets a
+            compressed file.
+        values: bytes of text for an argument, message or result; 0 leaves them out.
+        names: names of processes, shown beside their pids. Default: the names of this node's pids.
+        pids: ``"erlang"`` for logs of an Erlang node, whose pids are never queues from which others take messages.
+        programs: process id and program's name of nodes whose logs don't have them: ``{"shop@h": (4711, "shop.py")}``.
 
     Raises:
-        BadArg: a wrong argument, or a log that is not there.
-        OSError: what the system says about a file.
+        BadArg: a wrong argument, or a log that does not exist.
+        OSError: the system's error for a file.
 
     >>> out = io.BytesIO()
     >>> perfetto([("trace", inviso.self(), "send", "ping", inviso.self())], out).messages
@@ -86,7 +85,7 @@ def chrome(
     pids: Literal["inviso", "erlang"] = "inviso",
     programs: Programs | None = None,
 ) -> Summary:
-    """Writes Chrome's trace event JSON. Arguments and errors are :func:`perfetto`'s.
+    """Writes Chrome's trace event JSON. Arguments and errors as for :func:`perfetto`.
 
     >>> out = io.BytesIO()
     >>> _ = chrome([("trace", inviso.self(), "exit", "normal")], out)
@@ -102,9 +101,9 @@ def speedscope(
     *,
     names: Mapping[Pid | Port, str] | None = None,
 ) -> Summary:
-    """Writes a speedscope file: an evented profile for each process. Arguments and errors are :func:`perfetto`'s.
+    """Writes a speedscope file: an evented profile for each process. Arguments and errors as for :func:`perfetto`.
 
-    Events wait in a temporary file, as large as they are, until the end.
+    Until the end, events are in a temporary file.
 
     >>> out = io.BytesIO()
     >>> _ = speedscope([("trace", inviso.self(), "call", ("m", "f", []))], out)
@@ -115,10 +114,10 @@ def speedscope(
 
 
 def collapsed(source: Source, out: Out) -> Summary:
-    """Writes collapsed stacks, a line ``bottom;…;top value`` each, for flame graphs.
+    """Writes collapsed stacks for flame graphs: for each a line ``bottom;…;top value``.
 
-    The value is own time in nanoseconds, of all processes together; where no message has a time stamp it is the number
-    of calls. Arguments and errors are :func:`perfetto`'s.
+    The value is the own time in nanoseconds, of all processes together. If no message has a timestamp, it is the number
+    of calls. Arguments and errors as for :func:`perfetto`.
 
     >>> out = io.BytesIO()
     >>> _ = collapsed([("trace", inviso.self(), "call", ("m", "f", []))] * 3, out)
@@ -129,10 +128,10 @@ def collapsed(source: Source, out: Out) -> Summary:
 
 
 def pstats(source: Source, out: Out) -> Summary:
-    """Writes statistics that ``pstats.Stats`` loads: calls, primitive calls, own and cumulative time, callers.
+    """Writes statistics for ``pstats.Stats``: calls, primitive calls, own and cumulative time, callers.
 
-    A function's file is its module, its line is 0, and its name has its arity. Arguments and errors are
-    :func:`perfetto`'s.
+    A function's file is its module, its line is 0, and its name has its arity. Arguments and errors as for
+    :func:`perfetto`.
 
     >>> out = io.BytesIO()
     >>> _ = pstats([("trace", inviso.self(), "call", ("m", "f", []))] * 3, out)

@@ -1,4 +1,4 @@
-"""An export in the making: what its source is, who is who in it, and the bytes that it becomes, piece by piece."""
+"""An export in progress: its source, the names of processes, and its bytes, piece by piece."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["VALUES", "Making", "checked_values"]
 
 VALUES = 200
-"""Bytes that a value is shown in."""
+"""Bytes of text for a value, by default."""
 
 
 def checked_values(where: str, values: object) -> None:
-    """Refuses what is no number of bytes."""
+    """Refuses a value that is not a number of bytes."""
     if not isinstance(values, int) or isinstance(values, bool) or not 0 <= values <= sys.maxsize:
         raise BadArg(where, "values", f"{shown(values)} is not a number of bytes; pass an int, 0 for none")
 
 
 class Making:
-    """An export whose arguments are checked. Nothing is read before its pieces are asked for."""
+    """An export with checked arguments. Nothing is read before its pieces are requested."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Making:
         self._exporter: _native.Exporter | None = None
 
     def apart(self, target: str | BinaryIO) -> None:
-        """Refuses a file that is one of the logs."""
+        """Refuses a target that is one of the logs."""
         if isinstance(target, str):
             apart(self._where, target, self._merged.files if self._merged else self._logs or [])
 
@@ -88,7 +88,7 @@ class Making:
             [] if self._names is not None else _native.thread_numbers(),
             (os.getpid(), _program.name()),
             self._programs,
-            # an Erlang node without a name writes its pids as this process has its own
+            # pids of an Erlang node without a name look like this process's own
             self._names is None and of_log,
             self._erlang,
             self._values,
@@ -118,7 +118,7 @@ class Making:
         return {**_source.names(first), **_source.registered(logs)}
 
     def summary(self) -> tuple[int, int, int, int, int, list[str]]:
-        """What was exported, as :class:`Summary` has it."""
+        """The fields of :class:`Summary`."""
         return self._exporter.summary() if self._exporter else (0, 0, 0, 0, 0, [])
 
 

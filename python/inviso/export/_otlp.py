@@ -34,16 +34,16 @@ _PROTOCOLS = ("grpc", "http/protobuf")
 
 @dataclass(frozen=True, slots=True)
 class Sent(Summary):
-    """What was exported, and what was not."""
+    """The counts of an export of spans."""
 
     spans: int = 0
-    """Spans that were sent."""
+    """The number of spans that were sent."""
     traces: int = 0
-    """Traces that they are of."""
+    """The number of traces of these spans."""
     open: int = 0
-    """Calls that had not ended; their spans end with the log."""
+    """The number of calls that had not ended. Their spans end with the log."""
     labels: tuple[str, ...] = ()
-    """The labels of tokens that were met, whether they were wanted or not."""
+    """The labels of all tokens in the trace, selected or not."""
 
 
 def otlp(
@@ -57,26 +57,26 @@ def otlp(
     names: Mapping[Pid | Port, str] | None = None,
     programs: Programs | None = None,
 ) -> Sent:
-    """Sends spans as OpenTelemetry has them: calls, with their callers as parents; a trace for each label of a token.
+    """Sends spans of OpenTelemetry: calls, with their callers as parents; a trace for each label of a token.
 
-    What becomes what is told in docs/otel.md. Needs ``inviso[otel]``.
+    docs/otel.md describes the mapping. Needs ``inviso[otel]``.
 
     Args:
         source: see :mod:`inviso.export`.
         out: ``"http://host:4318"`` (or https), a collector by OTLP over HTTP; ``"grpc://host:4317"`` (``grpcs://`` with
-            TLS) by gRPC; a path, or a binary file: a line of OTLP's JSON for each batch, as collectors read and write
-            files. None: the collector that ``OTEL_EXPORTER_OTLP_ENDPOINT`` and OpenTelemetry's other variables say.
-        exporter: a span exporter of its SDK, in place of ``out``. It is flushed, and not shut down.
-        label: only spans of tokens with this label.
-        anchor: for logs with monotonic time stamps: the two clocks of the node that wrote them, at one moment. A
-            session's is taken now.
-        values: bytes of text that arguments, results and messages are shown in; 0 leaves them out.
+            TLS), a collector by gRPC; a path, or a binary file, for files of collectors: a line of OTLP's JSON for each
+            batch. None: the collector of ``OTEL_EXPORTER_OTLP_ENDPOINT`` and OpenTelemetry's other variables.
+        exporter: a span exporter of its SDK, in place of ``out``. It is flushed, but not shut down. label: only spans
+        of tokens with this label. anchor: for logs with monotonic timestamps: the two clocks of the writing node at one
+        moment. For a session it is
+            taken now.
+        values: bytes of text for arguments, results and messages; 0 leaves them out.
         names, programs: as for :func:`perfetto`.
 
     Raises:
-        BadArg: a wrong argument; the messages have no time stamps, or monotonic ones without an ``anchor``.
+        BadArg: a wrong argument; the messages have no timestamps, or monotonic ones without an ``anchor``.
         ModuleNotFoundError: ``inviso[otel]`` is missing.
-        ConnectionError: the collector did not take the spans.
+        ConnectionError: the collector did not accept the spans.
 
     >>> from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     >>> memory = InMemorySpanExporter()
@@ -141,7 +141,7 @@ def _steps(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class _Batches:
-    """Gives spans to an exporter, many at a time."""
+    """Passes spans to an exporter in batches."""
 
     def __init__(self, export: Callable[[list[Any]], None]) -> None:
         self._export = export
@@ -161,7 +161,7 @@ class _Batches:
 
 
 class _Made:
-    """Spans of the SDK."""
+    """Makes spans of the SDK."""
 
     def __init__(self) -> None:
         self._sdk = needed("opentelemetry.sdk.trace")
@@ -209,7 +209,7 @@ class _Made:
 
 
 class _target:
-    """What takes spans; it is closed behind."""
+    """Opens the exporter or file for spans, and closes it at the end of the ``with`` block."""
 
     def __init__(self, where: str, out: Any, exporter: Any, making: Making) -> None:
         self._exporter, self._given = exporter, exporter is not None
@@ -268,7 +268,7 @@ def _collector(where: str, out: str | None) -> Any:
 
 
 class _Lines:
-    """Writes spans as OTLP's JSON: numbers of traces and spans in base 16, where protobuf's own JSON has base 64."""
+    """Writes spans as OTLP's JSON. It has ids of traces and spans in base 16; protobuf's own JSON has base 64."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

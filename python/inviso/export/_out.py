@@ -1,4 +1,4 @@
-"""Where bytes go: a file that is there when it is whole, or something that takes them."""
+"""The target of an export: a file that appears when it is whole, or a binary file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["file", "target"]
 
 
 def target(where: str, out: Out) -> str | BinaryIO:
-    """Where bytes go, checked before anything is read: a session's messages are read once."""
+    """Checks a target before anything is read, as a session's messages can be read only once."""
     if hasattr(out, "write"):
         if isinstance(out, io.TextIOBase):
             raise BadArg(where, "out", f"{shown(out)} takes text; open it with 'wb'")
@@ -38,7 +38,7 @@ def target(where: str, out: Out) -> str | BinaryIO:
 
 @contextlib.contextmanager
 def file(path: str | BinaryIO) -> Iterator[BinaryIO]:
-    """Where bytes go, compressed if its name says so."""
+    """Opens a target, compressed if its name ends with ``.gz``."""
     if not isinstance(path, str):
         yield path
         return
@@ -52,14 +52,14 @@ def file(path: str | BinaryIO) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
-    """A regular file is there when it is whole, or not at all; what is none is written to where it is."""
+    """Opens a path. A regular file appears when it is whole, or not at all. Anything else is written directly."""
     real = os.path.realpath(path)
     try:
         os.stat(path)
     except FileNotFoundError:
         in_place = False
     else:
-        # a link of /proc may lead to what has no path (a pipe, a file that was removed)
+        # a link of /proc may lead to something without a path (a pipe, a removed file)
         in_place = not os.path.isfile(real)
     if in_place:
         with open(path, "wb") as there:

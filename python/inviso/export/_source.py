@@ -1,4 +1,4 @@
-"""Where messages come from: logs, sessions, iterables; and the names of processes that are known for them."""
+"""The sources of an export: logs, sessions, iterables; and the names of their processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AT_A_TIME = 4096
 _LOOKED = 1000
 
 _STREAMS = ("/dev/stdin", "/dev/fd/")
-"""Logs that may be pipes: they are read once."""
+"""Logs that may be pipes, which can be read once."""
 
 _NO_SOURCE = (
     "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a mapping of nodes to logs, a session, or an "
@@ -44,11 +44,11 @@ class Merging:
 
     native: _native.LogMerge
     logs: list[tuple[list[tuple[str, str | None]], list[str]]]
-    """The files of each, and its trace information files."""
+    """The files of each log, and its trace information files."""
 
     @property
     def files(self) -> list[tuple[str, str | None]]:
-        """Those of all of them."""
+        """The files of all logs."""
         return [file for files, _ in self.logs for file in files]
 
     def close(self) -> None:
@@ -57,7 +57,8 @@ class Merging:
 
 
 def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
-    """A mapping of nodes to logs, or a folder of them, as :func:`inviso.merge.logs` takes it; else None."""
+    """Opens a mapping of nodes to logs, or a folder of logs, as :func:`inviso.merge.logs`. None for any other source.
+    """
     is_folder = isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom) and os.path.isdir(source)
     if not is_folder and not isinstance(source, Mapping):
         return None
@@ -70,7 +71,7 @@ def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
 
 
 def registered(logs: list[tuple[list[tuple[str, str | None]], list[str]]]) -> dict[Pid | Port, str]:
-    """The names of processes by the trace information files of logs: a registered one, else the last one."""
+    """The names of processes in the trace information files of logs: a registered name, else the last name."""
     found: dict[Pid | Port, tuple[bool, str]] = {}
     for files, ti in logs:
         own = _tracee(files) if ti else None
@@ -96,14 +97,14 @@ def _tracee(files: list[tuple[str, str | None]]) -> Pid | None:
 
 
 def _of(own: Pid, pid: Pid) -> Pid:
-    """The process of a log's own node whose pid was written without its creation."""
+    """The process of a log's own node for a pid that was written without its creation."""
     of, number = etf.dumps(own), etf.dumps(pid)[-12:-4]
     return cast("Pid", etf.loads(of[:-12] + number + of[-4:]))
 
 
 def is_log(source: object) -> bool:
     if isinstance(source, bytes):
-        return source[:1] != b"\x83"  # a message in the external term format begins so
+        return source[:1] != b"\x83"  # the first byte of a message in the external term format
     is_set = isinstance(source, tuple) and len(source) >= 3 and source[1] == "wrap"
     return is_set or (isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom))
 
@@ -114,7 +115,7 @@ def logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
         return [_log(where, source)]
     if isinstance(source, (bytes, bytearray, memoryview, Atom)) or hasattr(source, "read"):
         raise BadArg(where, "source", f"{shown(source)} is no log, and has no messages; {_NO_SOURCE}")
-    # the first of several tells what they are; an iterator's is not there yet
+    # the first of several shows their kind; an iterator is not read here
     if not isinstance(source, Collection) or not is_log(next(iter(source), None)):
         return None
     several = list(source)
@@ -144,9 +145,9 @@ def _log(where: str, source: Any) -> tuple[str, str | None]:
 
 
 def parts(where: str, source: Any) -> Iterator[list[Any]]:
-    """The messages of anything that is no log, some at a time."""
+    """The messages of a source that is not a log, in lists."""
     if isinstance(source, Session):
-        # not before the first is asked for: by then it is known that they can be written
+        # drained at the first request, when it is known that they can be written
         return (session.drain() for session in (source,))
     try:
         messages = iter(source)
@@ -157,7 +158,7 @@ def parts(where: str, source: Any) -> Iterator[list[Any]]:
 
 def _some(where: str, messages: Iterator[Any], are_read: bool) -> Iterator[list[Any]]:
     some = list(islice(messages, _AT_A_TIME))
-    # a log that is read may begin with any term
+    # a log's reader may begin with any term
     if some and is_log(some[0]) and not are_read:
         raise BadArg(where, "source", f"an iterator gave {shown(some[0])}, which is no message; pass a list of paths")
     while some:

@@ -1,8 +1,8 @@
-"""Spans of calls and messages, from the steps that the native export makes of a log: their traces and parents.
+"""Makes spans of calls and messages from the steps of the native export, with their traces and parents.
 
-A token (:mod:`inviso.seq_trace`) makes a trace: its label is one. A call is a label's if an event of that token
-happened while it was open, or if it was called after its process had taken a message with that token; any other call
-is its caller's. One without a caller begins a trace of its own.
+Each label of a token (:mod:`inviso.seq_trace`) is a trace. A call belongs to a label if an event of that token happened
+while it was open, or if its process had received a message with that token before. Any other call belongs to its
+caller's trace. A call without a caller begins a trace of its own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from inviso._traceparent import Link, span_of
 __all__ = ["Node", "Place", "Span", "Spans"]
 
 _UNDER_WAY = 1 << 16
-"""Messages that were sent and not received yet, at most; of more the oldest are forgotten."""
+"""Messages that were sent and not received yet, at most. The oldest are forgotten first."""
 
 _HELD = 10_000
-"""Spans of a process that wait until it is known whose they are, at most."""
+"""Spans of a process that wait until their trace is known, at most."""
 
 
 class Node(NamedTuple):
-    """An operating system process: its number (None: not known), its program, its node."""
+    """An operating system process: its process id (None: not known), its program, its node."""
 
     pid: int | None
     program: str
@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A thread or task: its node, what it is called, its number for the operating system."""
+    """A thread or task: its node, its name, its number in the operating system."""
 
     node: Node
     title: str
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """A span as it is made: times in nanoseconds since 1970."""
+    """A span in progress. Times are nanoseconds since 1970."""
 
     name: str
     place: Place
@@ -56,7 +56,7 @@ class Span:
     links: list[Link] = field(default_factory=list)
     error: str | None = None
     label: _Label | None = None
-    """The label that an event has shown; else it is its caller's."""
+    """The label from an event. Without one, the span has its caller's label."""
     caller: Span | None = None
     trace: int = 0
     parent: Link | None = None
@@ -74,11 +74,11 @@ class _Process:
     place: Place
     stack: list[Span] = field(default_factory=list)
     label: _Label | None = None
-    """That of the last message that it took."""
+    """The label of the last message that it received."""
     arrived: Span | None = None
-    """How it took that."""
+    """The span of that receipt."""
     held: list[tuple[int, Span]] = field(default_factory=list)
-    """Spans that have ended in calls whose label may still be found, each with the depth of its caller."""
+    """Ended spans inside calls whose label may still change, each with the depth of its caller."""
     count: int = 0
 
 
@@ -87,11 +87,11 @@ def _number(size: int, *parts: object) -> int:
 
 
 class Spans:
-    """Takes steps, and gives the spans that nothing can change any more.
+    """Takes steps, and returns spans that can't change any more.
 
     Args:
-        shift: is added to each time: what makes wall clock of monotonic time.
-        label: the only label that is wanted; None: all spans.
+        shift: added to each time, to convert monotonic time to wall time.
+        label: the only label whose spans are returned; None: all spans.
     """
 
     def __init__(self, shift: int = 0, label: bytes | None = None) -> None:
@@ -104,15 +104,15 @@ class Spans:
         self._last = 0
         self._done: list[Span] = []
         self.open = 0
-        """Calls that had not ended."""
+        """The number of calls that had not ended."""
 
     @property
     def labels(self) -> list[str]:
-        """The labels that were met."""
+        """All labels in the trace."""
         return [label.text for label in self._labels.values()]
 
     def take(self, step: dict[str, Any]) -> list[Span]:
-        """What a step completes."""
+        """Takes a step, and returns the spans that it completes."""
         if "t" in step:
             step["t"] += self._shift
             self._last = max(self._last, step["t"])
@@ -121,7 +121,7 @@ class Spans:
         return done
 
     def end(self) -> Iterator[Span]:
-        """Calls that have not ended, with the time of the last step."""
+        """Ends open calls at the time of the last step, and returns their spans."""
         for process in self._processes.values():
             while process.stack:
                 process.stack[-1].attributes["inviso.end"] = "open"
@@ -241,7 +241,7 @@ class Spans:
     def _instant(
         self, process: _Process, name: str, label: _Label, at: int, kind: str, about: dict[str, Any], cause: Span | None
     ) -> Span:
-        """A span of no length, for what happens outside of the label's calls."""
+        """A span without a duration, for an event outside of the label's calls."""
         span = self._new(process, name, at)
         span.end, span.kind, span.label, span.attributes = at, kind, label, about
         span.caller = None
@@ -250,7 +250,7 @@ class Spans:
         return span
 
     def _adopt(self, process: _Process, label: _Label) -> None:
-        """The open calls whose label no event has shown are this label's, with what they have called."""
+        """Gives this label to the innermost open calls that have no label from an event yet."""
         for span in reversed(process.stack):
             if span.label is not None:
                 break
@@ -263,7 +263,7 @@ class Spans:
         if span.label is None and span.caller is not None and span.caller.label is None and len(process.held) < _HELD:
             process.held.append((depth, span))
             return
-        # what it has called is whose it is
+        # its callees belong to the same label
         first = next((at for at, (of, _) in enumerate(process.held) if of > depth), len(process.held))
         inner, process.held = process.held[first:], process.held[:first]
         self._give(span)
@@ -304,7 +304,7 @@ def _root(span: Span) -> Span:
 
 
 def _exception(step: dict[str, Any]) -> tuple[str, str]:
-    """The type of what was raised, and its message."""
+    """The type and the message of an exception."""
     match etf.loads(b"\x83" + bytes.fromhex(step["term"])):
         case (str(), (str(kind), (message,))) if isinstance(message, str):
             return str(kind), message

@@ -1,4 +1,4 @@
-"""Messages as a table, a row each, and as a Parquet file."""
+"""Messages as a table with a row for each, and as a Parquet file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parquet(
     *,
     values: Literal["text", "binary", "none"] = "text",
 ) -> Summary:
-    """Writes the table of :func:`arrow` as a Parquet file, by pyarrow, or by polars, which has all of it in memory.
+    """Writes the table of :func:`arrow` as a Parquet file, by pyarrow, or by polars, which needs it in memory.
 
     Raises:
         ModuleNotFoundError: neither is installed.
@@ -74,7 +74,7 @@ def ipc(
     """Writes the table of :func:`arrow` as a file of Arrow's IPC format (a stream), by pyarrow.
 
     Raises:
-        ModuleNotFoundError: that is not installed.
+        ModuleNotFoundError: pyarrow is not installed.
 
     >>> out = io.BytesIO()
     >>> _ = ipc([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
@@ -82,7 +82,7 @@ def ipc(
     where, pyarrow = "arrow/2", needed("pyarrow")
 
     def write(rows: Rows, file: BinaryIO) -> None:
-        # a dictionary of its own in each batch, which a stream has room for, and a file has not
+        # each batch has its own dictionary; Arrow's streams allow that, its files don't
         with (
             pyarrow.RecordBatchReader.from_stream(rows) as reader,
             pyarrow.ipc.new_stream(file, reader.schema) as writer,
@@ -98,18 +98,17 @@ def arrow(
     *,
     values: Literal["text", "binary", "none"] = "text",
 ) -> Rows:
-    """The messages as a table, a row each, for anything that reads Arrow's PyCapsule interface.
+    """The messages as a table with a row for each, for readers of Arrow's PyCapsule interface.
 
-    The columns are told in docs/exports.md. Logs and iterables are read when somebody reads the table; a session gives
-    at once what it has.
+    docs/exports.md has the columns. Logs and iterables are read when the table is read. A session's messages are taken
+    at once.
 
     Args:
         source: see :mod:`inviso.export`.
-        values: arguments, messages and results as text (as Python shows them), as bytes for :func:`inviso.etf.loads`,
-            or not at all.
+        values: arguments, messages and results as text (Python's), as bytes for :func:`inviso.etf.loads`, or left out.
 
     Raises:
-        BadArg: a wrong argument, or a log that is not there.
+        BadArg: a wrong argument, or a log that does not exist.
 
     >>> arrow([("trace", inviso.self(), "receive", "hello")])
     <rows of trace messages, not read yet>
@@ -118,7 +117,7 @@ def arrow(
 
 
 class Rows:
-    """A table of messages. One of logs can be read again and again, any other one once.
+    """A table of messages. A table of logs can be read repeatedly, any other only once.
 
     >>> rows = arrow([])
     >>> rows.__arrow_c_stream__()
@@ -130,7 +129,7 @@ class Rows:
     def __init__(self, make: Callable[[], _native.ArrowRows], again: bool) -> None:
         self._make = make
         self._native = make()
-        # how often it can still be read; None: always
+        # the number of readings that are left; None: no limit
         self._left: int | None = None if again else 1
 
     @staticmethod
@@ -150,10 +149,10 @@ class Rows:
         return Rows(lambda: _native.ArrowRows(values, [], messages), False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """A stream of batches (Arrow's PyCapsule interface). Another schema than its own is not given.
+        """A stream of batches (Arrow's PyCapsule interface). It always has its own schema.
 
         Raises:
-            BadArg: the messages have been read, and came from something that gives them once.
+            BadArg: the messages were read already, and their source can be read only once.
         """
         if self._left == 0:
             why = "its messages have been read, and their source gives them once; keep the table, or export a log"
@@ -177,7 +176,7 @@ class Rows:
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well.
 
-        A column of numbers with nulls is float64 there, as pandas has it: ``ts`` of the wall clock is rounded then (see
+        In pandas a column of numbers with nulls is float64, so ``ts`` of the wall clock is rounded (see
         docs/exports.md).
         """
         needed("pandas")
@@ -191,10 +190,10 @@ class Rows:
 
     @property
     def error(self) -> BaseException | None:
-        """What reading raised the last time: the exception of a source, a :class:`BadArg` of a message that is no term,
-        an OSError of a log; None if nothing did.
+        """The exception of the last reading: one of a source, a :class:`BadArg` for a message that is not a term, an
+        OSError of a log. None if there was no exception.
 
-        Who reads Arrow hears of an error by its text only, and raises one of its own (pyarrow: OSError).
+        Readers of Arrow get only the text of an error, and raise their own exception (pyarrow: OSError).
 
         >>> rows = arrow([object()])
         >>> rows.to_arrow()  # doctest: +SKIP
@@ -206,7 +205,7 @@ class Rows:
 
     @contextlib.contextmanager
     def _raising(self) -> Iterator[None]:
-        """Raises what reading raised, in place of what whoever read it made of that."""
+        """Raises the original exception in place of the one that Arrow's reader made of it."""
         before = self.error
         try:
             yield
@@ -217,7 +216,7 @@ class Rows:
             raise error from None
 
     def summary(self) -> Summary:
-        """What was read last, as far as it was."""
+        """The counts of the last reading, up to its present place."""
         return Summary(*self._native.summary())
 
     def __repr__(self) -> str:
@@ -225,7 +224,7 @@ class Rows:
         return f"<rows of {read} trace messages>" if read else "<rows of trace messages, not read yet>"
 
 
-# batches of a row group: each has what it needs to be read by itself
+# batches of a row group; each row group can be read by itself
 _ROW_GROUP = 4
 
 

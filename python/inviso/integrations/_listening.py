@@ -1,4 +1,4 @@
-"""A process of a service listens, unless it does so already."""
+"""Makes a process of a service listen, unless it does already."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["listen"]
 
 
 def listen(service: str, *, is_worker: bool = True) -> None:
-    """Control components can trace this process from here on, also where it was forked by one that they can trace.
+    """Lets control components trace this process from now on, also if it was forked by a process that listens.
 
-    What is wrong is one line on standard error: the service goes on.
+    An error is one line on standard error. The service continues.
 
     Args:
-        service: its name, of which bad characters go; INVISO_NODE counts before it.
-        is_worker: it is one of several, and its name has its process id.
+        service: the service's name. Invalid characters are replaced. INVISO_NODE has priority.
+        is_worker: this is one of several processes, so its name gets its process id.
 
     >>> runtime.stop_listening()  # as in a process that was just forked
     >>> listen("shop:app")

@@ -2,10 +2,11 @@
 
     from inviso.integrations.celery import install
 
-    install()       # beside the tasks: where they are sent, and where they run
+    install()       # in the module of the tasks, so in the processes that send them and run them
 
-A worker is the node ``NAME`` by the part of its host name before ``@`` (``celery``, or what ``-n`` says), a process of its pool
-``NAME-PID``. To send a task is to send a message; the task that runs has its token, and who runs it has its own again afterwards.
+A worker is the node ``NAME``: the part of its host name before ``@`` (``celery``, or set by ``-n``). A process of its
+pool is the node ``NAME-PID``. Sending a task sends a message. The task has the message's token while it runs; then its
+thread has its own token again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ with needs("celery"):
 __all__ = ["install"]
 
 _ASIDE = "_inviso_aside"
-"""The attribute of a request that has its runner's own token."""
+"""The attribute of a request that stores the token of the thread that runs it."""
 
 
 def install() -> None:
-    """Has this process's tasks carry tokens, and its workers listen; a second time changes nothing.
+    """Makes this process's tasks carry tokens, and its workers listen. A second call changes nothing.
 
     >>> install()
     """
@@ -56,7 +57,7 @@ def _send(headers: dict[str, Any], **_: Any) -> None:
 
 def _take(task: Any, **_: Any) -> None:
     request = task.request
-    if not request.is_eager:  # it is a call
+    if not request.is_eager:  # an eager task is a plain call
         value = vars(request).get(HEADER)
         setattr(request, _ASIDE, _native.seq_exchange(None))
         take([] if value is None else [value], "clear")

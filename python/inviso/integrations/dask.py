@@ -2,12 +2,12 @@
 
     from inviso.integrations.dask import Plugin, install
 
-    install()                            # where tasks are submitted
-    client.register_plugin(Plugin())     # each worker, also one that is started later
+    install()                            # in the process that submits tasks
+    client.register_plugin(Plugin())     # for each worker, later ones too
 
-A worker is the node ``dask-NAME-PID`` (``dask-PID`` where its name is its address). A graph that a client submits is
-one message, an annotation, which each of its tasks receives: the task has the token while it runs, and its worker's
-thread has its own again afterwards. Calls of an actor carry none.
+A worker is the node ``dask-NAME-PID`` (``dask-PID`` if its name is its address). A graph that a client submits is one
+message, sent as an annotation; each task of the graph receives it. A task has the token while it runs; then its
+worker's thread has its own token again. Calls of an actor carry no token.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["Plugin", "install", "result"]
 
 
 def install() -> None:
-    """Has the graphs of this process's clients carry the token of the thread or task that submits them.
+    """Makes the graphs of this process's clients carry the token of the thread or task that submits them.
 
-    A second time changes nothing. Workers with the plugin do it by themselves.
+    A second call changes nothing. Workers with the plugin call it by themselves.
 
     >>> install()
     """
@@ -48,7 +48,7 @@ def install() -> None:
 def _sending(submit: Any) -> Any:
     @wraps(submit)
     def sends(*arguments: Any, **options: Any) -> Any:
-        with annotate(**inject({})), apart():  # Dask's own threads have no part in it
+        with annotate(**inject({})), apart():  # Dask's own threads get no token
             return submit(*arguments, **options)
 
     sends._inviso = True  # type: ignore[attr-defined]
@@ -56,10 +56,10 @@ def _sending(submit: Any) -> Any:
 
 
 class Plugin(WorkerPlugin):
-    """The plugin of a worker, by which its process listens and its tasks take tokens; clients within tasks send them.
+    """The plugin of a worker: its process listens, its tasks receive tokens, and clients within tasks send them.
 
     Args:
-        service: what nodes are called in place of ``dask``.
+        service: the name of nodes in place of ``dask``.
 
     >>> Plugin("etl").name
     'inviso'
@@ -88,12 +88,12 @@ class Plugin(WorkerPlugin):
 
 
 class _Task:
-    """A task as a worker runs it: it has its token meanwhile, and leaves one with its result."""
+    """A task around the worker's: it sets the token while the task runs, and stores one with the result."""
 
     def __init__(self, task: Any, token: Any, metadata: dict[str, Any]) -> None:
         self._task, self._token, self._metadata = task, token, metadata
 
-    def __reduce__(self) -> tuple[Any, ...]:  # to an executor of processes, from which no metadata comes back
+    def __reduce__(self) -> tuple[Any, ...]:  # for an executor of processes, which returns no metadata
         return _Task, (self._task, self._token, {})
 
     def __getattr__(self, name: str) -> Any:
@@ -121,18 +121,18 @@ class _Task:
 
 
 def result(future: Any, timeout: Any = None) -> Any:
-    """``future.result(timeout)``. The caller takes the token that the task had at its end, if it was sent one.
+    """``future.result(timeout)``. The caller takes the token that the task had at its end, if the task was sent one.
 
-    This is one request to the scheduler more. A result that comes in another way leaves the caller's token as it is.
+    It needs one more request to the scheduler. A result that is read in another way doesn't change the caller's token.
 
     Args:
-        future: one of a client that waits.
-        timeout: as Dask has it.
+        future: a future of a synchronous client.
+        timeout: as for Dask.
 
     Raises:
-        BadArg: it is no such future.
+        BadArg: it is not such a future.
 
-    Whatever the task raised, and ``TimeoutError``, come through, and the caller keeps its token.
+    Exceptions of the task, and ``TimeoutError``, are passed on, and the caller keeps its token.
 
     >>> from types import SimpleNamespace
     >>> client = SimpleNamespace(asynchronous=False, run_on_scheduler=lambda function, key: {})
@@ -146,7 +146,7 @@ def result(future: Any, timeout: Any = None) -> Any:
         made = future.result(timeout)
         try:
             found = future.client.run_on_scheduler(_metadata, future.key)
-        except Exception as error:  # the result is there
+        except Exception as error:  # the result is valid without a token
             say(f"the token of the result of {future.key!r} can't be had: {error}")
             found = {}
     extract(found, without="keep")

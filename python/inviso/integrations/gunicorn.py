@@ -2,8 +2,9 @@
 
     from inviso.integrations.gunicorn import post_fork
 
-A worker is the node ``NAME-PID``, by the setting ``proc_name``, else by the application: ``shop_app-4711`` of ``shop:app``.
-It goes for every kind of worker, sync, threads and ``uvicorn_worker.UvicornWorker``. The arbiter is not traced.
+A worker is the node ``NAME-PID``, named by the setting ``proc_name``, else by the application: ``shop_app-4711`` for
+``shop:app``. It works for every kind of worker: sync, threads and ``uvicorn_worker.UvicornWorker``. The arbiter is not
+traced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["post_fork"]
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """The hook of this name: called in a worker when it has been forked.
+    """Gunicorn's hook of this name: called in a worker after its fork.
 
     >>> from types import SimpleNamespace
     >>> from inviso import runtime

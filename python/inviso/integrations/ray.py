@@ -2,16 +2,16 @@
 
     from inviso.integrations.ray import SETUP, carries
 
-    ray.init(runtime_env={"worker_process_setup_hook": SETUP})     # each worker listens, also one that is started later
+    ray.init(runtime_env={"worker_process_setup_hook": SETUP})     # each worker listens, later ones too
 
     @ray.remote
     @carries                                                       # a function, or a class of actors
     def work(order): ...
 
-A worker is the node ``ray-PID``. To call ``work.remote(...)`` is to send a message, which the task receives: it has the
-token while it runs, and its worker's thread has its own again afterwards. Ray has no headers of a task, so the token is
-an argument ``_inviso_seq_trace``, which the function itself does not get. Results carry none: of an object Ray keeps
-its value only.
+A worker is the node ``ray-PID``. A call of ``work.remote(...)`` sends a message, which the task receives. The task has
+the token while it runs; then its worker's thread has its own token again. Tasks of Ray have no headers, so the token is
+an argument ``_inviso_seq_trace``, which the function itself does not get. Results carry no token, as Ray stores only
+the values of objects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ARGUMENT = "_inviso_seq_trace"
 
 
 def setup() -> None:
-    """The hook of this name: called in a worker's process before its first task.
+    """Ray's hook of this name: called in a worker's process before its first task.
 
     >>> from inviso import runtime
     >>> runtime.stop_listening()
@@ -50,18 +50,18 @@ def setup() -> None:
 
 
 def carries(target: Any) -> Any:
-    """Below ``@ray.remote``: a function whose calls carry the caller's token, or a class whose methods' calls do.
+    """Makes calls of a function, or of a class's methods, carry the caller's token. Write it below ``@ray.remote``.
 
-    Static methods, class methods and those with two underscores, ``__init__`` too, stay as they are.
+    Static methods, class methods, and methods with two underscores such as ``__init__`` don't change.
 
     Args:
-        target: a function, also a generator or a method that is a coroutine or an asynchronous generator; or a class.
+        target: a function (also a generator, coroutine or asynchronous generator), or a class.
 
     Returns:
-        A function around it; of a class one derived from it, of the same name.
+        A function around it; for a class a subclass of the same name.
 
     Raises:
-        BadArg: it is neither, or what ``ray.remote`` has made.
+        BadArg: it is neither a function nor a class, or it is a result of ``ray.remote``.
 
     >>> @carries
     ... def work(order):
@@ -81,7 +81,7 @@ def carries(target: Any) -> Any:
 
 
 def _sending(submit: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """What Ray calls in place of its own submitting of a task."""
+    """The function that Ray calls to submit a task, around its own."""
 
     def sends(arguments: Any, options: Any) -> Any:
         headers: dict[str, str] = inject({})
@@ -92,8 +92,8 @@ def _sending(submit: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _taking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the same kind and attributes, which has one argument more for Ray."""
-    if hasattr(function, "_inviso"):  # inherited
+    """A function of the same kind, with the same attributes. For Ray it has one more argument."""
+    if hasattr(function, "_inviso"):  # inherited from a class that carries tokens
         return function
     made: Any = update_wrapper(_around(function), function)
     del made.__wrapped__  # Ray asks the innermost function for arguments and attributes
@@ -141,7 +141,7 @@ def _around(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _received(token: Any) -> Iterator[None]:
-    if token is None:  # a call in this process, or by one that has no token
+    if token is None:  # a call in this process, or by a caller without a token
         yield
         return
     with apart():

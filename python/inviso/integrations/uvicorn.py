@@ -4,7 +4,7 @@
 
     app = Listening(app, "shop")        # uvicorn --workers 4 shop:app
 
-A worker is the node ``NAME-PID``. It listens before it serves: at the lifespan's start, or where that is off at the first request.
+A worker is the node ``NAME-PID``. It listens from the lifespan's start, or, if lifespan is off, from the first request.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["Listening"]
 
 
 class Listening:
-    """An ASGI application around another one, whose process listens once it is called.
+    """An ASGI application around another one. Its first call makes the process listen.
 
     Args:
-        application: the application within.
-        service: what its processes are called.
+        application: the inner application.
+        service: the name of its processes.
 
     Raises:
-        BadArg: it can't be called.
+        BadArg: the application is not callable.
 
     >>> import asyncio
     >>> from inviso import runtime

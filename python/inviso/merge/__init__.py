@@ -1,4 +1,4 @@
-"""Merging the logs of many nodes into one, each record with the names that its process had at that time (Inviso's
+"""Merges the logs of many nodes into one. Each record has the names that its process had at that time (Inviso's
 ``inviso_lfm``).
 
 >>> import os, tempfile
@@ -16,8 +16,8 @@
 >>> print(open(os.path.join(folder, "all.txt")).readline(), end="")  # doctest: +ELLIPSIS
 shop@h (<0...>) call m:f(1) at 1970-01-01 ...
 
-:func:`logs` and :func:`read` are for everyone; :func:`merge` has Inviso's forms, answers and handlers. Records of a log
-stay in its order; those without a time stamp come right behind what they followed.
+:func:`logs` and :func:`read` are for general use; :func:`merge` has Inviso's forms, answers and handlers. Records of a
+log keep their order. A record without a timestamp comes directly after the record before it in its log.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ Order: TypeAlias = Literal["follow", "inviso"]
 
 @dataclass(slots=True)
 class Node:
-    """What the log of one node had.
+    """The counts of one node's log.
 
     Attributes:
         records: messages and drop records.
-        lost: messages that its drop records tell of.
-        damaged: how much could not be read.
+        lost: lost messages, from drop records.
+        damaged: places that could not be read.
 
     >>> Node(records=3, lost=2)
     Node(records=3, lost=2, damaged=0)
@@ -87,12 +87,12 @@ class Node:
 
 @dataclass(slots=True)
 class Moved:
-    """Which receipts of a node were moved to after their sendings, in causal order.
+    """The receipts of a node that were moved after their sendings, for causal order.
 
     Attributes:
-        receipts: how many.
-        most: the farthest, in nanoseconds.
-        first: the time stamp of each, in nanoseconds by the shifted clock, and how far it was moved: the first thousand.
+        receipts: their number.
+        most: the largest move, in nanoseconds.
+        first: the first thousand: timestamp by the shifted clock, and move, in nanoseconds.
 
     >>> Moved(2, 5_000_000, [(0, 5_000_000), (7_000_000, 1_000_000)]).text()
     '2 receipts moved to after their sendings, 5.0 ms at most'
@@ -103,24 +103,24 @@ class Moved:
     first: list[tuple[int, int]] = field(default_factory=list)
 
     def text(self) -> str:
-        """How many, and how far."""
+        """Their number and the largest move, in words."""
         what = "1 receipt moved to after its sending" if self.receipts == 1 else f"{self.receipts} receipts moved to after their sendings"
         return f"{what}, {self.most / 1e6:.1f} ms at most"
 
 
 @dataclass(slots=True)
 class Merged:
-    """What was merged.
+    """The counts of a merge.
 
     Attributes:
         records: messages and drop records of all logs.
-        nodes: what the log of each node had.
-        damage: what could not be read, the first thousand of it, each with its node.
-        absent: files that could not be opened, and why; of a reader in Python, its node and what it raised.
-        clocks: of nodes whose clock was shifted, by how much (``clocks[node].text()``).
-        moved: of nodes some of whose receipts were moved to after their sendings, which and how far (``moved[node].text()``).
-        unordered: receipts that stand before their sendings all the same, as the order of the logs contradicts that.
-        other_clock: time stamps that could not be compared with the others.
+        nodes: the counts of each node's log.
+        damage: the first thousand places that could not be read, each with its node.
+        absent: files that could not be opened, with the error; for a reader in Python its node, with the exception.
+        clocks: nodes with a shifted clock, with the shift (``clocks[node].text()``).
+        moved: nodes with receipts that were moved after their sendings, with the moves (``moved[node].text()``).
+        unordered: receipts that are still before their sendings, as the order of the logs contradicts causal order.
+        other_clock: timestamps that could not be compared with the others.
         ti_damaged: entries of trace information files that could not be read.
         ti: entries of the trace information file that was written.
 
@@ -141,17 +141,17 @@ class Merged:
 
     @property
     def lost(self) -> int:
-        """Messages that drop records tell of."""
+        """Lost messages, from drop records."""
         return sum(node.lost for node in self.nodes.values())
 
     @property
     def damaged(self) -> int:
-        """How much could not be read."""
+        """The number of places that could not be read."""
         return sum(node.damaged for node in self.nodes.values())
 
 
 class Count(int):
-    """How many entries were merged; ``merged`` has what could not be read, and what each node had.
+    """The number of merged entries. ``merged`` has all counts.
 
     >>> Count.of(Merged(records=3)), Count.of(Merged(records=3)).merged.damaged
     (3, 0)
@@ -161,7 +161,7 @@ class Count(int):
 
     @classmethod
     def of(cls, merged: Merged, count: int | None = None) -> Count:
-        """The count of what was merged."""
+        """The count of a merge."""
         made = cls(merged.records if count is None else count)
         made.merged = merged
         return made
@@ -193,23 +193,23 @@ def logs(
 
     Args:
         sources: a mapping of nodes to logs, each as for :func:`inviso.log.read`; several files of one node are one
-            log. Or a folder: ``NODE.log``, the wrap set ``NODE.N.log``, and ``NODE.ti`` beside.
-        out: the file; what it held is lost.
+            log. Or a folder with ``NODE.log``, or the wrap set ``NODE.N.log``, and ``NODE.ti``.
+        out: the file. Its old contents are lost.
         to: ``"text"``: a line for each record, with names in place of processes. ``"inviso"``: the lines of Inviso.
-            ``"erlang"``: a log as trace ports write it, in which the processes of a node without a name get its name;
-            ``"blocks"``: the same, compressed. Beside a log, what is known of names is written to a file that ends in
-            ``.ti``, where :func:`inviso.log.format`'s command and another merge find it.
-        ti: trace information files of nodes, where they have not the name of the log.
-        clock: ``"wall"``: by the time stamps as they are. ``"aligned"``: each host's wall clock is shifted by what the agents
-            have measured, which is in ``NODE.clock`` beside ``NODE.log``; records keep the time of their own host. None:
-            aligned where there are such files. ``"causal"``: the same, and the receipt of a message that has a token never
-            stands before its sending; the logs are read twice.
-        order: ``"follow"``: what has no time stamp comes right behind what it followed in its log. ``"inviso"``: time
-            stamps are looked for as Inviso does, in ``trace_ts`` messages of five or six elements; all else comes as
-            soon as it is the next of its log.
+            ``"erlang"``: a log in the form of trace ports, in which processes of a node without a name get the node's
+            name. ``"blocks"``: the same, compressed. Names go to a file beside the log that ends in ``.ti``, where
+            ``inviso log print`` and another merge find them.
+        ti: trace information files of nodes, if they don't have the name of the log.
+        clock: ``"wall"``: by unchanged timestamps. ``"aligned"``: each host's wall clock is shifted by the agents'
+            measurements in ``NODE.clock`` beside ``NODE.log``; records keep their own host's time. None: aligned if
+            there are such files. ``"causal"``: the same, and the receipt of a message with a token never comes before
+            its sending; the logs are read twice.
+        order: ``"follow"``: a record without a timestamp comes directly after the one before it in its log.
+            ``"inviso"``: as in Inviso, only ``trace_ts`` messages of five or six elements have timestamps. Other
+            records come as soon as they are next in their log.
 
     Raises:
-        BadArg: an argument is of the wrong kind, or ``out`` is one of the logs.
+        BadArg: an argument has a wrong kind, or ``out`` is one of the logs.
         OSError: no file of a node can be opened; or one can't be read or written.
 
     >>> import os, tempfile
@@ -250,7 +250,7 @@ def logs(
 def read(
     sources: Any, *, ti: Mapping[str, Any] | None = None, clock: str | None = None, order: Order = "follow"
 ) -> Iterator[Entry]:
-    """The entries of logs in order, as objects: each with its node and the names of its process.
+    """The entries of logs in order, as objects, each with its node and the names of its process.
 
     Args:
         sources, ti, clock, order: as for :func:`logs`.
@@ -281,23 +281,23 @@ def merge(
     order: Order = "follow",
 ) -> Any:
     """Merges logs as Inviso does: ``merge(files, out)``, ``merge(files, work, data)`` or ``merge(files, begin, work,
-    end, data)``. One more argument, Inviso's ``Dbg``, does nothing.
+    end, data)``. One more argument, Inviso's ``Dbg``, is ignored.
 
     Args:
         files: a list of ``(node, logfiles)``, or ``("reader", reader, that)``. Log files are ``[("trace_log", [name]),
             ("ti_log", [name])]``, where several names are a wrap set in any order, or a list of these, the oldest
-            first. A reader is an iterable of ``(names, time stamp or None, term)``; a function of the log files that
-            gives one; or module and function in its place.
-        out: a file, of a line for each entry.
-        begin, work, end: ``begin(data)`` answers ``("ok", data)``; ``work(node, term, names, data)`` is called with
-            each entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at
-            last. ``begin`` and ``end`` that can't be called are not.
-        form: of the lines: ``"inviso"``, or ``"text"`` for the readable ones.
-        clock, order: as for :func:`logs`; by the time stamps as they are unless asked otherwise. Entries of readers can't be
-            merged in causal order.
+            first. A reader is an iterable of ``(names, timestamp or None, term)``; a function of the log files that
+            returns one; or the module and function of such a function.
+        out: a file, with a line for each entry.
+        begin, work, end: ``begin(data)`` returns ``("ok", data)``; ``work(node, term, names, data)`` is called with
+            each entry and returns ``("ok", data)``; both may return ``("error", reason)``. ``end(data)`` is called at
+            the end. ``begin`` and ``end`` are ignored if they are not callable.
+        form: the form of lines: ``"inviso"``, or ``"text"`` for readable ones. clock, order: as for :func:`logs`.
+        Default: by unchanged timestamps. Entries of readers can't be merged in causal
+            order.
 
     Returns:
-        ``("ok", count)``, where the count (:class:`Count`) also has what could not be read; or
+        ``("ok", count)``, whose count (:class:`Count`) also has the places that could not be read; or
         ``("error", ("files", ("bad_reader_spec", spec)))``, ``("error", ("begin_handler", reason))``,
         ``("error", ("writing_output_file", reason))``.
 
@@ -384,7 +384,7 @@ def _handled(sets: list[FileSet], handlers: _Handlers, order: str, clock: str) -
     count, failed, natives = 0, None, []
     merged = Merged()
     try:
-        # sets of this package's logs that stand together are merged natively
+        # if all sets are logs of this package, they are merged natively
         readers: list[Iterator[_order.Entry]] = []
         nodes: list[str] = []
         plain = all(each.reader is None for each in sets)
@@ -446,7 +446,7 @@ def _checked(where: str, sources: Any, ti: Any, clock: str | None, order: str) -
 
 
 def _aligned(where: str, sets: list[FileSet], clock: str | None) -> list[FileSet]:
-    """The sets, with the offsets of their clocks."""
+    """Adds the offsets of clocks to file sets."""
     for each in sets if clock != "wall" else []:
         each.clock = _clocks.read(where, each.offsets) if each.offsets else None
     if clock == "aligned" and not any(each.clock for each in sets):
@@ -481,7 +481,7 @@ def _path(where: str, argument: str, given: Any) -> str:
 def _opened(
     sets: list[FileSet], order: str, clock: str | None, *, is_named: bool, may_lack: bool = False, merged: bool = True
 ) -> tuple[LogMerge, list[FileSet]]:
-    """A native merge of those whose files can be opened, and which these are."""
+    """A native merge of the file sets that can be opened, and these sets."""
     there, files = [], []
     for each in sets:
         found = each.opened()

@@ -1,7 +1,8 @@
-"""What the clock of a log's host was ahead or behind: ``NODE.clock`` beside ``NODE.log``, as the agents have measured it.
+"""Offsets of a host's clock, measured by the agents: ``NODE.clock`` beside ``NODE.log``.
 
-A JSON object: ``version`` 1; ``host``, whose clock it is; ``to``, the host whose clock the logs are aligned with; ``points``, each
-``[when, offset, error]`` in nanoseconds: when by the host's own wall clock, what is added to that, and how much it may be wrong.
+A JSON object: ``version`` 1; ``host``, the host of the clock; ``to``, the host whose clock the logs are aligned with;
+``points``, each ``[when, offset, error]`` in nanoseconds: a time of the host's own wall clock, the offset to add to it,
+and the offset's largest error.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Clock:
     host: str
     to: str
     points: list[tuple[int, int, int]] = field(default_factory=list)
-    """When by the host's clock, what is added, and by how much that may be wrong: nanoseconds."""
+    """A time of the host's clock, the offset to add, and its largest error, in nanoseconds."""
 
     def text(self) -> str:
-        """How far the clock was off."""
+        """The range of the offset, and its largest error, in words."""
         least, most = (pick(offset for _, offset, _ in self.points) / 1e9 for pick in (min, max))
         error = max(error for _, _, error in self.points) / 1e6
         offset = f"{least:+.6f} s" if least == most else f"{least:+.6f} to {most:+.6f} s"
@@ -41,12 +42,12 @@ class Clock:
 
 
 def beside(log: str) -> str:
-    """The name of the file for a log."""
+    """The path of the clock's file for a log."""
     return f"{os.path.splitext(log)[0]}.clock"
 
 
 def write(path: str, clock: Clock) -> None:
-    """Writes one, or takes away what was there where nothing was measured. OSError if that can't be."""
+    """Writes the file. Without measurements it removes an old one. OSError if it can't be written."""
     if not clock.points:
         if os.path.exists(path):
             os.unlink(path)
@@ -58,7 +59,7 @@ def write(path: str, clock: Clock) -> None:
 
 
 def read(where: str, path: str) -> Clock | None:
-    """The offsets in a file; None if it is not there, ``BadArg`` if it holds none."""
+    """Reads the file; None if it does not exist. ``BadArg`` if it is malformed."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)

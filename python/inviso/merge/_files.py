@@ -1,4 +1,4 @@
-"""Which files are the log of a node: file sets as Inviso has them, wrap sets by their names, a folder of logs."""
+"""Finds the files of a node's log: Inviso's file sets, wrap sets by their names, a folder of logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(.+)\.(\d+)\.log")
 
 
 class BadSpec(Exception):
-    """What is no file set; ``spec`` is what was given."""
+    """A malformed file set; ``spec`` is the given value."""
 
     def __init__(self, spec: Any) -> None:
         super().__init__(repr(spec))
@@ -40,18 +40,18 @@ class FileSet:
     ti: list[str]
     """Its trace information files."""
     offsets: str | None = None
-    """Where the offsets of its host's clock are, if they were measured."""
+    """The file with the offsets of its host's clock, if there is one."""
     clock: Clock | None = None
-    """These, if the logs are aligned."""
+    """The offsets of its host's clock, if the logs are aligned."""
     reader: Any = None
-    """What reads it, if that is not this package."""
+    """The user's reader of the log, if there is one."""
     spec: Any = None
     """The log files as they were given, for such a reader."""
     absent: dict[str, str] = field(default_factory=dict)
-    """Files that can't be opened, and why."""
+    """Files that can't be opened, with the error."""
 
     def opened(self) -> list[Named]:
-        """The files that can be opened; the others are noted."""
+        """The files that can be opened. The others go into ``absent``."""
         there = [file for file in self.files if file[1] is not None or self._opens(file[0])]
         self.ti = [path for path in self.ti if self._opens(path)]
         return there
@@ -67,10 +67,10 @@ class FileSet:
 
 
 def of_specs(specs: Iterable[Any]) -> list[FileSet]:
-    """File sets as Inviso's ``merge`` takes them: ``(node, logfiles)`` and ``("reader", …, that)``.
+    """File sets of Inviso's ``merge``: ``(node, logfiles)`` and ``("reader", …, that)``.
 
     Raises:
-        BadSpec: one is none.
+        BadSpec: one is malformed.
 
     >>> of_specs([("shop@h", [("trace_log", ["t1.log", "t0.log"]), ("ti_log", ["t.ti"])])])[0].files
     [('t0.log', None), ('t1.log', None)]
@@ -115,7 +115,7 @@ def _parts(logs: list[Any], spec: Any) -> tuple[list[Named], list[str]]:
 
 
 def _names(rest: list[Any], spec: Any) -> list[str]:
-    """``[names]``, or ``[folder, names]`` as ``list_logs`` answers."""
+    """The paths of ``[names]``, or of ``[folder, names]``, the form of ``list_logs``."""
     match rest:
         case [list(names)]:
             where = ""
@@ -136,8 +136,8 @@ def _names(rest: list[Any], spec: Any) -> list[str]:
 
 
 def handle_logfile_sort_wrapset(names: Iterable[str]) -> list[str]:
-    """The names of a wrap set's files, the oldest first: by the number that tells them apart; the one behind the first
-    missing number is the oldest.
+    """The names of a wrap set's files, the oldest first. They are sorted by the number in which they differ; the file
+    after the first missing number is the oldest.
 
     >>> handle_logfile_sort_wrapset(["t11.log", "t13.log", "t10.log", "t15.log", "t12.log"])
     ['t15.log', 't10.log', 't11.log', 't12.log', 't13.log']
@@ -145,7 +145,7 @@ def handle_logfile_sort_wrapset(names: Iterable[str]) -> list[str]:
     names = list(names)
     if len(names) < 2:
         return names
-    # digits at the ends of what the names have in common are part of the number
+    # digits at the ends of the common parts belong to the number
     before = _common(names)
     after = _common([name[before:][::-1] for name in names])
     numbers = {name: name[before : len(name) - after] for name in names}
@@ -158,7 +158,7 @@ def handle_logfile_sort_wrapset(names: Iterable[str]) -> list[str]:
 
 
 def _common(texts: list[str]) -> int:
-    """How many characters all begin with, without digits at the end of them."""
+    """The length of the common beginning, without digits at its end."""
     least, most = min(texts), max(texts)
     pairs = enumerate(zip(least, most, strict=False))
     length = next((at for at, (a, b) in pairs if a != b), min(len(least), len(most)))
@@ -202,9 +202,9 @@ def _of_mapping(where: str, node: Any, source: Any) -> FileSet:
 
 
 def folder(path: str) -> list[FileSet]:
-    """The logs of a folder by their nodes: ``NODE.log``, the wrap set ``NODE.N.log``, and ``NODE.ti`` beside.
+    """The logs of a folder by their nodes: ``NODE.log``, or the wrap set ``NODE.N.log``, and ``NODE.ti``.
 
-    A number that is the end of an IP address belongs to the node's name.
+    A number at the end of an IP address belongs to the node's name.
     """
     plain: dict[str, str] = {}
     wrapped: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Entries of several readers as one, in the order of their time stamps, by the rules of the native merge."""
+"""Merges the entries of several readers in the order of their timestamps, by the rules of the native merge."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ._files import FileSet
 __all__ = ["Entry", "Failed", "entries", "opened", "ordered", "standard"]
 
 Stamp: TypeAlias = tuple[str, int, int]
-"""The clock, nanoseconds, and what tells stamps of one moment apart."""
+"""The clock, nanoseconds, and a number that orders stamps of the same nanosecond."""
 
 Entry: TypeAlias = tuple[int, list[Any], "Stamp | None", Any]
-"""The number of its log, the names of its tracee, its time stamp, the term."""
+"""The number of its log, the names of its tracee, its timestamp, the term."""
 
 Failed: TypeAlias = Callable[[int, str], object]
-"""Is called with the number of a log and what its reader raised, or told."""
+"""Called with the number of a log, and the error of its reader."""
 
 
 def standard(native: LogMerge) -> Iterator[Entry]:
@@ -35,7 +35,8 @@ def standard(native: LogMerge) -> Iterator[Entry]:
 def opened(
     sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True, causal: bool = False
 ) -> LogMerge:
-    """A native merge of file sets; without ``merged`` one after the other, with the time stamps of any clock."""
+    """A native merge of file sets. Without ``merged`` it reads them one after the other, with timestamps of any clock.
+    """
     logs: list[tuple[str | None, list[Named], list[str]]] = [
         (each.node, there, each.ti) for each, there in zip(sets, files, strict=True)
     ]
@@ -44,7 +45,7 @@ def opened(
 
 
 def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:
-    """The entries of a reader in Python: ``(names, time stamp or None, term)`` each. One that raises has no more."""
+    """The entries of a reader in Python, each ``(names, timestamp or None, term)``. An exception ends the reader."""
     if isinstance(reader, tuple):
         module, function = reader
         reader = getattr(importlib.import_module(module), function)
@@ -71,10 +72,10 @@ def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:
 
 
 def ordered(readers: list[Iterator[Entry]], order: str) -> Iterator[Entry]:
-    """The entries in order: of the readers' next ones the least, of equal ones the first reader's.
+    """The entries in order: always the earliest of the readers' next ones; of equal ones the first reader's.
 
-    What has no time stamp, or one of another clock than the first one that is seen, counts as its reader's latest
-    time; in Inviso's order it is less than all others.
+    An entry without a timestamp, or with one of another clock than the first timestamp's, counts with its reader's
+    latest time. In Inviso's order it comes before all others.
     """
     if len(readers) == 1:
         yield from readers[0]

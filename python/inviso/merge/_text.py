@@ -1,4 +1,4 @@
-"""Inviso's handlers and helpers: a file of lines, and arguments made readable."""
+"""Inviso's handlers and helpers: write a file of lines, and make arguments readable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OK, ERROR = Atom("ok"), Atom("error")
 
 
 def posix(error: OSError) -> Atom:
-    """What the system said, as Erlang names it.
+    """Erlang's name of a system error.
 
     >>> posix(FileNotFoundError(2, "none"))
     'enoent'
@@ -36,7 +36,7 @@ def posix(error: OSError) -> Atom:
 
 
 def outfile_opener(name: str | os.PathLike[str]) -> Any:
-    """The begin handler of the standard output: opens a file, which is emptied. Answers ``("ok", file)``.
+    """The begin handler of the standard output: opens and empties a file. Returns ``("ok", file)``.
 
     >>> outfile_opener("/nowhere/at/all")
     ('error', ('open', 'enoent'))
@@ -48,8 +48,8 @@ def outfile_opener(name: str | os.PathLike[str]) -> Any:
 
 
 def outfile_writer(node: str, term: Any, mappings: Iterable[Any], file: Any) -> Any:
-    """The work handler of the standard output: writes the node, the names and the term on one line, as Erlang's ``~w``
-    prints them.
+    """The work handler of the standard output: writes the node, the names and the term on one line, in the form of
+    Erlang's ``~w``.
 
     >>> import sys
     >>> _ = outfile_writer("node1@h", (inviso.Atom("drop"), 3), ["db"], sys.stdout)
@@ -64,7 +64,7 @@ def outfile_writer(node: str, term: Any, mappings: Iterable[Any], file: Any) -> 
 
 
 def outfile_closer(file: Any) -> Any:
-    """The end handler of the standard output: closes the file. Answers None.
+    """The end handler of the standard output: closes the file. Returns None.
 
     >>> _, file = outfile_opener(os.devnull)
     >>> outfile_closer(file)
@@ -80,13 +80,13 @@ Translator = Callable[[Any, Any], Any] | tuple[str, str]
 
 
 def format_arguments(arguments: Any, options: Any, translators: Iterable[Translator]) -> Any:
-    """Arguments with each list, tuple, text or bytes replaced that a translator knows, wherever it stands in them.
+    """Arguments in which translators have replaced lists, tuples, texts and bytes, at any depth.
 
     Args:
         arguments: a list of arguments.
-        options: handed to the translators.
-        translators: each ``translator(term, options)`` answers ``("ok", text)`` or False; or
-            ``("module", "function")``. The first that knows a term is taken; one that raises knows nothing.
+        options: passed to the translators.
+        translators: each ``translator(term, options)`` returns ``("ok", text)`` or False; or
+            ``("module", "function")``. The first that returns a text for a term is used. An exception counts as False.
 
     >>> format_arguments([b"ab", (1, [104, 105])], [], [format_argument_string])
     ['"ab"', (1, '"hi"')]
@@ -128,7 +128,7 @@ def _translated(term: Any, options: Any, functions: list[Callable[[Any, Any], An
 
 
 def format_argument_string(term: Any, options: Any) -> Any:
-    """A translator for text: a list of characters' numbers, bytes or a str, if all of it can be printed.
+    """A translator for text: a list of character codes, bytes or a str, if all of it is printable.
 
     >>> format_argument_string([72, 105], []), format_argument_string([1, 2], []), format_argument_string("é", [])
     (('ok', '"Hi"'), False, ('ok', '"é"'))

@@ -2,14 +2,14 @@
 without a network.
 
 =================== =============================================================================================
-:func:`flame`       where time or memory goes: functions under their callers; also of a difference
-:func:`timeline`    when each process did what: calls nested by depth, messages as arrows
-:func:`graph`       who sends how many messages to whom, on which host
-:func:`histogram`   how long things take: a logarithmic scale, with percentiles
+:func:`flame`       time or memory: functions under their callers; also for a difference
+:func:`timeline`    the calls of each process over time, nested by depth, with messages as arrows
+:func:`graph`       senders and receivers with their numbers of messages, by host
+:func:`histogram`   durations on a logarithmic scale, with percentiles
 =================== =============================================================================================
 
-Each takes plain rows (dicts, tuples, or any table with ``__arrow_c_stream__``) and answers a :class:`Picture`, which
-is written by :meth:`Picture.save` and shows in a notebook as it is.
+Each takes plain rows (dicts, tuples, or any table with ``__arrow_c_stream__``) and returns a :class:`Picture`.
+:meth:`Picture.save` writes it to a file, and a notebook shows it directly.
 
 >>> from inviso import picture
 >>> flame = picture.flame([(("main", "shop:order/1", "shop:price/1"), 2_000_000), (("main", "shop:order/1"), 500_000)])
@@ -46,24 +46,24 @@ def flame(
     title: str = "Flame graph",
     limit: int = 50_000,
 ) -> Picture:
-    """A flame graph: each function under its callers, as wide as its value with all that it called; the outermost is
-    at the top.
+    """A flame graph: each function under its callers, the outermost at the top. A width is the value of a function and
+    all that it called.
 
     Args:
         rows: rows ``(stack, value)``, or dicts with these keys, or a table. A stack is a tuple of names, outermost
-            first, or a text ``"a;b;c"``; the value is what its last function has of its own. Lines ``"a;b;c 12"``,
-            such as an open file of collapsed stacks has, are rows, too. Equal stacks are added up.
-        before: rows of an earlier state, for a difference: boxes are as wide as they are now, red where they grew and
-            blue where they shrank. What is gone is in the table.
-        view: ``"own"`` turns stacks around: the first row has all functions by what they have of their own, and
-            beneath each are its callers.
+            first, or a text ``"a;b;c"``. The value is its last function's own value. Lines ``"a;b;c 12"``, for example
+            of an open file of collapsed stacks, are rows, too. Equal stacks are added up.
+        before: rows of an earlier state, for a difference. Boxes have their present width; those that grew are red,
+            those that shrank blue. Functions that are gone are in the table.
+        view: ``"own"`` turns stacks around: the first row has all functions by their own values, and beneath each are
+            its callers.
         unit: ``"ns"``, ``"bytes"``, or any word, such as ``"calls"``.
-        title: what stands above the picture.
-        limit: how many boxes are drawn; smaller ones stand together.
+        title: the text above the picture.
+        limit: the number of boxes that are drawn; smaller ones are combined.
 
     Raises:
-        BadArg: a wrong argument; of rows, the number of the row.
-        ModuleNotFoundError: a table, and there is neither pyarrow nor polars to read it.
+        BadArg: a wrong argument; for rows, with the number of the row.
+        ModuleNotFoundError: a table, and neither pyarrow nor polars is installed to read it.
 
     >>> flame(["main;load 30", "main;sum 70"], unit="calls")
     <flame graph 'Flame graph': 3 boxes of 3 functions, 100 calls>
@@ -92,8 +92,7 @@ def timeline(
     title: str = "Timeline",
     limit: int = 100_000,
 ) -> Picture:
-    """A timeline: a track for each process, its calls nested by depth, messages as arrows from who sent to who
-    received.
+    """A timeline: a track for each process, its calls nested by depth, messages as arrows from sender to receiver.
 
     Args:
         calls: rows with ``process_id``, ``function`` (or ``module`` and ``name``, or ``function_id``),
@@ -102,14 +101,15 @@ def timeline(
             dict that has the tables ``calls``, ``messages``, ``processes`` and ``functions``.
         messages: rows with ``sender_id``, ``receiver_id``, ``sent_mono_ns``, ``wait_ns`` (None: not received, or not
             known) and ``message_id``.
-        processes: rows with ``process_id``, ``name``, ``kind`` and ``node``; those that did nothing have no track.
+        processes: rows with ``process_id``, ``name``, ``kind`` and ``node``. Processes without calls and messages have
+            no track.
         functions: rows with ``function_id``, ``module``, ``name`` and ``arity``, if calls have ids.
-        title: what stands above the picture.
-        limit: how many calls are drawn; shorter ones stand together where they are close to each other.
+        title: the text above the picture.
+        limit: the number of calls that are drawn; shorter ones that are close to each other are combined.
 
     Raises:
-        BadArg: a wrong argument; of rows, the number of the row.
-        ModuleNotFoundError: a table, and there is neither pyarrow nor polars to read it.
+        BadArg: a wrong argument; for rows, with the number of the row.
+        ModuleNotFoundError: a table, and neither pyarrow nor polars is installed to read it.
 
     >>> calls = [(1, "shop:order", 0, 500, 0, "return"), (2, "shop:pack", 700, None, 0, "open")]
     >>> timeline(calls, messages=[(1, 2, 400, 300, 1)], processes=[(1, "desk", "thread"), (2, "store", "thread")])
@@ -148,15 +148,15 @@ def graph(
     Args:
         edges: rows with ``sender``, ``receiver``, ``count`` (None: 1), ``sender_node`` and ``receiver_node`` (or one
             ``node`` for both; None: one host); tuples have them in this order. Rows of the same two processes are
-            added up, so a table of messages, with ``sender_id`` and ``receiver_id``, is one of edges.
+            added up, so a table of messages, with ``sender_id`` and ``receiver_id``, can be used.
         processes: rows with ``process_id``, ``name`` and ``node``, if edges have ids.
-        unit: what is counted.
-        title: what stands above the picture.
-        limit: how many processes are drawn; of each host, others stand together.
+        unit: the unit of the counts.
+        title: the text above the picture.
+        limit: the number of processes that are drawn; the others of each host are combined.
 
     Raises:
-        BadArg: a wrong argument; of rows, the number of the row.
-        ModuleNotFoundError: a table, and there is neither pyarrow nor polars to read it.
+        BadArg: a wrong argument; for rows, with the number of the row.
+        ModuleNotFoundError: a table, and neither pyarrow nor polars is installed to read it.
 
     >>> graph([("desk", "store", 12), ("store", "desk", 3), ("store", "store", 1)])
     <graph 'Who talks to whom': 2 processes, 3 edges, 16 messages>
@@ -184,17 +184,16 @@ def histogram(
     rank).
 
     Args:
-        values: numbers, or rows (dicts, or a table) that have them.
-        column: where rows have the value: ``"value"``, ``"wait_ns"``, ``"duration_ns"`` or ``"latency_ns"`` unless
-            given.
-        by: a column; there is a histogram for each of its values, over one scale: the eight that have most.
+        values: numbers, or rows (dicts, or a table) with them.
+        column: the column of the values. Default: ``"value"``, ``"wait_ns"``, ``"duration_ns"`` or ``"latency_ns"``.
+        by: a column for groups. Each of its values has a histogram over the same scale; the eight largest are drawn.
         unit: ``"ns"``, ``"bytes"``, or any word.
         percentiles: up to eight numbers above 0, up to 100.
-        title: what stands above the picture.
+        title: the text above the picture.
 
     Raises:
-        BadArg: a wrong argument; of values, the number of the row.
-        ModuleNotFoundError: a table, and there is neither pyarrow nor polars to read it.
+        BadArg: a wrong argument; for values, with the number of the row.
+        ModuleNotFoundError: a table, and neither pyarrow nor polars is installed to read it.
 
     >>> histogram([1_000, 2_000, 2_500, 90_000], percentiles=[50])
     <histogram 'Latencies': 4 values, p50 2 µs>

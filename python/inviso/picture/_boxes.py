@@ -1,4 +1,4 @@
-"""Boxes in rows, as the flame graph and the timeline have them: a model that Python fills and that a page draws."""
+"""Boxes in rows, for the flame graph and the timeline: a model that Python fills and a page draws."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from ._text import COLOURS, group
 __all__ = ["EXCEPTION", "LOST", "MERGED", "OPEN", "Arrow", "Box", "Boxes", "Track", "packed"]
 
 EXCEPTION, OPEN, MERGED, LOST = 1, 2, 3, 4
-"""What is special about a box: its call raised, has not ended, stands for several, or its end was lost; 0: nothing
-is.
-"""
+"""Marks of a box: its call raised, has not ended, stands for several, or its end was lost. 0: no mark."""
 
 
 class Box(NamedTuple):
@@ -28,15 +26,15 @@ class Box(NamedTuple):
     name: int
     mark: int = 0
     own: Number | None = None
-    """What of the width is not a box's in the row below."""
+    """The part of the width that no box of the row below covers."""
     before: Number | None = None
     """The width that it had before, in a picture of a difference."""
     tint: int = 0
-    """What it is filled with, where that does not go by its name."""
+    """Its colour, if that does not depend on its name."""
 
 
 class Track(NamedTuple):
-    """Rows that belong to one process; the first of them has no boxes, but ends of arrows."""
+    """Rows of one process. The first row has no boxes but the ends of arrows."""
 
     name: str
     row: int
@@ -55,7 +53,7 @@ class Arrow(NamedTuple):
 
 @dataclass(slots=True)
 class Boxes:
-    """What is drawn: rows of boxes from ``0`` to ``span``."""
+    """Rows of boxes from ``0`` to ``span``."""
 
     span: Number
     unit: str
@@ -64,14 +62,14 @@ class Boxes:
     tracks: list[Track] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     growth: bool = False
-    """Whether boxes are filled by their tint."""
+    """Whether boxes have the colour of their tint."""
 
     def count(self) -> int:
         """How many boxes there are."""
         return sum(map(len, self.rows))
 
     def groups(self) -> list[str]:
-        """The packages that have a colour of their own, by what their boxes hold, largest first."""
+        """The packages with a colour of their own, in the order of their boxes' sums, largest first."""
         weights: defaultdict[str, Number] = defaultdict(int)
         for row in self.rows:
             for box in row:
@@ -81,7 +79,7 @@ class Boxes:
         return [name for name, _ in ranked[: len(COLOURS) - 1]]
 
     def has_others(self) -> bool:
-        """Whether a box has the colour of no package."""
+        """Whether a box has the colour of the other packages."""
         own = set(self.groups())
         names = {box.name for row in self.rows for box in row}
         return any(group(self.names[name]) not in own for name in names)
@@ -92,7 +90,7 @@ class Boxes:
         return [colours.get(group(name), len(COLOURS) - 1) for name in self.names]
 
     def data(self) -> dict[str, Any]:
-        """As columns, for ``boxes.js``: positions as differences within a row, which pack well."""
+        """Columns for ``boxes.js``. Positions are differences within a row, which compress well."""
         x: list[Number] = []
         for row in self.rows:
             x += [box.x - last for last, box in zip([0, *[box.x for box in row]], row, strict=False)]
@@ -113,5 +111,5 @@ class Boxes:
 
 
 def packed(data: dict[str, Any]) -> str:
-    """Data as a page carries them: JSON, compressed, as base64. So no name of a function is ever a part of the page."""
+    """Data for a page: JSON, compressed, in base64. So names of functions never become markup."""
     return base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 9)).decode()

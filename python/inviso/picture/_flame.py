@@ -1,4 +1,4 @@
-"""Stacks with values as the boxes of a flame graph: a tree, laid out, the smallest boxes put together."""
+"""Makes the boxes of a flame graph from stacks with values: a tree, its layout, with the smallest boxes combined."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _STACK = "pass a tuple of names, outermost first, or 'a;b;c'"
 
 @dataclass(slots=True)
 class Function:
-    """What one function has in all stacks together."""
+    """The sums of one function in all stacks."""
 
     name: str
     own: Number = 0
     inclusive: Number = 0
-    """With what it called; a call within another one of the same function counts once."""
+    """Its value with all that it called. A call inside another call of the same function counts once."""
     own_before: Number = 0
     boxes: int = 0
 
 
 @dataclass(slots=True)
 class Flame:
-    """A flame graph: its boxes, its functions, and what was left out."""
+    """A flame graph: its boxes, its functions, and notes on omitted parts."""
 
     boxes: Boxes
     functions: list[Function]
@@ -77,7 +77,7 @@ class _Tree:
 
 
 def flame_boxes(where: str, rows: Rows, before: Rows | None, view: str, unit: str, limit: int) -> Flame:
-    """The tree of ``rows``, at most ``limit`` boxes of it and one for what was left out of each.
+    """The boxes of ``rows``: at most ``limit``, and one more for the omitted boxes under each of them.
 
     Raises:
         BadArg: see :func:`inviso.picture.flame`.
@@ -131,7 +131,7 @@ def _fill(where: str, argument: str, rows: Rows, tree: _Tree, turned: bool) -> l
 
 
 def _stacks(where: str, argument: str, rows: Rows) -> Iterator[tuple[Any, Any]]:
-    """The rows; those of a collapsed file are lines ``a;b;c 12``."""
+    """Stacks and values of rows. Rows of a collapsed file are lines ``a;b;c 12``."""
     if isinstance(rows, (str, bytes)):
         raise BadArg(
             where, argument, f"{shown(rows)} is no rows; pass text.splitlines(), or an open file of collapsed stacks"
@@ -172,9 +172,9 @@ def _name(frame: Any) -> str:
 
 
 def _lay_out(tree: _Tree, sums: list[Number], was: list[Number], chosen: set[int], view: str, flame: Flame) -> None:
-    """Fills rows and functions, in one walk from each caller to what it called, the largest first.
+    """Fills rows and functions, in one walk from each caller to its callees, the largest first.
 
-    In a turned tree, of own values, what a function has of its own is what its boxes of the first row have.
+    In a turned tree, a function's own value is the sum of its boxes in the first row.
     """
     boxes, own = flame.boxes, view != "own"
     boxes.names = list(tree.names)
@@ -235,14 +235,14 @@ def _lay_out(tree: _Tree, sums: list[Number], was: list[Number], chosen: set[int
 
 
 def _drop_unused(boxes: Boxes) -> None:
-    """Leaves the names that boxes have."""
+    """Drops names that no box uses."""
     used = {name: at for at, name in enumerate(sorted({box.name for row in boxes.rows for box in row}))}
     boxes.names = [boxes.names[name] for name in used]
     boxes.rows = [[box._replace(name=used[box.name]) for box in row] for row in boxes.rows]
 
 
 def _tint(now: Number, before: Number) -> int:
-    """The index of a colour in ``GROWTH``: 0 is less by half or more, 4 as before, 8 more by half or more, or new."""
+    """The index of a colour in ``GROWTH``: 0 is less by half or more, 4 is equal, 8 is more by half or more, or new."""
     change = (now - before) / before if before else 1 if now else 0
     steps = sum(1 for step in STEPS if abs(change) >= step)
     return len(GROWTH) // 2 + (steps if change > 0 else -steps)
@@ -255,7 +255,7 @@ def _change(function: Function) -> str:
 
 
 def table(flame: Flame, view: str, most: int) -> tuple[list[str], list[list[str]]]:
-    """The functions with most of their own (of a difference: those that changed most), for a table."""
+    """A table of the functions with the largest own values; for a difference, with the largest changes."""
     unit, total = flame.boxes.unit, flame.total
     if flame.boxes.growth:
         ranked = sorted(flame.functions, key=lambda f: (-abs(f.own - f.own_before), f.name))

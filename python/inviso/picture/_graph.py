@@ -1,4 +1,4 @@
-"""Who talks to whom, as a graph: edges added up, processes on a circle for each host, and the drawing."""
+"""The graph of senders and receivers: adds edges up, places processes on a circle for each host, and draws them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COLUMNS = (
 )  # fmt: skip
 _PROCESSES = (("process_id", "process", "pid"), ("name",), ("node",))
 _RADIUS = 5
-_LABELS = 24  # edges whose number is written beside them
+_LABELS = 24  # edges that are drawn with their number
 _OTHERS = "(others)"
 
 
 @dataclass(slots=True)
 class Node:
-    """A process; what it sends and receives."""
+    """A process, with the numbers of messages that it sends and receives."""
 
     name: str
     host: str
@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """Processes by their keys, the number of messages by pairs of them, and what was left out."""
+    """Processes by their keys, numbers of messages by pairs of keys, and notes on omitted parts."""
 
     unit: str
     nodes: dict[Hashable, Node] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def _named(id: object) -> str:
 
 
 def _keep(made: Graph, limit: int) -> None:
-    """All but the busiest processes of a host become one."""
+    """Combines all but the busiest processes of a host into one."""
     ranked = sorted(
         made.nodes, key=lambda key: (-made.nodes[key].sent - made.nodes[key].received, made.nodes[key].name)
     )
@@ -123,7 +123,7 @@ def _keep(made: Graph, limit: int) -> None:
 
 
 def _place(made: Graph) -> None:
-    """A circle for each host, side by side; on it, processes that talk much to each other stand close."""
+    """Places a circle for each host, side by side. On it, processes with many messages between them are close."""
     hosts: dict[str, list[Hashable]] = {}
     for key, node in made.nodes.items():
         hosts.setdefault(node.host, []).append(key)
@@ -149,7 +149,8 @@ def _place(made: Graph) -> None:
 
 
 def _around(keys: list[Hashable], made: Graph) -> list[Hashable]:
-    """An order in which each is followed by who talks most with it, of those that are left."""
+    """An order in which each process is followed by the one with most messages to and from it, of the remaining ones.
+    """
     weights: Counter[tuple[Hashable, Hashable]] = Counter()
     for (a, b), count in made.edges.items():
         weights[a, b] += count
@@ -163,7 +164,7 @@ def _around(keys: list[Hashable], made: Graph) -> list[Hashable]:
 
 
 def graph_svg(made: Graph, title: str) -> str:
-    """Circles of hosts, edges as arcs that bend to the right of their way, processes with their names."""
+    """Draws circles of hosts, edges as arcs that bend to the right, and processes with their names."""
     width, height = max(made.size[0], 420), made.size[1]
     parts = [text(title, 4, 16, class_="t h heading")]
     if not made.nodes:
@@ -201,10 +202,10 @@ def graph_svg(made: Graph, title: str) -> str:
 def _arc(
     a: Node, b: Node, circles: dict[str, tuple[float, float, float]], thick: float
 ) -> tuple[str, tuple[float, float]]:
-    """An edge, and where its number stands. The tip is a triangle at the middle of the arc, where it is seen well."""
+    """An edge, and the place of its number. Its tip is a triangle at the middle of the arc, where it is easy to see."""
     if a is b:
         cos, sin = math.cos(a.angle), math.sin(a.angle)
-        # a loop inside the circle, where no names are
+        # a loop inside the circle, where there are no names
         far = [(a.x - 44 * math.cos(a.angle + turn), a.y - 44 * math.sin(a.angle + turn)) for turn in (-0.5, 0.5)]
         shape = (
             f"M{a.x:.1f} {a.y:.1f}C{far[0][0]:.1f} {far[0][1]:.1f} {far[1][0]:.1f} {far[1][1]:.1f} {a.x:.1f} {a.y:.1f}"
@@ -245,7 +246,7 @@ def _node(node: Node, number_of: int, colour: str, made: Graph) -> str:
 
 
 def table(made: Graph, most: int) -> tuple[list[str], list[list[str]]]:
-    """The heaviest edges, for a table."""
+    """A table of the edges with the largest counts."""
     ranked = sorted(made.edges.items(), key=lambda item: -item[1])[:most]
 
     def name(key: Hashable) -> str:

@@ -1,4 +1,4 @@
-"""Values as a histogram with a logarithmic scale: bins, exact percentiles, and the drawing."""
+"""Histograms with a logarithmic scale: bins, exact percentiles, and the drawing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ class Series:
 
     name: str
     values: list[Number]
-    """Ascending."""
+    """The values, ascending."""
     counts: list[int]
-    """How many are in each bin."""
+    """The number of values in each bin."""
     below: int = 0
-    """How many are 0 or less, for which a logarithmic scale has no place."""
+    """The number of values up to 0, which have no place on a logarithmic scale."""
 
     def percentile(self, per_cent: float) -> Number:
-        """The smallest value that so many per cent of all values do not exceed (nearest rank), so one of the values
-        themselves.
+        """The smallest value that so many percent of all values do not exceed (nearest rank). It is one of the values.
 
         >>> Series("", [10, 20, 30, 40], []).percentile(50), Series("", [10, 20, 30, 40], []).percentile(99)
         (20, 40)
@@ -45,7 +44,7 @@ class Series:
 
 @dataclass(slots=True)
 class Histogram:
-    """Bins that all groups share, the groups, and what was left out."""
+    """Bins that all groups share, the groups, and notes on omitted values."""
 
     edges: list[float]
     series: list[Series]
@@ -143,7 +142,7 @@ def _first_positive(one: Series) -> list[Number]:
 
 
 def _edges(least: Number, most: Number) -> list[float]:
-    """Edges of bins that are equally wide on the scale, as many a power of ten as 24 to 60 bins need."""
+    """Edges of bins that are equally wide on the scale. The number of bins per power of ten gives 24 to 60 bins."""
     powers = math.log10(most / least) if most > least else 0
     each = next((each for each in (10, 5, 2, 1) if powers * each <= 60), 1)
     if powers < 1:
@@ -169,7 +168,7 @@ def _counts(values: list[Number], edges: list[float]) -> tuple[list[int], int]:
 
 
 def histogram_svg(made: Histogram, title: str) -> str:
-    """A row of bars for each group, over one scale."""
+    """Draws a row of bars for each group, over one scale."""
     parts = [text(title, 4, 16, class_="t h heading")]
     if not made.series:
         parts.append(text("no rows", 4, _TOP + 30, class_="d"))
@@ -209,7 +208,7 @@ def _series(made: Histogram, one: Series, top: int, colour: str) -> list[str]:
 
 
 def _place(made: Histogram, value: float, step: float, zero: int) -> float:
-    """Where a value is on the scale."""
+    """The place of a value on the scale."""
     edges = made.edges
     if value <= 0 or not edges:
         return _LEFT + step / 2
@@ -236,7 +235,7 @@ def _scale(made: Histogram, step: float, zero: int, foot: int) -> list[str]:
 
 
 def _marks(made: Histogram, one: Series, step: float, zero: int, top: int, foot: int) -> list[str]:
-    """Lines at the percentiles, each named beneath, at another height where two are close."""
+    """Lines at the percentiles, with labels beneath them. Labels of close lines have different heights."""
     parts: list[str] = []
     ends = [-math.inf, -math.inf]
     for mark in made.percentiles:

@@ -18,7 +18,7 @@ __all__ = ["Kind", "Picture"]
 Kind: TypeAlias = Literal["flame", "timeline", "graph", "histogram"]
 
 _WORDS = {"flame": "flame graph", "timeline": "timeline", "graph": "graph", "histogram": "histogram"}
-# nothing is fetched, and nothing is sent
+# the page fetches and sends nothing
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _BOX_KEYS = (
     "+ and − zoom, 0 or Esc resets, / searches, Enter in the search goes to the next match, arrows go from box to box, "
@@ -31,16 +31,16 @@ _DRAWING_KEYS = (
 
 
 class Picture:
-    """A flame graph, a timeline, a graph or a histogram; :func:`flame`, :func:`timeline`, :func:`graph` and
-    :func:`histogram` make it.
+    """A flame graph, a timeline, a graph or a histogram, made by :func:`flame`, :func:`timeline`, :func:`graph` and
+    :func:`histogram`.
 
-    In Jupyter, VS Code and an exported notebook it shows where it is the value of a cell.
+    Jupyter, VS Code and exported notebooks show it as the value of a cell.
 
     Attributes:
         kind: ``"flame"``, ``"timeline"``, ``"graph"`` or ``"histogram"``.
-        title: what stands above it.
-        about: one line that says what it shows.
-        notes: what was left out, and what could not be placed.
+        title: the text above it.
+        about: one line that describes it.
+        notes: parts that were omitted, or could not be placed.
 
     >>> from inviso import picture
     >>> made = picture.flame([("main;load", 30), ("main;sum", 70)], title="A job", unit="calls")
@@ -72,7 +72,7 @@ class Picture:
         return f"<{_WORDS[self.kind]} {self.title!r}: {self.about}>"
 
     def svg(self) -> str:
-        """A drawing of it that does not move, as an SVG document of its own. It has the largest boxes only.
+        """A static drawing of it, as an SVG document. It has the largest boxes only.
 
         >>> from inviso import picture
         >>> picture.flame([]).svg()
@@ -121,11 +121,11 @@ class Picture:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes :meth:`html` to a file; one that is there is replaced.
+        """Writes :meth:`html` to a file. An existing file is replaced.
 
         Raises:
-            BadArg: no path, or a folder that is not there.
-            OSError: what the system says about the file.
+            BadArg: it is not a path, or the folder does not exist.
+            OSError: the system's error for the file.
 
         >>> from inviso import picture
         >>> picture.flame([]).save("/no such folder/flame.html")
@@ -142,7 +142,7 @@ class Picture:
             file.write(self.html())
 
     def _repr_html_(self) -> str:
-        """For a notebook: the page in a frame, before a drawing, which is what remains where frames are taken away."""
+        """For a notebook: the page in a frame, then a drawing for places that remove frames."""
         image = base64.b64encode(self._svg.encode()).decode()
         title, page = escape(self.title), escape(self.html())
         fills = "position:absolute;top:0;left:0;width:100%;height:100%"

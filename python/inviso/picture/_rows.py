@@ -1,4 +1,4 @@
-"""Rows of any form (dicts, tuples, Arrow) as tuples of the columns that a picture needs."""
+"""Reads rows of any form (dicts, tuples, Arrow) as tuples of the columns for a picture."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _FORMS = "pass dicts, tuples, or a table with __arrow_c_stream__"
 def read(
     where: str, argument: str, rows: Rows, columns: Sequence[tuple[str, ...]], need: int = 0
 ) -> Iterator[tuple[Any, ...]]:
-    """Each row as a tuple with a value for each column, None where it has none.
+    """Each row as a tuple with a value for each column; a missing value is None.
 
     Args:
-        columns: the names that a column may have. A row that is a tuple has them in this order. Of several that are there the first
-            one that has a value counts, for all rows: times of one clock, not of two.
-        need: how many of the first columns a row that is a tuple must have, and a table.
+        columns: the possible names of each column. A tuple has the columns in this order. If a column has several of
+            its names, the first one with a value counts for all rows, so times come from one clock.
+        need: the number of first columns that a tuple or a table must have.
 
     Raises:
-        BadArg: the rows are none, or one is neither dict nor tuple; its number is in the text.
-        ModuleNotFoundError: an Arrow table, and neither pyarrow nor polars is there to read it.
+        BadArg: these are not rows, or one is neither dict nor tuple; its number is in the text.
+        ModuleNotFoundError: an Arrow table, and neither pyarrow nor polars is installed to read it.
     """
     if hasattr(rows, "__arrow_c_stream__"):
         return _arrow(where, argument, rows, columns, need)
@@ -115,18 +115,19 @@ def _batches(reader: Any, columns: Sequence[tuple[str, ...]], arrow: Any) -> Ite
 
 
 class _Choice:
-    """Which of its names a column is read by. Where several are there it is the first one that has a value, from then on."""
+    """Chooses the name by which each column is read. Of several names, the first one with a value is used from then on.
+    """
 
     def __init__(self, columns: Sequence[tuple[str, ...]]) -> None:
         self._columns = list(columns)
 
     def of(self, there: Collection[str]) -> tuple[list[str | None], list[int]]:
-        """The name of each column among those that are there; and where several are."""
+        """The chosen name of each column among the present ones, and the columns that have several names."""
         found = [[name for name in names if name in there] for names in self._columns]
         return [names[0] if names else None for names in found], [n for n, names in enumerate(found) if len(names) > 1]
 
     def decide(self, several: list[int], has_value: Callable[[str], bool]) -> None:
-        """Settles those of these columns of which a name has a value."""
+        """Decides those of these columns that have a name with a value."""
         for n in several:
             name = next(filter(has_value, self._columns[n]), None)
             self._columns[n] = self._columns[n] if name is None else (name,)
@@ -152,7 +153,7 @@ def _named(columns: Sequence[tuple[str, ...]]) -> str:
 
 
 def number(where: str, argument: str, value: Any, what: str) -> Number | None:
-    """A number, or None for what stands for none (None, NaN).
+    """A number; None for None and NaN.
 
     Raises:
         BadArg: it is something else, or infinite.
@@ -177,7 +178,7 @@ def number(where: str, argument: str, value: Any, what: str) -> Number | None:
 
 
 def limit_of(where: str, value: object, least: int = 1) -> int:
-    """A number of things that are drawn."""
+    """Checks a limit of drawn things, and returns it."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise BadArg(where, "limit", f"{shown(value)} is no number of things to draw; pass an int of at least {least}")
     return value

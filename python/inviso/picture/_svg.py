@@ -1,4 +1,4 @@
-"""Drawings that do not move: for pages without scripts, notebooks that are not trusted, and paper."""
+"""Static drawings: for pages without scripts, untrusted notebooks, and paper."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _BOXES = 1500  # boxes that are drawn
 _ARROWS = 200
 _GUTTER = 150
 _TOP = 24
-_CHARACTER = 6.7  # width of one, of the font that is set below
+_CHARACTER = 6.7  # width of a character in the font below
 
 _RULES = {
     "text": ("font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1a1a1a", ""),
     ".t": ("fill:#1a1a1a", "fill:#eee"),
     ".h": ("font-weight:bold", ""),
-    # letters stand before lines
+    # letters come before lines
     ".o": ("stroke:#fff;stroke-width:3;paint-order:stroke", "stroke:#1b1c1f"),
     ".d": ("fill:#666", "fill:#aaa"),
     ".p": ("fill:#fff", "fill:#1b1c1f"),
@@ -31,7 +31,7 @@ _RULES = {
     ".x": ("stroke:#b3261e;stroke-width:2", "stroke:#ff8a80"),
     ".g": ("stroke:#ccc;fill:none", "stroke:#444"),
 }
-# the rules of a drawing hold for the whole page that it stands in: each names the drawing
+# the rules of a drawing apply to the whole page around it, so each names the drawing
 _STYLE = (
     "".join(f".inviso-svg {name}{{{light}}}" for name, (light, _) in _RULES.items())
     + "@media(prefers-color-scheme:dark){"
@@ -41,7 +41,7 @@ _STYLE = (
 
 
 def tag(name: str, content: str | None = None, **attributes: object) -> str:
-    """An element; numbers have one decimal, an underscore at a name's end goes, others are dashes.
+    """An element. Numbers have one decimal. In a name a last underscore is removed, and others become dashes.
 
     >>> tag("line", x1=1.0, y1=2.25, stroke_width=1, class_="a")
     '<line x1="1" y1="2.2" stroke-width="1" class="a"/>'
@@ -75,7 +75,7 @@ def document(width: int, height: int, title: str, parts: list[str], **attributes
 
 
 def boxes_svg(boxes: Boxes, title: str) -> str:
-    """The widest boxes of the first rows, tracks, and the longest arrows."""
+    """Draws the widest boxes of the first rows, tracks, and the longest arrows."""
     rows = boxes.rows[:_ROWS]
     left = _GUTTER if boxes.tracks else 0
     scale = (WIDTH - left) / (boxes.span or 1)

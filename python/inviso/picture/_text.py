@@ -1,4 +1,4 @@
-"""Texts of pictures: names that may hold anything, amounts with their units, colours."""
+"""Texts of pictures: names with any content, amounts with units, colours."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 COLOURS = ("#ffb207", "#807dff", "#56af6b", "#e5d575", "#c0d6ea", "#f3401e", "#b46cc0", "#888888")
-"""What groups of functions are filled with, largest group first; the last is all other groups'. They began as Okabe and
-Ito's, and were moved apart until people without any one kind of cones tell them apart, and dark text is readable on
-each; tests/python/test_picture.py measures both."""
+"""Colours of groups of functions, largest group first; the last is for all other groups. They are Okabe and Ito's,
+changed until people who lack one kind of cones can distinguish them, and dark text is readable on each.
+tests/python/test_picture.py measures both.
+"""
 GROWTH = ("#5b9bd0", "#7fb3dc", "#a9cfe8", "#d3e6f1", "#e4e4e4", "#fddbc7", "#f6b597", "#ec8f74", "#e2706a")
-"""What a difference is filled with: from much less (blue) to much more (red), after ColorBrewer's RdBu."""
+"""Colours of a difference: from much less (blue) to much more (red), after ColorBrewer's RdBu."""
 
 
 STEPS = (0.01, 0.05, 0.2, 0.5)
-"""From which change on, of what there was before, each further colour of ``GROWTH`` stands."""
+"""The relative changes from which on the further colours of ``GROWTH`` are used."""
 
 
 def clean(value: object) -> str:
-    """A name as it can stand in HTML and XML: what neither allows is U+FFFD; a very long one is cut.
+    """A name for HTML and XML: characters that they don't allow become U+FFFD, and a very long name is cut.
 
     >>> clean("a\\x00b"), clean(None), len(clean("x" * 1000))
     ('a\\ufffdb', '', 300)
@@ -37,7 +38,7 @@ def clean(value: object) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A number with its unit: times and sizes in the unit that suits, anything else as it is.
+    """A number with its unit. Times and sizes have a suitable unit, others their own.
 
     >>> amount(1_250_000, "ns"), amount(3 << 20, "bytes"), amount(1234, "calls"), amount(-1500, "ns")
     ('1.25 ms', '3 MiB', '1,234 calls', '-1.5 µs')
@@ -50,7 +51,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits and more where the number is large: 1.23, 12.3, 123, 1,234."""
+    """A number with three digits, or more if it is large: 1.23, 12.3, 123, 1,234."""
     if value == int(value):
         return f"{int(value):,}"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
@@ -60,7 +61,7 @@ def short(value: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part in per cent.
+    """A part in percent.
 
     >>> share(1, 8), share(1, 0)
     ('12.5 %', '')
@@ -77,7 +78,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def group(name: str) -> str:
-    """The package of a function, which its colour goes by.
+    """The package of a function, which decides its colour.
 
     >>> group("shop.db:query/2"), group("main")
     ('shop', 'main')

@@ -1,4 +1,4 @@
-"""Calls, messages and processes as a timeline: a track for each process, its calls in rows by depth, messages as
+"""The timeline of calls, messages and processes: a track for each process, its calls in rows by depth, messages as
 arrows.
 """
 
@@ -30,7 +30,7 @@ _MARKS = {"exception": EXCEPTION, "open": OPEN, "lost": LOST}
 _TRACKS = 500  # processes that are drawn
 _DEPTH = 100  # rows of a track
 _ARROWS = 20_000
-_FINENESS = 4_000  # steps of the whole time, within which what is left out is put together
+_FINENESS = 4_000  # steps of the whole time; omitted calls within a step are combined
 
 
 class _Call(NamedTuple):
@@ -60,7 +60,7 @@ class _Process:
 
 @dataclass(slots=True)
 class Timeline:
-    """A timeline: its boxes, how many calls and messages it has, what was left out."""
+    """A timeline: its boxes, the numbers of its calls and messages, and notes on omitted parts."""
 
     boxes: Boxes
     notes: list[str]
@@ -70,7 +70,7 @@ class Timeline:
 
 
 class _Reading:
-    """What is read: processes by id, names of functions, messages; what could not be placed."""
+    """The input: processes by id, names of functions, messages, and counts of those that could not be placed."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -162,7 +162,7 @@ class _Reading:
             self.messages.append((sender, receiver, sent, wait, "" if id is None else f"message {clean(id)}"))
 
     def close(self) -> None:
-        """Calls that have not ended last until everything else has."""
+        """Ends open calls at the time of the last event."""
         for process, start, name, depth in self.opened:
             process.calls.append(_Call(start, (self.end or 0) - start, name, depth, OPEN))
 
@@ -170,8 +170,7 @@ class _Reading:
 def timeline_boxes(
     where: str, calls: Rows, messages: Rows | None, processes: Rows | None, functions: Rows | None, limit: int
 ) -> Timeline:
-    """Lays out tracks and rows, with at most ``limit`` calls; the shortest others are put together where they are
-    close.
+    """Lays out tracks and rows, with at most ``limit`` calls. The shorter ones are combined if they are close.
 
     Raises:
         BadArg: see :func:`inviso.picture.timeline`.
@@ -219,7 +218,9 @@ def _function_names(where: str, rows: Rows) -> dict[Any, str]:
 
 
 def _chosen(reading: _Reading, notes: list[str]) -> list[tuple[Hashable, _Process]]:
-    """The processes that did something, the busiest of them if there are too many; by node, and who was first."""
+    """The processes with calls or messages, only the busiest if there are too many, in the order of node and first
+    event.
+    """
     active = [(id, process) for id, process in reading.processes.items() if process.since is not None]
     if idle := len(reading.processes) - len(active):
         notes.append(f"{plural(idle, 'process', 'processes')} without a call or message: left out")
@@ -230,7 +231,7 @@ def _chosen(reading: _Reading, notes: list[str]) -> list[tuple[Hashable, _Proces
 
 
 def _rows_of(calls: list[_Call], origin: Number) -> tuple[list[list[Box]], int]:
-    """Boxes by depth, and how many are too deep. Calls without a depth are nested by their times."""
+    """Boxes by depth, and the number of calls that are too deep. Calls without a depth are nested by their times."""
     calls.sort(key=lambda call: (call.start, -call.duration))
     least = min((call.depth for call in calls if call.depth is not None), default=0)
     rows: list[list[Box]] = []
@@ -251,7 +252,7 @@ def _rows_of(calls: list[_Call], origin: Number) -> tuple[list[list[Box]], int]:
 
 
 def _put_together(boxes: Boxes, limit: int, notes: list[str]) -> None:
-    """Keeps the longest calls; of the others those that are close to each other become one box."""
+    """Keeps the longest calls. Others that are close to each other become one box."""
     total = boxes.count()
     if total <= limit:
         return
@@ -310,7 +311,7 @@ def _arrows(reading: _Reading, tracks: dict[Hashable, int], origin: Number, boxe
 
 
 def table(made: Timeline, most: int) -> tuple[list[str], list[list[str]]]:
-    """The longest calls, for a table."""
+    """A table of the longest calls."""
     boxes = made.boxes
     starts = [track.row for track in boxes.tracks] + [len(boxes.rows)]
     found = []

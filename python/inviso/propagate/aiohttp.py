@@ -15,8 +15,10 @@ __all__ = ["trace_config"]
 
 
 def trace_config() -> TraceConfig:
-    """A trace configuration by which each request carries the caller's token, and the caller takes that of the response, for
-    ``aiohttp.ClientSession(trace_configs=[trace_config()])``. Redirects carry the first request's token.
+    """A trace configuration for ``aiohttp.ClientSession(trace_configs=[trace_config()])``.
+
+    Each request carries the caller's token, and the caller takes the response's token. Redirects carry the token of the
+    first request.
 
     >>> len(trace_config().on_request_start)
     1

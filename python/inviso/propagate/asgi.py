@@ -1,4 +1,4 @@
-"""Middleware for ASGI applications: a request's token is the handler's, and the response carries it back.
+"""Middleware for ASGI applications: the handler gets the request's token, and the response carries it back.
 
 >>> import asyncio
 >>> from inviso import seq_trace
@@ -30,15 +30,18 @@ _Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[
 
 
 class Middleware:
-    """An ASGI application around another one. The task that serves has the request's token while the application runs, and its own
-    afterwards. The response has one header at most, the handler's token; one that comes with a response of another service is left out.
-    It is told as sent before the server has it; if the server raises, it is a message that nobody takes. Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
+    """An ASGI application around another one.
+
+    The serving task has the request's token while the application runs, and its own afterwards. The response has at
+    most one such header, with the handler's token; a header that the application copied from another service is
+    removed. The send event comes before the server gets the response; if the server raises, the message has no
+    receiver. For a websocket the opening request and its acceptance carry a token; later messages don't.
 
     Args:
-        application: the application within.
+        application: the inner application.
 
     Raises:
-        BadArg: it can't be called.
+        BadArg: the application is not callable.
 
     >>> Middleware(print).application is print
     True
@@ -66,7 +69,7 @@ class Middleware:
             with current() if carried else nullcontext() as reply:
                 if reply is not None:
                     headers.append((_NAME, reply.encode("ascii")))
-            # told by now: a server puts it on the wire in here, and its receiver may be faster than this task
+            # the event is emitted already: the server sends here, and its receiver may be faster than this task
             await send({**message, "headers": headers})
 
         with apart():

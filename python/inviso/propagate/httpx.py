@@ -18,13 +18,16 @@ _Client = TypeVar("_Client", Client, AsyncClient)
 
 
 def attach(client: _Client) -> _Client:
-    """Has each request of ``client``, also an asynchronous one, carry the caller's token, and the caller take that of the response.
+    """Makes each request of a client carry the caller's token, and the caller take the response's token.
+
+    Args:
+        client: an ``httpx.Client`` or an ``httpx.AsyncClient``.
 
     Returns:
         The client.
 
     Raises:
-        BadArg: it is none.
+        BadArg: it is not such a client.
 
     >>> import httpx
     >>> sorted(attach(httpx.Client()).event_hooks)

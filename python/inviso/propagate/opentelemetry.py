@@ -1,4 +1,4 @@
-"""A propagator of tokens, to be put beside OpenTelemetry's own; and labels that stand for its spans."""
+"""A propagator of tokens for use beside OpenTelemetry's own, and labels that name its spans."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _TRACEPARENT = "traceparent"
 
 
 def current_label(context: Context | None = None) -> str | None:
-    """The label that stands for the current span (or a context's): a token with it is of the same trace. None where
-    there is no span.
+    """The label for the current span, or for a context's span. A token with this label belongs to the same trace. None
+    without a span.
 
     >>> from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
     >>> current_label(set_span_in_context(NonRecordingSpan(SpanContext(1, 2, False))))
@@ -49,7 +49,7 @@ def current_label(context: Context | None = None) -> str | None:
 
 
 def span_context(label: object) -> SpanContext | None:
-    """The span that a label stands for; None of a label that stands for none.
+    """The span that a label names; None if it does not name a span.
 
     >>> span_context("order 7") is None, span_context("00-00000000000000000000000000000001-0000000000000002-01").span_id
     (True, 2)
@@ -62,11 +62,11 @@ def span_context(label: object) -> SpanContext | None:
 
 @contextmanager
 def labelled(*events: str) -> Iterator[str | None]:
-    """Within, the caller's token has the label of the current span; afterwards it is as it was. Without a span nothing
-    changes.
+    """Inside, the caller's token has the label of the current span. At the end the earlier token is restored. Without a
+    span nothing changes.
 
     Args:
-        events: components of the token: the default is ``send``, ``receive``, ``print`` and ``timestamp``.
+        events: components of the token. Default: ``send``, ``receive``, ``print`` and ``timestamp``.
 
     >>> with labelled() as label:
     ...     label is None, seq_trace.get_token()
@@ -93,16 +93,16 @@ def _begin(label: str, events: tuple[str, ...]) -> None:
 class SeqTracePropagator(TextMapPropagator):
     """Carries the token of the calling process wherever the program's instrumentation carries a context.
 
-    A token belongs to a process, not to a context: ``extract`` sets that of the calling thread or task, or empties it,
-    and answers the context that it was given. Nothing tells a propagator that a request is over, so the token stays
-    until the next one is extracted; :class:`inviso.propagate.wsgi.Middleware` and its sister for ASGI give it back.
+    A token belongs to a process, not to a context. So ``extract`` sets or clears the token of the calling thread or
+    task, and returns the given context. A propagator does not learn the end of a request, so the token stays until the
+    next ``extract``. :class:`inviso.propagate.wsgi.Middleware` and the one for ASGI restore the earlier token.
 
     Args:
-        labels: whether traces of OpenTelemetry become labels, and back. Then a carrier without a token sets one whose
-            label stands for the span that the context has (put this propagator behind OpenTelemetry's own), and one
-            with a token of such a label sets the context's span where it has none. A token of such a label is sent as
-            ``traceparent`` too, where there is no span.
-        events: components of such a token: ``send``, ``receive``, ``print``, ``timestamp`` unless given.
+        labels: whether OpenTelemetry's traces become labels, and labels become traces. Then a carrier without a token
+            sets a token whose label names the context's span (put this propagator after OpenTelemetry's own). A carrier
+            with a token of such a label sets the context's span, if it has none. Without a span, a token of such a
+            label is also sent as ``traceparent``.
+        events: components of such a token. Default: ``send``, ``receive``, ``print``, ``timestamp``.
 
     >>> from opentelemetry.propagators.composite import CompositePropagator
     >>> from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -140,7 +140,7 @@ class SeqTracePropagator(TextMapPropagator):
 
     @property
     def fields(self) -> set[str]:
-        """The names of its headers."""
+        """The names of the headers that it sets."""
         return {HEADER, _TRACEPARENT} if self._labels else {HEADER}
 
 

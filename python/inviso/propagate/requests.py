@@ -18,8 +18,10 @@ _Session = TypeVar("_Session", bound=Session)
 
 
 class Adapter(BaseAdapter):
-    """A transport adapter around another one, by which each request carries the caller's token, and the caller takes that of the
-    response, also where an authentication repeats it. For everything else it is the one within: its attributes are that one's, and so is its class to ``isinstance``.
+    """A transport adapter around another one.
+
+    Each request carries the caller's token, and the caller takes the response's token, also if authentication repeats
+    the request. In all else it acts as the inner adapter: it has its attributes, and its class for ``isinstance``.
 
     >>> from requests.adapters import HTTPAdapter
     >>> adapter = Adapter(HTTPAdapter(max_retries=3))
@@ -37,7 +39,7 @@ class Adapter(BaseAdapter):
         return type(self.adapter)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "adapter":  # not made yet
+        if name == "adapter":  # not set yet
             raise AttributeError(name)
         return getattr(self.adapter, name)
 
@@ -51,28 +53,28 @@ class Adapter(BaseAdapter):
         return Adapter, (self.adapter,)
 
     def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
-        """Sends the request by the adapter within."""
+        """Sends the request by the inner adapter."""
         inject(request.headers)
         response = self.adapter.send(request, *args, **options)
         if getattr(response, "connection", None) is self.adapter:
-            response.connection = self  # type: ignore[assignment]  # an answer to a challenge goes by it
+            response.connection = self  # type: ignore[assignment]  # it also sends answers to challenges
         if HEADER in request.headers:
             extract(response.headers, without="keep")
         return response
 
     def close(self) -> None:
-        """Closes the adapter within."""
+        """Closes the inner adapter."""
         self.adapter.close()
 
 
 def attach(session: _Session) -> _Session:
-    """Has each request of ``session`` carry the caller's token, with whatever adapters it has now.
+    """Makes each request of a session carry the caller's token: wraps the adapters that it has now.
 
     Returns:
         The session.
 
     Raises:
-        BadArg: it is none.
+        BadArg: it is not a session.
 
     >>> import requests
     >>> type(attach(requests.Session()).get_adapter("https://example.org")).__name__

@@ -1,4 +1,4 @@
-"""Middleware for WSGI applications: a request's token is the handler's, and the response carries it back.
+"""Middleware for WSGI applications: the handler gets the request's token, and the response carries it back.
 
 >>> from inviso import seq_trace
 >>> def application(environ, start_response):
@@ -28,16 +28,19 @@ _VARIABLE = "HTTP_" + HEADER.upper().replace("-", "_")
 
 
 class Middleware:
-    """A WSGI application around another one. The thread that serves has the request's token while the application runs, and its own
-    before, between the parts of the body, and afterwards. A body that is a file, or what the server's ``wsgi.file_wrapper`` made, goes
-    to the server as it is, which sends it by its own means: what reads it has no token. The response has one header at most, the
-    handler's token; one that comes with a response of another service is left out.
+    """A WSGI application around another one.
+
+    The serving thread has the request's token while the application runs. It has its own token before, between the
+    parts of the body, and afterwards. A body that is a file, or a result of the server's ``wsgi.file_wrapper``, is
+    passed to the server unchanged: the server sends it by its own means, and reads it without the token. The response
+    has at most one such header, with the handler's token; a header that the application copied from another service is
+    removed.
 
     Args:
-        application: the application within.
+        application: the inner application.
 
     Raises:
-        BadArg: it can't be called.
+        BadArg: the application is not callable.
 
     >>> Middleware(lambda environ, start_response: [b"hello"])({}, None)[0]
     b'hello'
@@ -67,13 +70,15 @@ class Middleware:
 
 
 def _is_file(body: Any, environ: dict[str, Any]) -> bool:
-    """Whether a server may look for such a body, to send it without asking for its parts."""
+    """Whether a server may recognize such a body, and send it without iterating over it."""
     wrapper = environ.get("wsgi.file_wrapper")
     return (isinstance(wrapper, type) and isinstance(body, wrapper)) or type(body).__module__ == "_io"
 
 
 class _Request:
-    """The token of a request, while the thread that serves it has it, and while it hasn't."""
+    """Swaps the token of a request with the serving thread's own: inside the ``with`` block the thread has the
+    request's.
+    """
 
     __slots__ = ("_aside", "carried")
 
@@ -89,7 +94,7 @@ class _Request:
 
 
 class _Body:
-    """A body, each part of which is made with the request's token."""
+    """A body whose parts are made with the request's token."""
 
     def __init__(self, body: Iterable[bytes], request: _Request) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""Preparing a process to be traced from outside: a listener, and the runtime component that a control adds.
+"""Prepares a process to be traced from outside: a listener, and the runtime component that a control adds.
 
 >>> from inviso import runtime
 >>> runtime.listen("docs").node.partition("@")[0]
@@ -96,7 +96,7 @@ __all__ = [
 
 _listener: Listener | None = None
 _named: str | None = None
-"""The name that the process has as a node because it listens."""
+"""The node name that this process has from listening."""
 
 _changing = RLock()
 NO_NODE = "nonode@nohost"
@@ -105,20 +105,20 @@ _HOST = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tuple[str, ...] = ()) -> Listener:
-    """Let control components of this user's processes trace this process. At rest that costs nothing.
+    """Let control components of this user's processes trace this process. A waiting listener costs nothing.
 
     Args:
-        node: the process's name, with or without ``@host``; ``{pid}`` and ``{program}`` stand for these. Default:
+        node: the process's name, with or without ``@host``. ``{pid}`` and ``{program}`` are replaced. Default:
             ``INVISO_NODE``, else ``{program}-{pid}``. If a living process has that name, ``-PID`` is appended.
-        log_dir: logs that a control names are made below this folder only.
-        allow: modules whose functions a control may name as handlers; a package admits what is below it.
+        log_dir: the only folder below which a control can create logs.
+        allow: modules whose functions a control may name as handlers. A package allows its submodules, too.
 
     Returns:
-        The listener. A second call returns the first one's.
+        The listener. A second call returns the same one.
 
     Raises:
-        BadArg: no name of a node.
-        OSError: there is no folder for the socket, or it isn't this user's.
+        BadArg: ``node`` is not a node's name.
+        OSError: there is no folder for the socket, or it belongs to another user.
 
     >>> listen("docs") is listen()
     True
@@ -132,7 +132,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         name = node_name(node)
         folder = Folder.open()
         try:
-            # first: a name is another's if that listens
+            # listen first: a name counts as taken only if its process listens
             socket_ = folder.listen(os.getpid())
             try:
                 taken = folder.claim(name, os.getpid())
@@ -149,14 +149,14 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         if found is not None:
             found.close()
         _listener = made
-        if process.node() in (NO_NODE, _named):  # the latter is that of the process which has forked this one
+        if process.node() in (NO_NODE, _named):  # in a forked child _named is the parent's
             process.set_node(taken)
             _named = taken
         return made
 
 
 def local() -> Listener:
-    """The listener, or one for this process alone, which no other process reaches.
+    """The listener. If there is none, a new one for this process alone, which no other process can reach.
 
     >>> local() is local()
     True
@@ -182,7 +182,7 @@ def listening() -> Listener | None:
 
 
 def stop_listening() -> None:
-    """Ends the listener and the runtime component; nothing is left of them.
+    """Ends the listener and the runtime component, with all their effects.
 
     >>> stop_listening()
     """
@@ -200,7 +200,14 @@ _local._find = listening
 
 
 def node_name(given: str | None = None, program: str | None = None) -> str:
-    """The full name of this process as a node; ``BadArg`` if it is none. ``program``: what ``{program}`` stands for.
+    """The full name of this process as a node.
+
+    Args:
+        given: the name, as for :func:`listen`.
+        program: the path of the program for ``{program}``. Default: the program of this process.
+
+    Raises:
+        BadArg: it is not a node's name.
 
     >>> node_name("shop-1").startswith("shop-1@")
     True
@@ -222,7 +229,7 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
 
 
 def _program(words: list[str]) -> str:
-    """The script or module of a command line; ``python`` where it has none.
+    """The script or module of a command line; ``python`` if it has none.
 
     >>> _program(["python", "-X", "dev", "work/job.py", "-c"]), _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
     ('work/job.py', 'job', 'python')

@@ -1,7 +1,7 @@
 """A runtime component: carries out requests, one after the other, in one thread.
 
-It owns one trace session. Before a log is open, and after it, a session without a tracer keeps the patterns; each log has
-a session of its own that gets all of them. What is asked for and what follows from it is the :class:`Machine`'s business.
+It owns one trace session. While no log is open, a session without a tracer has the patterns. Each log has a session of
+its own with all patterns. :class:`Machine` decides which requests are refused, and which states and events follow.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ FLAGS = (
     *("set_on_first_spawn", "set_on_link", "set_on_first_link", "timestamp", "arity", "silent"),
     *("monotonic_timestamp", "strict_monotonic_timestamp"),
 )
-"""Trace flags that ``tf`` takes: those of Inviso, and the other time stamps."""
+"""Trace flags that ``tf`` accepts: Inviso's, and the other timestamps."""
 
 LOOK = 0.1
-"""Seconds between two looks whether the log still takes messages."""
+"""Seconds between two checks whether the log still takes messages."""
 
 EVERY = 0.005
-"""Seconds between two looks for messages of a handler."""
+"""Seconds between two checks for messages of a handler."""
 
 MOST = 10_000
 """Functions that an answer has at most."""
 
 PATIENCE = 2.0
-"""Seconds that a flush waits for what was traced before."""
+"""Seconds that a flush waits for earlier trace messages."""
 
 Publish = Callable[[Any], None]
 
@@ -59,7 +59,7 @@ Publish = Callable[[Any], None]
 class Component(MetaCalls, LogCalls):
     """State, session and settings of one runtime component. Its methods are called in one thread.
 
-    ``publish`` is called with each event; ``resolver`` knows what names in requests stand for.
+    ``publish`` is called with each event. ``resolver`` finds the files and functions that requests name.
     """
 
     def __init__(self, tag: Any, settings: Settings, publish: Publish, resolver: Resolver) -> None:
@@ -73,7 +73,7 @@ class Component(MetaCalls, LogCalls):
         self._tracing: tracing.Tracing | None = None
         self._data: TracerData | None = None
         self._flags: list[tuple[Any, list[str]]] = []
-        """Flags that were set since they were cleared: what a suspension takes and a resumption gives back."""
+        """Flags that are set. A suspension removes them; its own end sets them again."""
         self._overload = Overload(self.settings, resolver.function, time.monotonic())
         self._resume: float | None = None
         self._pause = 0.0
@@ -86,14 +86,14 @@ class Component(MetaCalls, LogCalls):
         self._profiler: tprof.Profiler | None = None
         self.live = LiveCounts()
 
-    # what may be asked
+    # requests
 
     def use(self, resolver: Resolver) -> None:
-        """Names in requests that come after this one are looked up so."""
+        """Uses this resolver for all later requests."""
         self._resolver = resolver
 
     def call(self, name: str, arguments: tuple[Any, ...], resolver: Resolver | None = None) -> Any:
-        """The answer to a request by its name. What a request raises that is no refusal is an error term, too.
+        """The answer to a request by its name. An exception becomes an error term.
 
         ``resolver`` is for this request alone.
         """
@@ -117,7 +117,7 @@ class Component(MetaCalls, LogCalls):
             self._resolver = usual
 
     def do_init_tracing(self, given: Any) -> Any:
-        """Open the log and begin: flags are set afterwards."""
+        """Opens the log and begins. Flags are set later."""
         data = parse(given, self._resolver.path)
         ti_spec = self._ti_spec(data.ti)
         self._begin(given, data)
@@ -135,12 +135,12 @@ class Component(MetaCalls, LogCalls):
         if data.ti is not None:
             regular = self._tracing.session if self._tracing is not None and data.has_log else None
             answer.append((Atom("ti_log"), self._begin_meta(data.ti, ti_spec, regular)))
-        self._tell(self.machine.init_tracing(given))
+        self._publish_all(self.machine.init_tracing(given))
         return OK, answer
 
     def do_stop_tracing(self) -> Any:
         self._close()
-        self._tell(self.machine.stop_tracing())
+        self._publish_all(self.machine.stop_tracing())
         return OK, self.machine.state
 
     def do_clear(self, options: Any = ()) -> Any:
@@ -154,7 +154,7 @@ class Component(MetaCalls, LogCalls):
         if "keep_trace_patterns" not in options:
             self._clear_patterns()
         self._data = None
-        self._tell(self.machine.clear())
+        self._publish_all(self.machine.clear())
         return OK, (self.machine.state, self.machine.status)
 
     def do_flush(self) -> Any:
@@ -209,7 +209,7 @@ class Component(MetaCalls, LogCalls):
         self._flags = [] if not self.machine.is_running else self._flags
         self._watch_again()
         self._overload.at_once(time.monotonic())
-        self._tell(self.machine.cancel_suspension())
+        self._publish_all(self.machine.cancel_suspension())
         return OK
 
     def do_change_options(self, settings: Settings) -> Any:
@@ -231,7 +231,7 @@ class Component(MetaCalls, LogCalls):
         return OK, Atom("no_tracerdata") if given is None else given
 
     def do_trace_tokens(self, how: Any) -> Any:
-        """Have the log take the events of sequential tracing, if nobody does; with False no longer."""
+        """Makes the log the system tracer, if there is none; False removes it again."""
         if not self.machine.is_tracing or self._tracing is None:
             return ERROR, Atom("no_tracer")
         if not how:
@@ -248,7 +248,7 @@ class Component(MetaCalls, LogCalls):
         return OK
 
     def do_count(self, kind: Any, mfas: Any) -> Any:
-        """Measure functions from now on, in a session of their own; how many match now."""
+        """Measures functions from now on, in a session of its own. Returns how many match now."""
         if self._profiler is not None:
             self._profiler.stop()
         self._profiler = tprof.Profiler(type=kind, name="inviso counts")
@@ -256,14 +256,14 @@ class Component(MetaCalls, LogCalls):
         return OK, self._profiler.set_pattern([tuple(mfa) for mfa in mfas])
 
     def do_counts(self) -> Any:
-        """What was measured: module, function, arity, calls, measurement; the largest first."""
+        """The measurements: module, function, arity, calls, measurement; the largest first."""
         if self._profiler is None:
             return ERROR, Atom("not_counting")
         found = sorted(self._profiler.collect().functions, key=lambda one: (-one.measurement, one.mfa))
         return OK, [(*one.mfa, one.calls, one.measurement) for one in found[:MOST]]
 
     def do_count_live(self, kind: Any, patterns: Any, messages: Any) -> Any:
-        """Count these functions, and messages or not, as long as the control stays; how many functions are new."""
+        """Counts these functions, and perhaps messages, while the control stays. Returns how many functions are new."""
         return OK, self.live.set(kind, patterns, messages=messages)
 
     def do_info(self) -> Any:
@@ -271,7 +271,7 @@ class Component(MetaCalls, LogCalls):
 
     @property
     def profiler(self) -> tprof.Profiler | None:
-        """What counts functions now: for a live view, or else for who has asked by ``count``."""
+        """The profiler that counts now: a live view's, else that of the request ``count``."""
         return self.live.profiler or self._profiler
 
     @property
@@ -286,11 +286,11 @@ class Component(MetaCalls, LogCalls):
         return self.machine.both()
 
     def left(self) -> None:
-        """The control has let the component go: what it had counted for its live view ends."""
+        """Ends the counters of the control's live view, after the control has gone."""
         self.live.stop()
 
     def info(self) -> dict[str, Any]:
-        """Counts and failures, beside the status: what a person asks for."""
+        """Counts and failures, for people; the status is separate."""
         self._count()
         return {
             "written": self._counts[0],
@@ -303,18 +303,20 @@ class Component(MetaCalls, LogCalls):
         }
 
     def message(self, message: Any) -> None:
-        """A message for the component that is no request: the check of overload is shown it."""
+        """Passes a message that is not a request to the user's overload check."""
         if self.machine.is_tracing and self.machine.is_running:
             self._judge(self._overload.message(time.monotonic(), message))
 
     def relayed(self, message: Any) -> None:
-        """A trace message of another process: printed, or handed to the handler, if that is what is done here."""
+        """Prints a trace message of another process, or passes it to the handler; nothing if this component writes a
+        log.
+        """
         if self._tracing is not None and self.machine.is_tracing and not isinstance(self._tracing.tracer, TracePort):
             self._handle(message)
 
     def end(self) -> None:
-        """The component ends: flags and patterns go, the log is closed."""
-        self._patterns.clear()  # no session has to keep them
+        """Ends the component: removes flags and patterns, and closes the log."""
+        self._patterns.clear()  # so _close() makes no session for them
         self._close()
         self._leave()
         if self._profiler is not None:
@@ -325,10 +327,10 @@ class Component(MetaCalls, LogCalls):
     # while it traces
 
     def poll(self) -> float | None:
-        """Does what is due; after how many seconds it is called again, None if there is nothing to look at."""
+        """Does what is due. Returns the seconds until the next call, None if there is nothing to check."""
         now = time.monotonic()
         if self._resume is not None and now >= self._resume:
-            self._go_on()
+            self._resume_by_itself()
         if not self.machine.is_tracing:
             return None
         self._look_at_meta()
@@ -347,7 +349,7 @@ class Component(MetaCalls, LogCalls):
             self._has_ended(traced.ended.text)
             return None
         error = traced.tracer.error if isinstance(traced.tracer, TracePort) and self._data_files else None
-        if error is not None:  # the log has a hole from here on
+        if error is not None:  # messages are missing in the log from here on
             self._has_ended(f"the log can't be written: {error}")
             return None
         if self._stop_at is not None and now >= self._stop_at:
@@ -364,7 +366,7 @@ class Component(MetaCalls, LogCalls):
         is_handed = not is_port and self._data is not None and self._data.has_log
         return max(0.0, min(EVERY if is_handed else LOOK, soonest))
 
-    # how it is done
+    # parts of requests
 
     @property
     def _limits(self) -> Mapping[str, Any]:
@@ -375,12 +377,12 @@ class Component(MetaCalls, LogCalls):
     def _data_files(self) -> tuple[str, str] | None:
         return None if self._data is None else self._data.files
 
-    def _tell(self, events: list[Any]) -> None:
+    def _publish_all(self, events: list[Any]) -> None:
         for event in events:
             self._publish(event)
 
     def _begin(self, given: Any, data: TracerData) -> None:
-        """A session with the patterns whose messages go where the tracer data says."""
+        """Begins a session with the patterns, whose messages go where the tracer data says."""
         try:
             tracer: Any = data.port() if data.port is not None else data.pid or self._handler_of(data)
         except OSError as error:
@@ -446,13 +448,13 @@ class Component(MetaCalls, LogCalls):
     def _has_ended(self, why: str) -> None:
         self._ended = why
         self._close()
-        self._tell(self.machine.port_down(why))
+        self._publish_all(self.machine.port_down(why))
 
     def _set(self, patterns: Any, flag: str, *, sets: bool = True) -> Any:
         found = [pattern for given in patterns for pattern in expand(given, flag)]
         answers = [self._set_one(pattern) for pattern in found]
         if sets:
-            self._tell(self.machine.patterns())
+            self._publish_all(self.machine.patterns())
         return OK, answers
 
     def _set_one(self, pattern: Pattern) -> Any:
@@ -502,10 +504,10 @@ class Component(MetaCalls, LogCalls):
         if self.machine.is_running:
             self._clear_flags()
             self._reset_meta()
-        self._tell(self.machine.suspend(reason))
+        self._publish_all(self.machine.suspend(reason))
 
     def _judge(self, answer: Any) -> None:
-        """What a check of overload said."""
+        """Follows the answer of an overload check: suspends if there is a reason."""
         if answer is None:
             return
         self._suspend(answer[0])
@@ -515,24 +517,24 @@ class Component(MetaCalls, LogCalls):
             self._resume = time.monotonic() + self._pause
 
     def _watch_again(self) -> None:
-        """What was lost until now has been a reason to suspend it; it is none to do so again."""
+        """Restarts the overload check's counts at the end of a suspension, so earlier losses are no new reason."""
         if not self.machine.is_running:
             self._count()
             self._overload.began(time.monotonic(), self._counts[1])
 
-    def _go_on(self) -> None:
-        """A suspension by overload ends by itself: the flags are set again."""
+    def _resume_by_itself(self) -> None:
+        """Ends a suspension by overload, and sets the flags again."""
         self._resume = None
         if self.machine.is_running:
             return
         self._watch_again()
         self._overload.at_once(time.monotonic() + self._pause)
-        self._tell(self.machine.cancel_suspension())
+        self._publish_all(self.machine.cancel_suspension())
         for who, flags in self._flags if self.machine.is_tracing else []:
             self._set_flags(who, True, flags)
 
     def _close(self) -> None:
-        """Ends the log; the patterns stay."""
+        """Ends the log. The patterns stay, in a session without a tracer."""
         traced = self._tracing
         self._flags.clear()
         self._stop_at = self._resume = None
@@ -569,7 +571,7 @@ class Component(MetaCalls, LogCalls):
 
 
 def words(reason: Any) -> str:
-    """Why a component is suspended, for people."""
+    """The reason of a suspension, as text for people."""
     match reason:
         case "rt_max_queue_len":
             return "too many messages waited for the runtime component"

@@ -1,4 +1,5 @@
-"""A process that is told to end by SIGTERM, and does not handle it, writes its log before it does: so end workers of a pool."""
+"""At a SIGTERM that the program doesn't handle, writes the log before the process ends. Workers of a pool end that way.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +18,34 @@ LONG = 3600.0
 
 
 class Guard:
-    """A thread that waits for the signal; ``work`` is done before its action follows. The program's own handler counts before it.
+    """A thread that waits for the signal. It calls ``work`` before the signal's action follows.
 
-    Who measures the process waits for the signal, too, and tells us: then there is no thread.
+    The program's own handler has priority. A measured child of ``inviso tprof`` or ``inviso trace`` waits for the
+    signal itself, and closes this guard first: then there is no thread.
     """
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._process = 0
-        """Whose thread waits; 0 when the signal has come, or nobody waits for it."""
+        """The process whose thread waits; 0 if no thread waits, or the signal has come."""
         self._deciding = allocate_lock()
-        """By who ends it and who has the signal: one of them is the first."""
+        """Held by :meth:`end` and by the thread that got the signal, to decide which one is first."""
         self._is_over = False
         self._thread = Timer(self._step, _native.ending_wake)
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_here, self._forget)
         _children.before_taking.append(self.close)
 
     def keep(self) -> None:
-        """Waits for the signal from now on. To be called now and then: a program that handled it may have put the default back."""
+        """Waits for the signal from now on. Call it regularly: a program may have restored the default action
+        meanwhile.
+        """
         if self._is_over or _children.is_measured() or not _native.ending_take(SIGTERM) or self._is_here():
             return
         self._process = os.getpid()
         self._thread.start(0.0)
 
     def end(self) -> None:
-        """Waits no longer: the signal's action follows at once."""
+        """Stops waiting: the signal's action follows at once again."""
         with self._deciding:
             if not self._is_here():
                 return
@@ -50,7 +54,7 @@ class Guard:
         _native.ending_give()
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Ends for good."""
         self._is_over = True
         self.end()
         self._no_forks()
@@ -77,7 +81,7 @@ class Guard:
         with self._deciding:
             if not self._is_here():
                 return None
-            self._process, self._is_over = 0, True  # what is done at the end does not wait for this thread
+            self._process, self._is_over = 0, True  # close() does not wait for this thread
         self._work()
         _native.ending_follow(number)
         return None

@@ -1,4 +1,6 @@
-"""The runtime component of a process, its control, and what happens when that one goes. No input or output of its own."""
+"""The runtime component of a process, and its control. Acts by the dependency when the control ends. No input or
+output.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ __all__ = ["Host", "Peer"]
 OK, ERROR = Atom("ok"), Atom("error")
 
 CONFIRMATION = 5.0
-"""Seconds that a control has to confirm that it takes an autostarted component, at least."""
+"""Seconds that a control has, at least, to confirm that it adopts an autostarted component."""
 
 _END_INITIATION = frozenset({"stop_tracing", "clear", "suspend"})
 
 
 class Peer(Protocol):
-    """A control component, as its runtime components know it."""
+    """A control component, from the side of its runtime components."""
 
     @property
     def node(self) -> str:
@@ -51,27 +53,28 @@ class Host:
         self._alone_until: float | None = None
         """When the component ends because it has no control."""
         self._asked: Peer | None = None
-        """A control that has not confirmed yet."""
+        """A control that was offered the component and has not confirmed yet."""
         self.initiator: Initiator | None = None
-        """What initiates tracing, where nobody asks for it."""
+        """The function that initiates tracing in an autostarted process, if there is one."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the component has ended."""
 
     def local(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """The answer to a request of this process itself, which may name any file and any function."""
+        """The answer to a request of this process itself. It may name any file and any function."""
         if self.component is None:
             return ERROR, Atom("not_started")
         self._before(name)
         return self.component.call(name, arguments, self.local_resolver)
 
     def start(self, tag: Any, options: Any) -> Component:
-        """A component that no control asked for, with options that this process itself has; ``Unknown`` names a wrong one."""
+        """Starts a component without a control, with options of this process itself. ``Unknown`` names a wrong option.
+        """
         component = self.begin(tag, read(options), self.local_resolver)
         component.use(self.resolver)
         return component
 
     def asks(self, peer: Peer) -> None:
-        """A control was told of the component, and may confirm that it takes it."""
+        """Notes that a control was offered the component, and may confirm that it adopts it."""
         self._asked = peer
         after = None if self.component is None else dependency_ms(self.component.settings)
         if after is not None:
@@ -89,12 +92,12 @@ class Host:
             self.initiator.stop()
 
     def begin(self, tag: Any, settings: Any, resolver: Resolver) -> Component:
-        """A new component, which has no control yet."""
+        """Makes a component, which has no control yet."""
         self.component = Component(tag, settings, self._publish, resolver)
         return self.component
 
     def request(self, peer: Peer, name: str, arguments: tuple[Any, ...], *, is_local: bool = False) -> Any:
-        """The answer to a request of a control's. Whatever it is: nothing is raised."""
+        """The answer to a request of a control. Never raises."""
         try:
             return self._request(peer, name, arguments, is_local=is_local)
         except Exception as error:
@@ -106,7 +109,7 @@ class Host:
             return self._add(peer, *arguments, resolver)
         if name == "confirm" and peer is self._asked:
             return self._confirm(peer)
-        if name == "sample" and len(arguments) <= 1:  # it changes nothing, so whoever may ask this process may ask that
+        if name == "sample" and len(arguments) <= 1:  # it changes nothing, so any connection may request it
             return OK, self._sampler.sample(self.component, self.owner, *arguments)
         if name in ("list_logs", "log_paths") and self.component is not None:  # likewise
             return self.component.call(name, arguments, resolver)
@@ -150,7 +153,7 @@ class Host:
         return answer
 
     def left(self, peer: Peer) -> None:
-        """A control has gone: its component acts by its dependency."""
+        """A control has gone: the component follows its dependency."""
         if peer is not self.owner and peer is not self._asked:
             return
         if peer is self.owner:
@@ -162,7 +165,7 @@ class Host:
         self.alone()
 
     def alone(self) -> None:
-        """There is no control: the component ends at once, later, or never."""
+        """Follows the dependency if there is no control: the component ends at once, later, or never."""
         if self.component is None or self.owner is not None:
             return
         after = dependency_ms(self.component.settings)
@@ -172,7 +175,7 @@ class Host:
             self._alone_until = time.monotonic() + after / 1000
 
     def poll(self) -> float | None:
-        """Does what is due; after how many seconds it is called again, None if there is nothing to look at."""
+        """Does what is due. Returns the seconds until the next call, None if there is nothing to check."""
         if self._alone_until is not None and time.monotonic() >= self._alone_until:
             self.end()
         wait = None if self.component is None else self.component.poll()
@@ -180,7 +183,7 @@ class Host:
         return min((one for one in (wait, alone) if one is not None), default=None)
 
     def end(self) -> None:
-        """The component ends, and is forgotten."""
+        """Ends and forgets the component."""
         component, self.component = self.component, None
         self._before("stop_tracing")
         self.owner = self._alone_until = None

@@ -1,6 +1,6 @@
-"""What initiates tracing in a process that starts by itself: a function of one's own, in threads beside the program's.
+"""Runs the user's function that initiates tracing in an autostarted process, in threads beside the program's.
 
-Stopping, clearing or suspending ends it: threads can't be killed, so its next request raises :class:`Stopped`.
+Stopping, clearing or suspending ends it. Threads can't be killed, so its next request raises :class:`Stopped`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["Initiator", "Stopped", "current", "leave_if_stopped"]
 
 
 class Stopped(BaseException):
-    """Tracing was stopped, cleared or suspended: the initiator is to end."""
+    """Raised in an initiator to end it: tracing was stopped, cleared or suspended."""
 
 
 class Initiator:
-    """Runs a function once, in a thread of which the program sees nothing.
+    """Runs a function once, in a thread that the program's traces don't show.
 
     >>> seen = []
     >>> initiator = Initiator(lambda: seen.append(current() is initiator))
@@ -29,9 +29,9 @@ class Initiator:
     (True, [True])
     """
 
-    def __init__(self, work: Callable[[], object], told: Callable[[str], None] | None = None) -> None:
+    def __init__(self, work: Callable[[], object], report: Callable[[str], None] | None = None) -> None:
         self._work = work
-        self._told = told or _print
+        self._report = report or _print
         self.done = Flag()
         """Set when it has ended, or was stopped."""
         self.is_stopped = False
@@ -41,12 +41,13 @@ class Initiator:
         start_new_thread(self._run, ())
 
     def stop(self) -> None:
-        """Has its threads end at their next request."""
+        """Makes its threads end at their next request."""
         self.is_stopped = True
         self.done.set()
 
     def together(self, works: Sequence[Callable[[], object]]) -> None:
-        """Carries out several things at once, each in a thread of its own, and waits for all; to be called by the initiator."""
+        """Runs several functions at the same time, each in a thread, and waits for all. Called by the initiator itself.
+        """
         flags = [Flag() for _ in works]
         for work, flag in zip(works, flags, strict=True):
             start_new_thread(self._carry_out, (work, flag))
@@ -64,7 +65,7 @@ class Initiator:
         except Stopped:
             pass
         except BaseException as error:
-            self._told(f"{type(error).__name__}: {error}")
+            self._report(f"{type(error).__name__}: {error}")
         finally:
             _threads.pop(get_ident(), None)
             done.set()
@@ -80,11 +81,11 @@ def current() -> Initiator | None:
 
 
 def leave_if_stopped() -> None:
-    """In a thread of an initiator that was stopped: :class:`Stopped`."""
+    """Raises :class:`Stopped` in a thread of a stopped initiator."""
     found = current()
     if found is not None and found.is_stopped:
         raise Stopped
 
 
 def _print(text: str) -> None:
-    sys.stderr.write(f"inviso: autostart: {text}\n")  # at once: other threads say something, too
+    sys.stderr.write(f"inviso: autostart: {text}\n")  # one call: other threads write, too

@@ -1,4 +1,4 @@
-"""How many items a queue holds, read without its lock and without any code of the program's."""
+"""Reads the length of a queue, without its lock and without running the program's code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _KINDS = (list, deque, dict, set)
 
 
 def length(queue: Any) -> int | None:
-    """The number of items in a queue of the standard library, or of a class that keeps them where those do.
-
-    None of any other object.
+    """The number of items in a queue of the standard library, or in one with the same attributes; else None.
 
     >>> import queue
     >>> box = queue.Queue()
@@ -24,7 +22,7 @@ def length(queue: Any) -> int | None:
     """
     simple = getattr(sys.modules.get("_queue"), "SimpleQueue", None)
     if simple is not None and type(queue) is simple:
-        return int(queue.qsize())  # it has no lock that could be held for long
+        return int(queue.qsize())  # its lock is never held for long
     try:
         own: Any = object.__getattribute__(queue, "__dict__")
     except AttributeError:

@@ -1,8 +1,8 @@
 """The listener of a prepared process: one thread, one socket, and the host of a runtime component.
 
-At rest the thread waits in the kernel: it takes no processor time and wakes nobody. A fork stops it and starts it again in
-the parent; the child has neither thread nor socket. Requests of this process itself go through the same thread, so that
-their order is the order of effects.
+While nothing happens the thread waits in the kernel and takes no processor time. A fork stops it, then starts it again
+in the parent. The child has neither thread nor socket. Requests of this process itself go through the same thread, so
+effects have the order of the requests.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ __all__ = ["Listener"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 EVENTS = 1 << 20
-"""Bytes of events that wait for one control; what comes then is counted and dropped."""
+"""Bytes of events that may wait for one control. Further events are dropped and counted."""
 
 ANSWERS = 64 << 20
-"""Bytes that wait for one control at all; then it is left."""
+"""Bytes of any kind that may wait for one control. With more, the connection is closed."""
 
 GREETING = 10.0
-"""Seconds that a new connection has to say who it is."""
+"""Seconds that a new connection has to send its greeting."""
 
 CONNECTIONS = 64
 """Connections at a time; others are refused."""
 
 PATIENCE = 5.0
-"""Seconds that who ends it waits for another thread that does so already."""
+"""Seconds that :meth:`Listener.close` waits for another thread that is closing already."""
 
 SPARE = 0.5
-"""Seconds until a connection is taken that came when the process had no descriptor for it."""
+"""Seconds without accepting connections, after the process had no descriptor for one."""
 
 
 class _Connection:
-    """One control, or somebody who asks."""
+    """A connection of one control, or of a client that only asks."""
 
     def __init__(self, listener: Listener, made: socket.socket, pid: int) -> None:
         self._listener = listener
@@ -65,7 +65,7 @@ class _Connection:
         self.pid = pid
         self.life: Life | None = None
         self.about: dict[str, Any] | None = None
-        """What its first frame said."""
+        """The contents of its first frame."""
         self.frames = Frames()
         self.out = bytearray()
         self.lost_events = 0
@@ -78,11 +78,13 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not left."""
+        """Whether it was not closed."""
         return self.socket.fileno() >= 0
 
     def publish(self, event: Any) -> None:
-        """Sends an event; what does not fit is counted, and told before the next one that does. So is what is no term."""
+        """Sends an event. One that does not fit, or is not a term, is counted; the next event that fits is sent after
+        the count.
+        """
         try:
             data = pack((Atom("event"), event))
         except Exception:
@@ -98,7 +100,9 @@ class _Connection:
 
 
 class Listener:
-    """Takes requests for this process. Made by :func:`inviso.runtime.listen`; without a folder for this process alone."""
+    """Takes requests for this process. :func:`inviso.runtime.listen` makes it. Without a folder it serves this process
+    alone.
+    """
 
     def __init__(
         self,
@@ -118,14 +122,14 @@ class Listener:
         self._is_leaving = False
         self._pid = os.getpid()
         self._socket = listening
-        # not epoll: that doesn't wake where the program has closed the descriptors
+        # poll, as epoll doesn't wake up after the program has closed the descriptors
         self._poll = select.poll()
         self._bell = Bell()
         self._poll.register(self._bell.descriptor, select.POLLIN)
         self._guard = Guard(self.close)
         self._closing = RLock()
         self._accept_at: float | None = None
-        """When connections are taken again; None: they are."""
+        """When connections are accepted again; None if they are accepted now."""
         if self._socket is not None:
             self._socket.setblocking(False)
             self._poll.register(self._socket.fileno(), select.POLLIN)
@@ -139,17 +143,18 @@ class Listener:
 
     @property
     def is_open(self) -> bool:
-        """Whether this process has it; a forked child doesn't."""
+        """Whether it serves this process. In a forked child it doesn't."""
         return self._is_ours()
 
     @property
     def is_public(self) -> bool:
-        """Whether other processes reach it."""
+        """Whether other processes can reach it."""
         return self._socket is not None
 
     def close(self) -> None:
-        """Ends the component and the listener; a control sees the process leave. Who comes second, of the program's end and a
-        signal's, waits for the first.
+        """Ends the component and the listener. A control sees the process leave.
+
+        The program's end and a signal may both call it: the second call waits for the first.
         """
         if self._pid != os.getpid() or not self._closing.acquire(timeout=PATIENCE):
             return
@@ -163,7 +168,7 @@ class Listener:
             self._closing.release()
 
     def _finish(self) -> None:
-        """Nothing is left of it but its thread, which has ended or is about to."""
+        """Ends everything but the thread, which has ended or is about to end."""
         self._work()
         self.host.end()
         self._guard.close()
@@ -182,7 +187,7 @@ class Listener:
         self._bell.close()
 
     def run(self, job: Callable[[], Any], timeout: float | None = None) -> Any:
-        """What a job answers that the listener's thread does in its turn; in that thread itself it is done at once.
+        """Queues a job for the listener's thread, waits, and returns its result. In that thread itself it runs at once.
 
         Raises:
             TimeoutError: it was not done in ``timeout`` seconds.
@@ -208,7 +213,7 @@ class Listener:
         return answers[0]
 
     def soon(self, job: Callable[[], None]) -> None:
-        """Has the listener's thread do a job in its turn; in that thread itself it is done at once."""
+        """Queues a job for the listener's thread. In that thread itself it runs at once."""
         if self.is_here() or not self.is_open:
             job()
         else:
@@ -219,14 +224,14 @@ class Listener:
         return self._thread.is_current()
 
     def post(self, job: Callable[[], None]) -> None:
-        """Has the listener's thread do a job in its turn."""
+        """Queues a job for the listener's thread."""
         self._posted.append(job)
         self._bell.ring()
-        if not self.is_open:  # nobody else does it any more
+        if not self.is_open:  # there is no thread any more
             self._work()
 
     def join(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames, data: bytes) -> None:
-        """Takes a connection that this process made to a control, which gets ``data`` and may confirm that it is its."""
+        """Takes over a connection that this process made to a control. The control gets ``data`` and may confirm."""
         connection = _Connection(self, made, pid)
         connection.about, connection.frames = about, frames
         made.setblocking(False)
@@ -236,7 +241,7 @@ class Listener:
         self.send(connection, data)
 
     def about(self) -> dict[str, Any]:
-        """What anybody may know of this process who may reach it."""
+        """The public facts of this process, for any client that may connect."""
         component, owner = self.host.component, self.host.owner
         return {
             "node": self.node,
@@ -255,7 +260,7 @@ class Listener:
             self._thread.start(0.0)
 
     def _forget(self) -> None:
-        """In a forked child: it has no listener, and keeps no connection of the parent's open."""
+        """Ends the listener in a forked child, and closes the parent's connections there."""
         if not self._pid:
             return
         self._pid = 0
@@ -276,7 +281,9 @@ class Listener:
         self.host = Host(self.host.resolver)
 
     def _give_up(self) -> None:
-        """The program has closed our descriptors: their numbers may be other files', which are left alone."""
+        """Forgets descriptors that the program has closed. Their numbers may belong to other files, so nothing is
+        closed.
+        """
         for connection in self._connections.values():
             connection.socket.detach()
             if connection.life is not None:
@@ -334,7 +341,7 @@ class Listener:
             job()
 
     def _guard_log(self) -> None:
-        """While a log is open the process is not ended by SIGTERM before that is whole."""
+        """While a log is open, a SIGTERM ends the process only after the log is written."""
         component = self.host.component
         if component is not None and component.machine.is_tracing:
             self._guard.keep()
@@ -342,7 +349,7 @@ class Listener:
             self._guard.end()
 
     def _due(self) -> float | None:
-        """What the component does by itself. It may not end the thread, whatever is wrong."""
+        """Does what is due in the component. An exception ends the component, not the thread."""
         try:
             return self.host.poll()
         except Exception as error:
@@ -356,7 +363,7 @@ class Listener:
             self.host.end()
 
     def _timeout(self, wait: float | None) -> float | None:
-        """Milliseconds that the kernel may wait; None for as long as nothing happens."""
+        """Milliseconds that the kernel may wait; None without a limit."""
         now = time.monotonic()
         times = [] if wait is None else [wait]
         times += [each.since + GREETING - now for each in self._connections.values() if each.about is None]
@@ -374,7 +381,7 @@ class Listener:
             if error.errno == errno.EBADF:
                 listening.detach()
                 self._socket = None
-            else:  # no descriptor is left: it is not asked for again and again
+            else:  # the process has no free descriptor: wait a little
                 self._accept_at = time.monotonic() + SPARE
             return
         made.setblocking(False)
@@ -415,7 +422,7 @@ class Listener:
                 if not connection.is_open:
                     return
         except BadFrame as wrong:
-            say(f"process {connection.pid} sent what is no request: {wrong}")
+            say(f"process {connection.pid} sent an invalid request: {wrong}")
             with suppress(OSError):
                 connection.socket.send(pack((Atom("refused"), str(wrong))))
             self._leave(connection)
@@ -447,7 +454,7 @@ class Listener:
         return self.host.request(connection, name, arguments)
 
     def _detach(self) -> Any:
-        """Who attached to this process leaves it; not while a control has it."""
+        """Ends the listener for the process that attached to this one; refused while a control has the component."""
         owner = self.host.owner
         if owner is not None:
             return ERROR, (Atom("refused"), owner.node, owner.pid)
@@ -455,7 +462,7 @@ class Listener:
         return OK
 
     def _watch(self, connection: _Connection) -> None:
-        """A control's process is watched for its end, since a child of it may keep the connection open."""
+        """Watches the control's process for its end. A child of it may keep the connection open."""
         if connection.life is not None:
             return
         life = Life(connection.pid)
@@ -467,7 +474,7 @@ class Listener:
             self._leave(connection)
 
     def send(self, connection: _Connection, data: bytes) -> None:
-        """Sends bytes as far as they go; the rest waits."""
+        """Sends bytes without waiting; the rest is sent later."""
         connection.out += data
         self._flush(connection)
 
@@ -486,7 +493,7 @@ class Listener:
             self._poll.modify(connection.socket.fileno(), wants)
 
     def _leave(self, connection: _Connection) -> None:
-        """The other side has gone, or is of no use."""
+        """Closes a connection: the other side has gone, or broke the rules."""
         number = connection.socket.fileno()
         if number < 0:
             return

@@ -1,7 +1,7 @@
-"""What a runtime component counts for a live view: calls of functions, and messages of processes. There is no log.
+"""Counters of a runtime component for a live view: calls of functions, and messages of processes. There is no log.
 
-Functions are counted by a profiler. Messages go into small rings of a session of their own, which are emptied when
-somebody asks; what does not fit is counted by the ring.
+A profiler counts functions. Messages go into small rings of a session of their own; each request for an answer empties
+them. A ring counts the messages that it has no room for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ._lengths import length
 __all__ = ["KINDS", "LiveCounts", "Messages"]
 
 KINDS = ("call_time", "call_count")
-"""What is counted of functions: calls and time of each process, or calls alone."""
+"""Kinds of counters of functions: calls and time of each process, or calls alone."""
 
 RING = 256 << 10
 """Bytes of a thread's ring of messages: some thousands."""
 
 QUEUES = 200
-"""Queues that are known at a time, at most; the oldest is forgotten."""
+"""Queues that are known at a time, at most. The oldest is forgotten first."""
 
 _CAPTURE = {"depth": 1, "items": 1, "bytes": 1, "total": 64}
 _TIMEOUT = Atom("timeout")
@@ -49,19 +49,19 @@ class LiveCounts:
         self.profiler: tprof.Profiler | None = None
         self.messages: Messages | None = None
         self.changes = 0
-        """How often something was switched on or off."""
+        """The number of changes, so a reader sees that counters are new."""
         self._patterns: list[Pattern] = []
 
     def set(self, kind: Any, patterns: Any, *, messages: Any) -> int:
-        """Has these functions counted and no others, and messages or not. Functions that were counted already go on.
+        """Counts exactly these functions, and perhaps messages. Functions that were counted before keep their counts.
 
         Args:
-            kind: one of :data:`KINDS`. Another one than before counts from zero.
+            kind: one of :data:`KINDS`. Another kind than before starts from zero.
             patterns: a list of patterns.
             messages: a bool.
 
         Returns:
-            How many functions match the patterns that are new.
+            The number of functions that match the new patterns.
 
         Raises:
             BadArg: a wrong argument; nothing has changed.
@@ -94,7 +94,7 @@ class LiveCounts:
             if kind == "call_time":
                 self.profiler.enable_trace("all")
         gone = [pattern for pattern in self._patterns if pattern not in wanted]
-        # what a pattern covers goes with it
+        # clearing a pattern clears the patterns that it covers
         new = [each for each in wanted if each not in self._patterns or any(covers(pattern, each) for pattern in gone)]
         self._patterns = wanted
         if gone:
@@ -103,30 +103,30 @@ class LiveCounts:
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns in force, as a command takes them."""
+        """The patterns in force, in the form of the command line."""
         return [show(pattern) for pattern in self._patterns]
 
     def stop(self) -> None:
-        """Nothing is counted any more."""
+        """Stops all counters."""
         self.set(KINDS[0], [], messages=False)
 
 
 class Messages:
-    """Counts what each process sends and receives, from now on."""
+    """Counts the messages that each process sends and receives, from now on."""
 
     def __init__(self) -> None:
         self.sent: dict[Pid, int] = {}
         self.received: dict[Pid, int] = {}
         self.total = 0
-        """Of all processes, also those that have ended, and what the rings had no room for."""
+        """Messages of all processes, with those of ended ones, and those that the rings had no room for."""
         self.unattributed = 0
-        """Messages of that which are no process's, as the rings had no room for them."""
+        """The part of ``total`` that the rings had no room for, so its processes are not known."""
         self._queues: dict[Pid, None] = {}
         self._session = trace.session_create("inviso messages", None, {"ring_bytes": RING, "capture": _CAPTURE})
         self._session.process("all", True, ["send", "receive"])
 
     def take(self) -> None:
-        """Counts what has come since the last time."""
+        """Counts the messages since the last call."""
         for message in self._session.drain():
             if message[0] == "drop":
                 self.total += message[1]
@@ -155,7 +155,7 @@ class Messages:
                 del counts[pid]
 
     def queues(self) -> list[tuple[str, str, int]]:
-        """The queues that something was sent to and that still exist: pid, class, length."""
+        """The queues that got a message and still exist: pid, class, length."""
         found = []
         for pid in list(self._queues):
             queue = object_of(pid)
@@ -166,5 +166,5 @@ class Messages:
         return found
 
     def stop(self) -> None:
-        """Messages are counted no longer."""
+        """Ends the counting."""
         self._session.destroy()

@@ -1,8 +1,8 @@
-"""Requests to the runtime component of this process (``inviso_rt``), from any thread: for what starts with the process, and
-for call-backs.
+"""Requests to the runtime component of this process (``inviso_rt``), from any thread: for autostart, and for callbacks.
 
-Each is handed to the component's one queue, and the caller waits; in the component's own thread it is carried out at
-once. The answers are those that a control gets from this node. Without a component it is ``("error", "not_started")``.
+A request goes into the component's queue, and the caller waits. In the component's own thread it is carried out at
+once. The answers are the same as a control gets from this node. Without a component the answer is
+``("error", "not_started")``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _nobody() -> Listener | None:
 
 
 _find: Callable[[], Listener | None] = _nobody
-"""Gives this process's listener; set by the package."""
+"""Returns this process's listener; set by the package."""
 
 
 def _ask(name: str, *arguments: Any) -> Any:
@@ -44,7 +44,7 @@ def _ask(name: str, *arguments: Any) -> Any:
 
 
 def init_tracing(tracerdata: Any) -> Any:
-    """Begins tracing; relative names of logs are in the working directory.
+    """Begins tracing. Relative names of logs are relative to the working directory.
 
     >>> from inviso import runtime
     >>> runtime.init_tracing("collector")
@@ -54,7 +54,7 @@ def init_tracing(tracerdata: Any) -> Any:
 
 
 def stop_tracing() -> Any:
-    """Ends tracing: flags go, the log is closed, patterns stay.
+    """Ends tracing: removes flags and closes the log. Patterns stay.
 
     >>> from inviso import runtime
     >>> runtime.stop_tracing()
@@ -64,7 +64,7 @@ def stop_tracing() -> Any:
 
 
 def clear(options: list[Any] | tuple[Any, ...] = ()) -> Any:
-    """Ends tracing, drops patterns and deletes the current logs, unless the options keep them.
+    """Ends tracing, clears patterns and deletes the current logs. Options can keep the patterns or the logs.
 
     >>> from inviso import runtime
     >>> runtime.clear(["keep_log_files"])
@@ -74,7 +74,7 @@ def clear(options: list[Any] | tuple[Any, ...] = ()) -> Any:
 
 
 def flush() -> Any:
-    """Writes what waits for the log.
+    """Writes waiting messages to the log.
 
     >>> from inviso import runtime
     >>> runtime.flush()
@@ -84,7 +84,7 @@ def flush() -> Any:
 
 
 def _patterns(function: str, given: tuple[Any, ...], sizes: tuple[int, ...]) -> list[tuple[Any, ...]]:
-    """``(list)`` or one pattern in its parts."""
+    """The patterns of ``(list)``, or of the parts of one pattern."""
     if len(given) == 1:
         listed = given[0]
         if not isinstance(listed, (list, tuple)) or not all(isinstance(one, (list, tuple)) and len(one) in sizes for one in listed):
@@ -97,8 +97,8 @@ def _patterns(function: str, given: tuple[Any, ...], sizes: tuple[int, ...]) -> 
 
 
 def tp(*pattern: Any) -> Any:
-    """Sets trace patterns of functions that are called from outside their modules: ``(module, function, arity, match_spec)``,
-    with options as a fifth, or a list of such tuples.
+    """Sets trace patterns for global calls, from outside a function's module:
+    ``(module, function, arity, match_spec)``, perhaps with options as a fifth item, or a list of such tuples.
 
     >>> from inviso import runtime
     >>> runtime.tp("json", "loads", "_", [])
@@ -122,7 +122,7 @@ def tpg(*pattern: Any) -> Any:
 
 
 def tpl(*pattern: Any) -> Any:
-    """Sets trace patterns of all calls, as :func:`tp` those from outside.
+    """As :func:`tp`, for all calls: local ones, too.
 
     >>> from inviso import runtime
     >>> runtime.tpl("json", "loads", "_", [])
@@ -132,7 +132,7 @@ def tpl(*pattern: Any) -> Any:
 
 
 def ctp(*function: Any) -> Any:
-    """Takes patterns of :func:`tp` away: ``(module, function, arity)``, or a list of such tuples.
+    """Clears patterns of :func:`tp`: ``(module, function, arity)``, or a list of such tuples.
 
     >>> from inviso import runtime
     >>> runtime.ctp("json", "loads", "_")
@@ -152,7 +152,7 @@ def ctpg(*function: Any) -> Any:
 
 
 def ctpl(*function: Any) -> Any:
-    """Takes patterns of :func:`tpl` away.
+    """Clears patterns of :func:`tpl`.
 
     >>> from inviso import runtime
     >>> runtime.ctpl([("json", "loads", "_")])
@@ -162,7 +162,7 @@ def ctpl(*function: Any) -> Any:
 
 
 def ctp_all() -> Any:
-    """Takes all patterns away; those of meta tracing stay.
+    """Clears all patterns but those of meta tracing.
 
     >>> from inviso import runtime
     >>> runtime.ctp_all()
@@ -197,7 +197,7 @@ def tf(*conf: Any) -> Any:
 
 
 def ctf(*conf: Any) -> Any:
-    """Takes flags away that :func:`tf` set.
+    """Clears flags of :func:`tf`.
 
     >>> from inviso import runtime
     >>> runtime.ctf([("all", ["call"])])
@@ -207,7 +207,7 @@ def ctf(*conf: Any) -> Any:
 
 
 def ctf_all() -> Any:
-    """Takes all flags of all processes away.
+    """Clears all flags of all processes.
 
     >>> from inviso import runtime
     >>> runtime.ctf_all()
@@ -217,7 +217,7 @@ def ctf_all() -> Any:
 
 
 def suspend(reason: Any) -> None:
-    """Has tracing suspended, without waiting for it: what an outside watchdog calls.
+    """Suspends tracing, without waiting: for watchdogs outside the component.
 
     >>> from inviso import runtime
     >>> runtime.suspend("too hot")
@@ -229,7 +229,7 @@ def suspend(reason: Any) -> None:
 
 
 def cancel_suspension() -> Any:
-    """Lets it trace again; nothing is restored.
+    """Lets a suspended component trace again. Nothing is restored.
 
     >>> from inviso import runtime
     >>> runtime.cancel_suspension()
@@ -249,7 +249,7 @@ def get_status() -> Any:
 
 
 def get_tracerdata() -> Any:
-    """What tracing was initiated with.
+    """The tracer data of :func:`init_tracing`.
 
     >>> from inviso import runtime
     >>> runtime.get_tracerdata()
@@ -266,7 +266,7 @@ def _sized(function: str, given: tuple[Any, ...], sizes: tuple[int, ...]) -> tup
 
 
 def init_tpm(*arguments: Any) -> Any:
-    """Initiates meta tracing of a function: module, function, arity and call-back, or these with four call-backs.
+    """Initiates meta tracing of a function: module, function, arity, and one callback or four.
 
     >>> from inviso import runtime
     >>> runtime.init_tpm("json", "loads", 1, ("my", "call"))
@@ -276,7 +276,7 @@ def init_tpm(*arguments: Any) -> Any:
 
 
 def tpm(*arguments: Any) -> Any:
-    """Sets the match specification of a meta traced function, with call-backs if it is not initiated.
+    """Sets the match specification of a meta traced function. With callbacks it initiates the function first.
 
     >>> from inviso import runtime
     >>> runtime.tpm("json", "loads", 1, [])
@@ -286,7 +286,7 @@ def tpm(*arguments: Any) -> Any:
 
 
 def tpm_tracer(*arguments: Any) -> Any:
-    """As :func:`tpm`, with the regular tracer as the tracer that the match specification sets.
+    """As :func:`tpm`; ``trace`` actions of the match specification set the regular tracer.
 
     >>> from inviso import runtime
     >>> runtime.tpm_tracer("json", "loads", 1, [])
@@ -296,7 +296,7 @@ def tpm_tracer(*arguments: Any) -> Any:
 
 
 def tpm_ms(module: Any, function: Any, arity: Any, name: Any, match_spec: Any) -> Any:
-    """Adds a match specification by a name.
+    """Adds a named match specification to a meta traced function.
 
     >>> from inviso import runtime
     >>> runtime.tpm_ms("json", "loads", 1, "first", [])
@@ -306,7 +306,7 @@ def tpm_ms(module: Any, function: Any, arity: Any, name: Any, match_spec: Any) -
 
 
 def tpm_ms_tracer(module: Any, function: Any, arity: Any, name: Any, match_spec: Any) -> Any:
-    """As :func:`tpm_ms`, with the regular tracer as the tracer that it sets.
+    """As :func:`tpm_ms`; ``trace`` actions of the match specification set the regular tracer.
 
     >>> from inviso import runtime
     >>> runtime.tpm_ms_tracer("json", "loads", 1, "first", [])
@@ -316,7 +316,7 @@ def tpm_ms_tracer(module: Any, function: Any, arity: Any, name: Any, match_spec:
 
 
 def ctpm_ms(module: Any, function: Any, arity: Any, name: Any) -> Any:
-    """Takes a named match specification away.
+    """Removes a named match specification.
 
     >>> from inviso import runtime
     >>> runtime.ctpm_ms("json", "loads", 1, "first")
@@ -336,7 +336,7 @@ def ctpm(module: Any, function: Any, arity: Any) -> Any:
 
 
 def local_register() -> Any:
-    """Has registered names of processes written to the trace information (``tpm_localnames`` of a control).
+    """Writes registered names of processes to the trace information file (``tpm_localnames`` of a control).
 
     >>> from inviso import runtime
     >>> runtime.local_register()
@@ -356,7 +356,7 @@ def remove_local_register() -> Any:
 
 
 def global_register() -> Any:
-    """The same for global names, of which there are none here.
+    """As :func:`local_register`, for global names. This package has no global names.
 
     >>> from inviso import runtime
     >>> runtime.global_register()

@@ -21,14 +21,15 @@ OK, ERROR = Atom("ok"), Atom("error")
 
 
 class LogCalls:
-    """Mixed into the component: the requests that concern files."""
+    """The requests that concern files; a part of the component."""
 
     machine: Machine
     _resolver: Resolver
     _data: TracerData | None
 
     def do_list_logs(self, spec: Any = None) -> Any:
-        """What exists now, and the folder as it was given; of the tracer data that tracing was initiated with, or of other."""
+        """The log files that exist, with the folder as it was given. ``spec``: tracer data; default: the current ones.
+        """
         if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
         parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
@@ -36,8 +37,9 @@ class LogCalls:
         return OK, named or Atom("no_log")
 
     def do_log_paths(self, spec: Any = None) -> Any:
-        """Full paths of the log's files by their kind, for who fetches them on this host. ``spec``: tracer data, or a list of
-        (kind, folder, names).
+        """Full paths of the log's files by their kind, for a control or agent that copies them.
+
+        ``spec``: tracer data, or a list of (kind, folder, names).
         """
         refused = self.machine.refusal("fetch_log")
         if refused is not None:
@@ -52,7 +54,7 @@ class LogCalls:
         return OK, paths or Atom("no_log")
 
     def do_delete_log(self, spec: Any = None) -> Any:
-        """Delete the logs of the tracer data, or those that ``spec`` names: paths, or (kind, folder, names)."""
+        """Deletes the logs of the current tracer data, or of ``spec``: tracer data, paths, or (kind, folder, names)."""
         if spec is not None:
             return self._delete_named(spec)
         if self.machine.tracerdata is None:
@@ -60,7 +62,7 @@ class LogCalls:
         return OK, self._deleted(self._data) or Atom("no_log")
 
     def _parts(self, data: TracerData | None) -> list[tuple[Any, str, list[str]]]:
-        """Of what writes files: which log, its folder as it was given, and the full paths of the files that exist."""
+        """For each log: its kind, its folder as it was given, and the full paths of its files that exist."""
         if data is None:
             return []
         parts = [] if data.files is None else [(Atom("trace_log"), data.folder, files_of(data))]

@@ -1,4 +1,4 @@
-"""How long event loops take to get to a callback."""
+"""Measures how long event loops take to reach a callback."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ __all__ = ["Loops"]
 
 
 class Loops:
-    """The event loops that run, each with a callback of ours that it is to get to; no trace shows it."""
+    """The running event loops, each with a callback of ours in its queue. No trace shows that callback."""
 
     def __init__(self) -> None:
         self._probes: dict[int, LoopProbe] = {}
         self._answered: set[int] = set()
 
     def lag(self) -> int:
-        """Milliseconds that the slowest has taken since the last look, or takes.
+        """The longest time of a loop to its callback since the last call, in milliseconds. A callback still waiting
+        counts.
 
-        A loop counts once it has got to a callback since tracing began: what kept it before is not tracing's doing.
+        A loop counts after its first callback since tracing began: tracing did not cause an earlier delay.
         """
         probes, self._probes = self._probes, {}
         answered, self._answered = self._answered, set()
@@ -35,7 +36,7 @@ class Loops:
                 if not probe.came:
                     self._probes[name] = probe
                     continue
-            with suppress(Exception):  # it closes, or the loop is of another kind
+            with suppress(Exception):  # the loop is closing, or of an unknown kind
                 event_loop.call_soon_threadsafe(fresh := LoopProbe())
                 self._probes[name] = fresh
         return lag

@@ -1,14 +1,15 @@
-"""State and status of a runtime component: what it refuses, what it becomes, and which events follow. No input or output.
+"""State and status of a runtime component: which calls it refuses, and which states and events follow. No input or
+output.
 
 =================  ===========================================================================
 state ``new``      nothing was traced yet, or everything was cleared: there is no tracer data
 state ``tracing``  a log is open
-state ``idle``     not any more: the tracer data says where the logs are
+state ``idle``     the log was closed: the tracer data says where the logs are
 status             ``running``, or ``("suspended", reason)``: no flags and no meta patterns are set
 =================  ===========================================================================
 
-A call is first offered to :meth:`Machine.refusal`. If that answers None the caller carries it out, and reports it by the
-method of its name.
+The caller first asks :meth:`Machine.refusal`. If the answer is None, it carries the call out, then reports it by the
+method of the call's name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NOT_WHILE_TRACING = frozenset({"fetch_log", "delete_log"})
 
 
 class Machine:
-    """What a runtime component is.
+    """The state machine of a runtime component.
 
     >>> machine = Machine()
     >>> machine.refusal("tf")
@@ -52,7 +53,7 @@ class Machine:
         self.state: Atom = NEW
         self.status: Status = RUNNING
         self.tracerdata: Any = None
-        """What tracing was initiated with; None in state new, and where patterns alone have made it idle."""
+        """The tracer data of ``init_tracing``. None in state new, and in state idle if only patterns were set."""
 
     @property
     def is_running(self) -> bool:
@@ -61,7 +62,7 @@ class Machine:
 
     @property
     def is_tracing(self) -> bool:
-        """Whether a log is open; it may be suspended."""
+        """Whether a log is open; the component may be suspended."""
         return bool(self.state == TRACING)
 
     def both(self) -> tuple[Atom, Status]:
@@ -69,7 +70,7 @@ class Machine:
         return self.state, self.status
 
     def refusal(self, call: str, *, has_meta: bool = False) -> tuple[Atom, Any] | None:
-        """The error that a call gets now; None if it may be carried out. ``has_meta``: a meta tracer lives."""
+        """The error for a call in the present state; None if it is allowed. ``has_meta``: a meta tracer lives."""
         if call == "init_tracing" and self.is_tracing:
             return ERROR, Atom("already_initiated")
         if call == "tf" and not self.is_tracing:
@@ -90,7 +91,7 @@ class Machine:
         return self._change()
 
     def patterns(self) -> list[Any]:
-        """Patterns were set, perhaps the first ones."""
+        """Patterns were set."""
         if self.state != NEW:
             return []
         self.state = IDLE
@@ -113,14 +114,14 @@ class Machine:
         return self._change()
 
     def suspend(self, reason: Any) -> list[Any]:
-        """Flags and meta patterns were removed. Of several reasons the first one stays."""
+        """Flags and meta patterns were removed. The first of several reasons stays."""
         if not self.is_running:
             return []
         self.status = (SUSPENDED, reason)
         return self._change()
 
     def cancel_suspension(self) -> list[Any]:
-        """It may trace again; nothing is restored."""
+        """The suspension has ended. Nothing is restored."""
         self.status = RUNNING
         return self._change()
 

@@ -1,11 +1,12 @@
-"""The meta tracer of a runtime component: a trace session of its own, whose tracer function calls call-backs.
+"""The meta tracer of a runtime component: a trace session of its own, whose tracer function calls callbacks.
 
-*Order.* All that happens is done in the session's tracer thread, which has one queue: trace messages, requests, the cleaner.
-A request first has what was sent before brought into that queue, so earlier messages are handled before it. Whoever asks
-waits for the answer; a call-back that doesn't return costs the asker :data:`PATIENCE` seconds, and nobody else anything.
-What call-backs are too slow for waits in the session's rings, which drop and count what is too much.
+*Order.* Everything runs in the session's tracer thread, which has one queue for trace messages, requests and the
+cleaner. A request first moves earlier messages into that queue, so they are handled before it. The caller waits for the
+answer. If a callback doesn't return, the caller waits :data:`PATIENCE` seconds; the rest of the program doesn't wait.
+If callbacks are too slow, messages wait in the session's rings. Full rings drop messages and count them.
 
-*Fork.* The thread rests meanwhile, as each tracer function's does. The child has no meta tracer and no file.
+*Fork.* The thread is stopped during a fork, as the thread of each tracer function. The child has no meta tracer and no
+file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PATIENCE = 2.0
 """Seconds that a request waits for the tracer's thread."""
 
 LAST = 1.0
-"""Seconds after that at an end, while messages are counted as lost and not handled."""
+"""Seconds that an end waits after ``PATIENCE``. Meanwhile messages are not handled but counted as lost."""
 
 CLEAN_EVERY = 60.0
 """Seconds between two calls of the clean function."""
@@ -52,7 +53,7 @@ def _default() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TiSpec:
-    """What makes, removes and cleans the public loop data."""
+    """The functions that make, remove and clean the public loop data."""
 
     init: Callable[[], Any] = _default
     remove: Callback = None
@@ -61,7 +62,7 @@ class TiSpec:
 
 @dataclass(slots=True)
 class _Function:
-    """A function that was initiated."""
+    """An initiated function."""
 
     callbacks: Callbacks
     specs: list[tuple[Any, list[Any]]] = field(default_factory=list)
@@ -105,7 +106,7 @@ class Meta:
         _living.add(self)
 
     def start(self) -> None:
-        """Makes the loop data; ``Refused`` if that takes too long."""
+        """Makes the loop data. ``Refused`` if that takes too long."""
         self._request(self._begin)
         meta._tracer = self
 
@@ -117,11 +118,13 @@ class Meta:
     # requests, in the order of their arrival
 
     def init_tpm(self, mfa: Mfa, callbacks: Callbacks) -> Any:
-        """A function may be meta traced from now on."""
+        """Initiates a function: from now on it can be meta traced."""
         return self._request(lambda: self._init(mfa, callbacks))
 
     def tpm(self, mfa: Mfa, match_spec: Any, *, switches: bool, callbacks: Callbacks | None = None) -> Any:
-        """Sets a match specification, in place of all that the function has; with call-backs it is initiated first."""
+        """Sets a match specification, which replaces all that the function has. With callbacks it initiates the
+        function first.
+        """
 
         def work() -> Any:
             if not (is_mfa(mfa) and isinstance(match_spec, list)):
@@ -139,7 +142,7 @@ class Meta:
         return self._request(work)
 
     def tpm_ms(self, mfa: Mfa, name: Any, match_spec: Any, *, switches: bool) -> Any:
-        """Puts a named match specification in front."""
+        """Puts a named match specification before the others."""
 
         def work() -> Any:
             function = self._functions.get(mfa) if is_mfa(mfa) else None
@@ -157,7 +160,7 @@ class Meta:
         return self._request(work)
 
     def ctpm_ms(self, mfa: Mfa, name: Any) -> Any:
-        """Takes a named match specification away; with the last one the pattern."""
+        """Removes a named match specification. The last one takes the pattern with it."""
 
         def work() -> Any:
             function = self._functions.get(mfa) if is_mfa(mfa) else None
@@ -179,7 +182,7 @@ class Meta:
         return self._request(work)
 
     def ctpm(self, mfa: Mfa) -> Any:
-        """The function is not meta traced any more."""
+        """Ends the meta tracing of a function."""
 
         def work() -> Any:
             if not is_mfa(mfa) or mfa not in self._functions:
@@ -191,7 +194,7 @@ class Meta:
         return self._request(work)
 
     def tpm_localnames(self) -> Any:
-        """Registered names, and those of threads and tasks, become aliases."""
+        """Writes registered names, and names of threads and tasks, as aliases."""
 
         def work() -> Any:
             names = self._names
@@ -203,7 +206,7 @@ class Meta:
         return self._request(work)
 
     def ctpm_localnames(self) -> Any:
-        """They don't any more."""
+        """Ends :meth:`tpm_localnames`."""
 
         def work() -> Any:
             halves = []
@@ -221,11 +224,11 @@ class Meta:
         return self._request(work)
 
     def write_ti(self, output: Any) -> None:
-        """Writes entries after what has been sent before; does not wait."""
+        """Writes entries after all earlier messages, without waiting."""
         self._worker.when_done(lambda: self._write(output))
 
     def cast(self, message: tuple[Any, ...]) -> None:
-        """Acts as if a trace message had come; does not wait."""
+        """Handles a message as if it were a trace message, without waiting."""
         self._worker.when_done(lambda: self._take(message))
 
     def get_tracer(self) -> int | None:
@@ -233,7 +236,7 @@ class Meta:
         return None if self._regular is None else self._regular.id
 
     def status(self) -> dict[str, Any]:
-        """What was handled and what went wrong."""
+        """Counts of handled messages, losses and failures."""
         file = self._file
         return {
             "functions": len(self._functions),
@@ -247,7 +250,7 @@ class Meta:
         }
 
     def look(self) -> None:
-        """Has the loop data cleaned, and names looked up, if it is time."""
+        """Cleans the loop data and looks names up, if either is due."""
         if self._names.is_due(self._clock()):
             self._worker.when_done(self._names.look)
         if self._clock() - self._cleaned >= CLEAN_EVERY:
@@ -257,7 +260,7 @@ class Meta:
     # the end
 
     def reset(self) -> None:
-        """Suspension: nothing is meta traced, and the loop data is made anew."""
+        """For a suspension: ends all meta tracing, and makes the loop data anew."""
 
         def work() -> None:
             self._end_all()
@@ -266,8 +269,9 @@ class Meta:
         self._finish(work)
 
     def stop(self, *, hangs: bool = False) -> None:
-        """Handles what was sent before, removes everything, and closes the file. A call-back that doesn't return is left to
-        itself: nothing that it answers counts. ``hangs``: it is known that there is one.
+        """Handles earlier messages, removes everything, and closes the file.
+
+        A callback that doesn't return is abandoned, and its answer is ignored. ``hangs``: there is such a callback.
         """
         if meta._tracer is self:
             meta._tracer = None
@@ -286,7 +290,7 @@ class Meta:
         self._file.close()
 
     def forget(self) -> None:
-        """In a forked child."""
+        """Ends the meta tracer in a forked child."""
         self._is_over = True
         self._file.close()
         if meta._tracer is self:
@@ -295,8 +299,8 @@ class Meta:
     # in the tracer's thread
 
     def _request(self, work: Callable[[], T]) -> T:
-        """Carries out a piece of work after the messages that were sent before, and answers what it does."""
-        if _native.self_pid() == self._worker.pid:  # a call-back asks
+        """Runs work after all earlier messages, and returns its result."""
+        if _native.self_pid() == self._worker.pid:  # called by a callback
             return work()
         asked = self._ask(work)
         if not asked.done.wait(PATIENCE):
@@ -305,7 +309,9 @@ class Meta:
         return asked.result()  # type: ignore[no-any-return]
 
     def _finish(self, work: Callable[[], None]) -> None:
-        """The same at an end: no more calls are seen from here on, and what can't be handled in time is counted as lost."""
+        """As :meth:`_request`, for an end: new calls are not seen, and messages that are not handled in time count as
+        lost.
+        """
         for mfa in list(self._functions):
             self._set(mfa, False)
         asked = self._ask(work)
@@ -389,7 +395,9 @@ class Meta:
         return OK, self._set(mfa, WITH_EXCEPTIONS if mfa == REGISTER else [])
 
     def _set(self, mfa: Mfa, match_spec: Any) -> int:
-        """The meta pattern of a function; how many there are, 0 also where the specification is none."""
+        """Sets the meta pattern of a function. Returns how many functions match: 0 also for a wrong match
+        specification.
+        """
         try:
             return self._session.function(mfa, match_spec, ["meta"])
         except BadArg as wrong:
@@ -400,7 +408,7 @@ class Meta:
         self._answered(function.callbacks.remove, *mfa, self._data, writes=False)
 
     def _answered(self, callback: Callback, *arguments: Any, writes: bool = True) -> None:
-        """Calls a call-back; what it raises, and a wrong answer, changes nothing."""
+        """Calls a callback, and takes its answer over. An exception or a wrong answer changes nothing."""
         if callback is None:
             return
         try:
@@ -432,26 +440,26 @@ class Meta:
             self._file.write(entry)
 
     def _switching(self, match_spec: list[Any]) -> list[Any]:
-        """The specification with the regular tracer in the first action ``trace`` of each clause."""
+        """The specification with the regular tracer added to the first ``trace`` action of each clause."""
         tracer = self.get_tracer()
         return match_spec if tracer is None else [_clause_switching(clause, tracer) for clause in match_spec]
 
 
 class _Request:
-    """A piece of work that somebody waits for."""
+    """Work for the tracer's thread, with a caller that waits."""
 
     __slots__ = ("_once", "_work", "answer", "done", "error")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
         self._once = allocate_lock()
-        """Taken by who begins with it, or gives it up."""
+        """Taken by the thread that starts the work, or by the caller that gives up: only one of them gets it."""
         self.answer: Any = None
         self.error: BaseException | None = None
         self.done = Flag()
 
     def run(self) -> None:
-        """Does it, unless nobody waits any more."""
+        """Runs the work, unless the caller has given up."""
         if not self._once.acquire(blocking=False):
             return
         try:
@@ -462,13 +470,13 @@ class _Request:
             self.done.set()
 
     def result(self) -> Any:
-        """What it answered, or raised."""
+        """Returns the result, or raises the exception, of the work."""
         if self.error is not None:
             raise self.error
         return self.answer
 
     def give_up(self) -> None:
-        """Nobody waits any more: if it has not begun it never will."""
+        """Ends the wait. Work that has not started is not run."""
         self._once.acquire(blocking=False)
 
 
@@ -479,7 +487,7 @@ WITH_EXCEPTIONS: list[Any] = [("_", [], [("exception_trace",)])]
 
 
 def is_mfa(value: Any) -> bool:
-    """Whether it names one function: no wildcards."""
+    """Whether it names one function, without wildcards."""
     match value:
         case (str(module), str(function), int(arity)) if not isinstance(arity, bool):
             names = module, function

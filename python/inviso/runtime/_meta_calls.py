@@ -11,11 +11,12 @@ request                                    arguments
 ``ctpm``                                   module, function, arity
 ``tpm_localnames``, ``ctpm_localnames``    none
 ``tpm_globalnames``, ``ctpm_globalnames``  none: there are no global names
-``write_ti``                               entry: bytes, which are written as they are
-``meta_status``                            none: what :func:`inviso.meta.status` answers; None without a meta tracer
+``write_ti``                               entry: bytes, which are written unchanged
+``meta_status``                            none: the answer of :func:`inviso.meta.status`; None without a meta tracer
 =========================================  ===========================================================
 
-A call-back is ``(module, function)``, or a function where the asker is in this process; anything else stands for none.
+A callback is ``(module, function)``, or a function if the request comes from this process. Anything else means no
+callback.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ NO_METATRACER = Atom("no_metatracer")
 
 
 class MetaCalls:
-    """Mixed into the component: its meta tracer, and the requests."""
+    """The meta tracer and its requests; a part of the component."""
 
     _resolver: Resolver
     _data: TracerData | None
@@ -125,7 +126,7 @@ class MetaCalls:
     # for the component
 
     def _ti_spec(self, ti: Ti | None) -> TiSpec | None:
-        """The functions of the ti part; ``Refused`` if one may not be named."""
+        """The functions of the ti part. ``Refused`` if a name is not allowed."""
         if ti is None or ti.spec is None:
             return None
         init, remove, clean = ti.spec
@@ -135,7 +136,7 @@ class MetaCalls:
         return TiSpec(making, self._callback(remove), self._callback(clean))
 
     def _begin_meta(self, ti: Ti, spec: TiSpec | None, regular: trace.Session | None) -> Any:
-        """Starts the meta tracer: ok, or an error that leaves the component without."""
+        """Starts the meta tracer. Returns ok, or an error; then there is no meta tracer."""
         try:
             tracer = Meta(ti.path, spec or TiSpec(), regular)
         except OSError as error:
@@ -153,7 +154,7 @@ class MetaCalls:
             self._meta.look()
 
     def _reset_meta(self) -> None:
-        """Suspension. A call-back that doesn't return costs the meta tracer its life."""
+        """Resets the meta tracer for a suspension. If a callback doesn't return, the meta tracer ends."""
         if self._meta is not None:
             try:
                 self._meta.reset()

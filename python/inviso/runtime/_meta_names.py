@@ -1,16 +1,16 @@
 """Names as aliases: entries of the trace information file for registered names, and for the names of threads and tasks.
 
-*Registered names* come by meta tracing: an alias with the time of the call of ``register``, once it has succeeded; at a call of
-``unregister`` an unalias without a pid. Beyond Inviso: an alias for each name that is there at the beginning, and an
-unalias with the pid when a process that has a name ends.
+*Registered names* come by meta tracing. An alias has the time of the call of ``register``, and is written when that
+call has succeeded. A call of ``unregister`` writes an unalias without a pid. Beyond Inviso there is an alias for each
+name that exists at the beginning, and an unalias with the pid when a process with a name ends.
 
-*Names of threads and tasks* are looked up now and then, so a thread or task that begins costs nothing. One that was not there
-at the last look has begun after it: its alias has the time of that look. A thread's new name comes by meta tracing, with its
-time; a task's counts from the look that finds it. Who has ended meanwhile is known as well, if it was traced: the latest
-4,096 threads and as many tasks.
+*Names of threads and tasks* are looked up at intervals, so starting a thread or task costs nothing. One that the last
+look-up did not find started after it: its alias has the time of that look-up. A thread's new name comes by meta
+tracing, with its time. A task's new name counts from the look-up that finds it. Threads and tasks that ended between
+two look-ups are found if they were traced: the latest 4,096 of each.
 
-Registered names are atoms, as in Inviso, and the others text: so ending one does not end another. A name that Python made up
-(``Task-7``, ``Thread-3``) is none, nor is one of a process of this package's.
+Registered names are atoms, as in Inviso, and the others are text. So the end of one does not end another of the same
+name. A name that Python generated (``Task-7``, ``Thread-3``) is not written, nor the name of a process of this package.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Callback = Callable[..., Any] | None
 
 OK = Atom("ok")
 RENAMING = ("threading", "Thread.name", 2)
-"""What gives threads other names. Of tasks it is a function written in C: to trace that costs the whole program."""
+"""The function that renames threads. The one of tasks is written in C: tracing it would slow the whole program down."""
 
 EVERY = 1.0
-"""Seconds between two looks, at least."""
+"""Seconds between two look-ups, at least."""
 
 SHARE = 50
-"""A look is followed by so many times its own length, at least."""
+"""After a look-up the pause is at least so many times its length."""
 
 _MADE_UP = re.compile(r"(?:Task|Thread)-\d+|inviso .*")
-"""Names that Python, or this package, has given."""
+"""Names that Python, or this package, generates."""
 
 _WITH_RETURN: list[Any] = [("_", [], [("return_trace",)])]
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The functions of one meta traced function; None for what is not wanted."""
+    """The callbacks of one meta traced function. None: no callback."""
 
     init: Callback = None
     call: Callback = None
@@ -55,30 +55,30 @@ class Callbacks:
 
 
 class Names:
-    """The names of one meta tracer, which calls it in its thread. ``write`` takes entries."""
+    """Follows names for one meta tracer, in its thread. ``write`` gets the entries."""
 
     def __init__(self, session: trace.Session, write: Callable[[Any], None]) -> None:
         self._session = session
         self._write = write
         self._is_on = False
         self._registered: dict[Any, Any] = {}
-        """The registered name of each process that has one."""
+        """Registered names, by process."""
         self._found: dict[Any, str] = {}
-        """The name of each thread and task that the last look has found."""
+        """The name of each thread and task, from the last look-up."""
         self._looked = meta.now()
-        """When that was."""
+        """The time of the last look-up."""
         self._due = 0.0
         self._renaming: dict[Any, tuple[int | None, Any]] = {}
-        """Which thread each process is about to give a name, by its ``id``, and the name."""
+        """Renamings in progress: by caller, the ``id`` of the thread and its new name."""
 
-    # registered names, by call-backs
+    # registered names, by callbacks
 
     def register(self) -> Callbacks:
-        """The call-backs of ``inviso.register``. They keep calls that have not returned in the first list of the loop data."""
+        """The callbacks of ``inviso.register``. They store unfinished calls in the first list of the loop data."""
         return Callbacks(_first_list_empty, _remember, self._registers, None)
 
     def unregister(self) -> Callbacks:
-        """The call-backs of ``inviso.unregister``."""
+        """The callbacks of ``inviso.unregister``."""
         return Callbacks(None, self._unregisters, None, None)
 
     def _registers(self, caller: Any, what: Any, data: Any) -> Any:
@@ -98,12 +98,12 @@ class Names:
             case (_, [str(name)], ts):
                 self._registered = {pid: known for pid, known in self._registered.items() if known != name}
                 return OK, data, meta.unalias(None, Atom(name), ts)
-        return OK, data, None  # not a name at all
+        return OK, data, None  # the argument is not a name
 
-    # all names, by looking
+    # all names, by look-ups
 
     def begin(self) -> None:
-        """Writes the names that there are, and follows them from here on."""
+        """Writes all present names, and follows changes from now on."""
         self._is_on = True
         self._session.function(RENAMING, _WITH_RETURN, ["meta"])
         self._looked = at = meta.now()
@@ -115,11 +115,11 @@ class Names:
         self.look()
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to look, by ``time.monotonic``."""
+        """Whether a look-up is due, by ``time.monotonic``."""
         return self._is_on and now >= self._due
 
     def look(self) -> None:
-        """Writes the names that are new, and the ends of registered ones."""
+        """Looks names up. Writes new names, and the ends of processes with registered names."""
         if not self._is_on:
             return
         began, at = time.monotonic(), meta.now()
@@ -127,9 +127,9 @@ class Names:
         for pid, name in found.items():
             old = self._found.get(pid)
             if old is None:
-                self._show(pid, old, name, self._looked)
+                self._write_renamed(pid, old, name, self._looked)
             elif name != old and pid.is_alive():
-                self._show(pid, old, name, at)
+                self._write_renamed(pid, old, name, at)
         self._found, self._looked = found, at
         for pid in [pid for pid in self._registered if not pid.is_alive()]:
             self._write(meta.unalias(pid, self._registered.pop(pid), at))
@@ -137,7 +137,7 @@ class Names:
         self._due = now + max(EVERY, SHARE * (now - began))
 
     def end(self) -> None:
-        """Looks once more, and follows them no longer; the end itself is not written."""
+        """Looks names up once more, then stops. It writes no unaliases."""
         if self._is_on and self._session.is_alive():
             self.look()
             self._session.function(RENAMING, False, ["meta"])
@@ -146,21 +146,21 @@ class Names:
             known.clear()
 
     def called(self, caller: Any, module: str, name: str, arguments: list[Any]) -> None:
-        """A thread is given another name."""
+        """Handles the call of a function that renames a thread."""
         if self._is_on and (module, name, len(arguments)) == RENAMING:
             self._renaming[caller] = getattr(arguments[0], "id", None), arguments[1]
 
     def returned(self, caller: Any, ts: Any) -> None:
-        """It has it."""
+        """Handles the return of that function: writes the new name."""
         number, name = self._renaming.pop(caller, (None, None))
         threads = [pid for pid in process.processes() if pid.kind == "thread"]
         pid = next((pid for pid in threads if id(process.object_of(pid)) == number), None)
         if pid is not None and isinstance(name, str):
-            self._show(pid, self._found.get(pid), name, ts)
+            self._write_renamed(pid, self._found.get(pid), name, ts)
             self._found[pid] = name
 
-    def _show(self, pid: Any, old: str | None, new: str, ts: Any) -> None:
-        """Writes a name in place of another."""
+    def _write_renamed(self, pid: Any, old: str | None, new: str, ts: Any) -> None:
+        """Writes the end of the old name and the new name."""
         if old == new:
             return
         if old and not _MADE_UP.fullmatch(old):
@@ -175,7 +175,7 @@ def _first_list_empty(module: str, function: str, arity: int, data: Any) -> Any:
 
 
 def _remember(caller: Any, what: Any, data: Any) -> Any:
-    """Keeps a call of register until it returns, one for each caller."""
+    """Stores a call of ``register`` until it returns, one for each caller."""
     lists, again = meta.parts(data)
     _, (name, pid), ts = what
     kept = [entry for entry in lists[0] if entry[0] != caller]

@@ -1,15 +1,15 @@
-"""Overload: when a runtime component looks whether tracing takes too much, who is asked, and what follows.
+"""Overload checks of a runtime component: when they run, and what follows.
 
 A check answers
 
 =====================  =======================================================
-``"ok"`` or None       all is well
+``"ok"`` or None       there is no overload
 ``("new", data)``      the same, with new data of the check
-``"ignore"``           as if it had not been asked
-``("suspend", why)``   the component is to be suspended
+``"ignore"``           the same; the next check stays due
+``("suspend", why)``   the component must be suspended
 =====================  =======================================================
 
-A check of one's own that raises, or answers anything else, is switched off for good.
+A user's check that raises, or answers anything else, is switched off for good.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from ._settings import Settings
 __all__ = ["Load", "Overload"]
 
 SHORTEST = 0.5
-"""Seconds over which processor time is measured, at least."""
+"""The shortest time over which processor time is measured, in seconds."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the built-in checks look at."""
+    """The input of the built-in checks."""
 
     queue: int
-    """Messages that waited for the runtime component at its last look."""
+    """Messages that waited for the runtime component when it last took them."""
     lost: int
     """Records that were lost since tracing began."""
     folder: str | None
-    """Where the log is, if it is a file."""
+    """The folder of the log, if it is a file."""
 
 
 Find = Callable[[Any], Callable[..., Any]]
 
 
 class Overload:
-    """The checks of one component, by its settings. ``find`` gives the function of ``(module, function)``."""
+    """The checks of one component, by its settings. ``find`` returns the function of ``(module, function)``."""
 
     def __init__(self, settings: Settings, find: Find, now: float) -> None:
         self._settings = settings
@@ -80,34 +80,35 @@ class Overload:
         return self._is_broken
 
     def due(self) -> float | None:
-        """When the next check is, by ``time.monotonic``; None for never."""
+        """The time of the next check, by ``time.monotonic``; None for never."""
         return None if self._is_broken or self._every is None else self._due
 
     def at_once(self, now: float) -> None:
-        """The next check is due now."""
+        """Makes the next check due at ``now``."""
         self._due = now
 
     def began(self, now: float, lost: int = 0) -> None:
-        """Tracing began, or goes on after a suspension: losses behind these, processor time and the lag of event loops count
-        from here.
+        """Restarts the counts of the built-in checks: tracing began, or continues after a suspension.
+
+        ``lost``: records that were lost until now, which no longer count.
         """
         self._lost = lost
         self._cpu, self._looked, self._was_busy = _own_seconds(), now, False
         self._loops = Loops()
 
     def timed(self, now: float, load: Load) -> Any:
-        """The check that is due: why to suspend, or None."""
+        """Runs the check that is due. Returns the reason to suspend in a tuple, or None."""
         if self._is_own:
             return self._own((Atom("timeout"), self._data), now)
         self._due = now + (self._every or 0)
         return self._built_in(now, load)
 
     def message(self, now: float, message: Any) -> Any:
-        """A message that nobody knows has come for the component: as above."""
+        """Passes a message for the component that is not a request to the user's check. Returns as :meth:`timed`."""
         return self._own((Atom("msg"), (message, self._data)), now) if self._is_own and not self._is_broken else None
 
     def end(self) -> None:
-        """The check is given up: its clean-up function is called."""
+        """Ends the check: calls its clean-up function."""
         if self._remove is not None and not self._is_broken:
             module, function, arguments = self._remove
             self._call((module, function, [self._data, *arguments]))
@@ -117,7 +118,7 @@ class Overload:
         try:
             answer = (load if callable(load) else self._find(load))(argument)
         except Exception:
-            answer = False  # as any other answer that is none
+            answer = False  # an invalid answer
         match answer:
             case "ignore":
                 return None
@@ -152,7 +153,7 @@ class Overload:
         percent = self._percent(now)
         is_busy = percent is not None and _is_above(percent, allowed["cpu"])
         was_busy, self._was_busy = self._was_busy, is_busy or (percent is None and self._was_busy)
-        if is_busy and was_busy:  # twice in a row: what is done once, such as finding functions, is none
+        if is_busy and was_busy:  # only twice in a row: one busy period may be a search for functions
             return ((Atom("cpu"), percent),)
         lag = self._loops.lag() if allowed["lag"] is not None else 0
         if _is_above(lag, allowed["lag"]):
@@ -164,7 +165,7 @@ class Overload:
         return None
 
     def _percent(self, now: float) -> int | None:
-        """How much of a processor was taken since the last time; None if that is too short ago."""
+        """Percent of a processor that was used since the last measurement; None if that is too recent."""
         took = now - self._looked
         if took < SHORTEST:
             return None
@@ -179,7 +180,8 @@ def _is_above(value: int, limit: int | None) -> bool:
 
 
 def _own_seconds() -> float:
-    """Processor time of the calling thread, which is the component's, and of those that write logs."""
+    """Processor time of the calling thread, which is the component's, and of the threads that write logs, in seconds.
+    """
     total = time.thread_time()
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):

@@ -1,4 +1,4 @@
-"""Trace patterns of a runtime component: which functions they name, and the list that is in force."""
+"""Trace patterns of a runtime component: expands them, and has the list in force."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL, GLOBAL = "local", "global"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern: functions, what is wanted of their calls (False: nothing any more), and how they are traced."""
+    """One pattern: functions, their match specification (False clears the pattern), and a flag: local or global."""
 
     module: str
     function: str
@@ -35,7 +35,7 @@ class Pattern:
 
 
 class Patterns:
-    """The patterns in the order in which they were set. A session gets all of them when it begins."""
+    """The patterns in force, in the order of setting. A new session gets all of them."""
 
     def __init__(self) -> None:
         self._set: list[Pattern] = []
@@ -44,11 +44,11 @@ class Patterns:
         return bool(self._set)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forgets all patterns."""
         self._set.clear()
 
     def put(self, session: trace.Session, pattern: Pattern) -> int:
-        """Set one in a session, and for functions that are loaded later; how many functions it matches now."""
+        """Sets one in a session, also for functions that are loaded later. Returns how many functions match now."""
         found = session.function(pattern.mfa, pattern.match_spec, [pattern.flag])
         self._set = [one for one in self._set if one.flag != pattern.flag or not covers(pattern.mfa, one.mfa)]
         if pattern.match_spec is not False:
@@ -57,7 +57,7 @@ class Patterns:
         return found
 
     def put_all(self, session: trace.Session) -> None:
-        """Set all of them in a new session."""
+        """Sets all patterns in a new session."""
         for pattern in self._set:
             session.function(pattern.mfa, pattern.match_spec, [pattern.flag])
         for flag in (LOCAL, GLOBAL):
@@ -65,22 +65,26 @@ class Patterns:
                 self._load(session, flag)
 
     def take_all(self, session: trace.Session) -> None:
-        """Take all of them away."""
+        """Clears all patterns in a session, and forgets them."""
         for flag in (LOCAL, GLOBAL):
             session.function(("_", "_", "_"), False, [flag])
             on_load(session, flag, [])
         self._set.clear()
 
     def _load(self, session: trace.Session, flag: str) -> None:
-        """Functions that are loaded later get the newest specification of those that name them."""
+        """Sets the patterns for functions that are loaded later: those with the newest match specification."""
         ours = [pattern for pattern in self._set if pattern.flag == flag]
         newest = ours[-1].match_spec if ours else True
         on_load(session, flag, [one.mfa for one in ours if one.match_spec == newest], newest)
 
 
 def expand(given: Any, flag: str) -> list[Pattern]:
-    """The patterns that ``(module, function, arity, match_spec)`` stands for: one for each module of a regular expression, which is
-    ``("re", module)`` or ``("re", folder, module)``. BadArg for anything else.
+    """The patterns of ``(module, function, arity, match_spec)``.
+
+    A regular expression as module gives one for each matching module: ``("re", module)`` or ``("re", folder, module)``.
+
+    Raises:
+        BadArg: it is not a pattern.
 
     >>> import json.decoder
     >>> [one.module for one in expand((("re", "json\\.de.*"), "_", "_", True), "local")]
@@ -107,7 +111,7 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 def _loaded(name: re.Pattern[str], folder: re.Pattern[str] | None) -> list[str]:
-    """The modules whose whole name matches, and whose folder's path has a match, if that is asked for."""
+    """The loaded modules whose whole name matches; with ``folder``, only if their folder's path has a match."""
     found = []
     for module, loaded in list(sys.modules.items()):
         if not isinstance(module, str) or not name.fullmatch(module):

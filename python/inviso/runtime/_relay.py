@@ -1,4 +1,4 @@
-"""Sends trace messages to the runtime component of another process, which prints them or hands them to its handler."""
+"""Sends trace messages to the runtime component of another process, which prints them or passes them to its handler."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ._tracerdata import Refused
 __all__ = ["Relay"]
 
 WAITING = 4 << 20
-"""Bytes that wait for the other process, at most; messages beyond are counted, and the number is sent in their place."""
+"""Bytes that may wait for the other process. Further messages are counted, and their number is sent in their place."""
 
 PATIENCE = 1.0
 """Seconds for a connection."""
 
 
 class Relay:
-    """A connection to the node that relays are sent to. It never waits."""
+    """A connection to the node that gets the messages. It never waits."""
 
     def __init__(self, node: str, own: str) -> None:
         try:
@@ -51,20 +51,20 @@ class Relay:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what waits as far as it goes. BrokenPipeError if the other process has gone."""
+        """Sends waiting bytes without blocking. BrokenPipeError if the other process has gone."""
         with suppress(BlockingIOError):
             self._read()
             while self._out:
                 del self._out[: self._socket.send(self._out, socket.MSG_NOSIGNAL)]
 
     def _read(self) -> None:
-        """Takes what the other side says of itself, so that it does not wait for us."""
+        """Reads and drops the other side's greeting, so that its buffer does not fill."""
         with suppress(BlockingIOError):
             if not self._socket.recv(1 << 16):
                 raise BrokenPipeError
 
     def close(self) -> None:
-        """Sends what waits, for a moment, and closes."""
+        """Sends waiting bytes, for at most ``PATIENCE`` seconds, and closes."""
         with suppress(OSError):
             self._socket.settimeout(PATIENCE)
             self._socket.sendall(self._out)

@@ -1,7 +1,7 @@
-"""What names in requests stand for: files and functions.
+"""Finds the files and functions that requests name.
 
-Requests of this process itself may name any. One that came through a socket names files below one folder, and functions
-of modules that were admitted when the process was prepared.
+Requests of this process itself may name any. A request through a socket may name files below one folder, and functions
+of modules that were allowed when the process was prepared.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CALLBACKS = frozenset({("inviso.meta", "clean_std_publld"), ("inviso.meta", "ini
 
 
 class Resolver:
-    """For requests from this process: any file, any function. ``heard`` is called as :meth:`wrote`."""
+    """For requests from this process: any file, any function. ``on_open`` is called as :meth:`wrote`."""
 
-    def __init__(self, heard: Callable[[tuple[str, str]], None] = lambda files: None) -> None:
-        self._heard = heard
+    def __init__(self, on_open: Callable[[tuple[str, str]], None] = lambda files: None) -> None:
+        self._on_open = on_open
 
     def path(self, name: str) -> str:
         """The full path of a log.
@@ -36,15 +36,19 @@ class Resolver:
         return os.path.abspath(name)
 
     def wrote(self, files: tuple[str, str]) -> None:
-        """A log was opened: the path of its file, or what is before and behind the number in those of a wrap set."""
-        self._heard(files)
+        """Notes that a log was opened.
+
+        ``files`` is the path of its file and "", or the parts before and after the number in the paths of a wrap set.
+        """
+        self._on_open(files)
 
     def may_delete(self, path: str) -> bool:
-        """Whether a file may be deleted that a request names."""
+        """Whether a request may delete this file."""
         return True
 
     def function(self, named: Any) -> Callable[..., Any]:
-        """The function of ``(module, function)``, or itself; ``Refused`` if there is none.
+        """The function of ``(module, function)``; a function is returned unchanged. ``Refused`` if there is no such
+        function.
 
         >>> Resolver().function(("json", "loads"))("[1]")
         [1]
@@ -63,7 +67,9 @@ class Resolver:
 
 
 class Remote(Resolver):
-    """For requests from other processes: files below ``folder``, functions of the modules ``allow`` and what is below them."""
+    """For requests from other processes: files below ``folder``, functions of the modules ``allow`` and their
+    submodules.
+    """
 
     def __init__(self, folder: str, allow: tuple[str, ...]) -> None:
         super().__init__()
@@ -85,7 +91,7 @@ class Remote(Resolver):
         self._written.add(files)
 
     def may_delete(self, path: str) -> bool:
-        """Only files of logs that were written here, whoever asks now."""
+        """Whether it is a file of a log that this process wrote."""
         return any((path == before and not behind) or _is_of_set(path, before, behind) for before, behind in self._written)
 
     def function(self, named: Any) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""One answer for a live view: what this process's threads and tasks, counters, log and event loops say at the moment.
+"""Answers for a live view: the present state of this process's threads and tasks, counters, log and event loops.
 
-Nothing happens between two answers. One that is expensive (ten thousand tasks) is given again for a while: making
-answers takes at most :data:`SHARE` of the time.
+Nothing runs between two answers. Expensive counts (ten thousand tasks) are reused for a while: making them takes at
+most :data:`SHARE` of the time.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ._loops import Loops
 __all__ = ["MOST", "SHARE", "Sampler"]
 
 SHARE = 0.01
-"""Part of the time that counts may take to read."""
+"""The largest part of the time that reading counts may take."""
 
 MOST = 1000
-"""Rows of a kind that an answer has at most: the largest."""
+"""Rows of a kind that an answer has at most. The largest are kept."""
 
 _NAME = 120
 
 Owner = Any
 Row = tuple[str, str, int, int, int | None]
-"""A function: module, name, arity, calls, own time in nanoseconds (None if that is not measured)."""
+"""A function: module, name, arity, calls, own time in nanoseconds (None if not measured)."""
 
 
 class Source(Protocol):
-    """What a sample needs of a runtime component."""
+    """The parts of a runtime component that a sample reads."""
 
     live: LiveCounts
 
     @property
     def profiler(self) -> tprof.Profiler | None:
-        """What counts functions, whoever has asked for it."""
+        """The profiler that counts functions now."""
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -62,25 +62,25 @@ class Sampler:
         self._own: dict[str, list[Row]] = {}
         """The functions of each process."""
         self._of: Any = None
-        """Whose counters the last ones are."""
+        """The component, profiler and change number of the last counts."""
         self._again = 0
-        """When counts are read again, in nanoseconds."""
+        """The time at which counts are read again, in nanoseconds."""
 
     def sample(self, component: Source | None, owner: Owner, process: Any = None) -> dict[str, Any]:
-        """Totals since counting began; who asks twice makes rates of them.
+        """Totals since counting began. The difference of two samples gives rates.
 
         Args:
-            component: None if there is none.
+            component: the runtime component, or None.
             owner: the control that has it, or None.
-            process: the text of a pid, whose functions are wanted, too; or None.
+            process: the text of a pid, to get the functions of that process, too; or None.
 
         Returns:
             A dict:
 
             ``at``: nanoseconds of a monotonic clock. ``state``: None, or state and status. ``control``: None, or node
             and process id. ``written``, ``lost``: records. ``lag``: milliseconds of the slowest event loop, None
-            without a loop. ``kind``, ``patterns``: what is counted of which functions. ``messages``: whether they are
-            counted. ``own``: functions of ``process``. ``counts``: what follows.
+            without a loop. ``kind``, ``patterns``: the kind of counter, and the counted functions. ``messages``:
+            whether they are counted. ``own``: functions of ``process``. ``counts``: a dict with these keys:
 
             ``at``. ``processes``: tuples of pid, kind, name, length of the mailbox, messages sent, messages received,
             calls, nanoseconds; the last four are None if not counted. ``process_count``. ``queues``: tuples of pid,
@@ -92,7 +92,7 @@ class Sampler:
         now = time.monotonic_ns()
         of = component, profiler, None if live is None else live.changes
         if now >= self._again or of != self._of:
-            before = time.thread_time_ns()  # not the wait for the interpreter
+            before = time.thread_time_ns()  # without the time of waiting for the interpreter
             self._counts = self._read(live, profiler)
             self._of = of
             self._again = now + int((time.thread_time_ns() - before) / SHARE)
@@ -139,7 +139,7 @@ class Sampler:
         }
 
     def _functions(self, profiler: tprof.Profiler | None) -> tuple[list[Row], dict[Pid, tuple[int, int]] | None]:
-        """Those with the most calls; and calls and time of each process, None if they are not counted by process."""
+        """The functions with the largest counts, and calls and time of each process; None if not counted by process."""
         self._own = {}
         if profiler is None or not profiler.running:
             return [], None
@@ -162,5 +162,5 @@ class Sampler:
 def _name(pid: Pid) -> str:
     try:
         return pid.name[:_NAME]
-    except Exception:  # that of a task is the program's own text
+    except Exception:  # a task's name can be an object of the program, whose code may raise
         return ""

@@ -1,14 +1,14 @@
-"""Options of a runtime component, as ``start``, ``add_node`` and ``change_options`` take them.
+"""Options of a runtime component, for ``start``, ``add_node`` and ``change_options``.
 
 =====================================================  =====================================================
 ``("dependency", ms)``, ``"infinity"``, ``(ms, node)``  how long the component lives without a control
-``"overload"``                                          no checks at all
+``"overload"``                                          no checks
 ``("overload", ms)``                                    the built-in checks, every so many milliseconds
-``("overload", (load, ms))``                            a check of one's own
-``("overload", (load, ms, init, remove))``              with set-up and clean-up, each may be None
+``("overload", (load, ms))``                            a user's check
+``("overload", (load, ms, init, remove))``              the same with set-up and clean-up; each may be None
 ``("protect", {...})``                                  limits of the built-in checks (:data:`PROTECT`)
 ``("resume_after", ms)``                                a suspension by overload ends by itself; doubled each time
-``("limits", {...})``                                   when tracing ends by itself: ``ms`` after its begin, and
+``("limits", {...})``                                   when tracing ends by itself: ``ms`` after its start, and
                                                         ``limit``, ``rate`` and ``lost`` of :func:`inviso.tracing.begin`
 =====================================================  =====================================================
 
@@ -27,19 +27,19 @@ __all__ = ["BUILT_IN", "PROTECT", "Settings", "Unknown", "dependency_ms", "depen
 Settings: TypeAlias = dict[str, Any]
 
 PROTECT: dict[str, int | None] = {"queue": 1000, "lost": 10_000, "cpu": 80, "lag": 2000, "disk": 64}
-"""What the built-in checks allow: messages that wait for the runtime component, records lost since the last check, percent
-of one processor that the threads of this package take, milliseconds that an event loop takes to get to a callback, and MiB
-that stay free where the log is. None: not checked.
+"""Limits of the built-in checks: messages that wait for the runtime component, records lost since the last check,
+percent of one processor for the threads of this package, milliseconds of an event loop to its next callback, and MiB
+that stay free on the log's file system. None: not checked.
 """
 
 EVERY = 1000
-"""Milliseconds between two built-in checks, if nothing is said."""
+"""Milliseconds between two built-in checks, by default."""
 
 BUILT_IN: Settings = {"dependency": "infinity", "overload": EVERY, "protect": PROTECT, "resume_after": None, "limits": {}}
 
 
 class Unknown(Exception):
-    """An option that is none; ``option`` is the item."""
+    """An invalid option; ``option`` is the item."""
 
     def __init__(self, option: Any) -> None:
         super().__init__(repr(option))
@@ -47,7 +47,7 @@ class Unknown(Exception):
 
 
 def read(given: Any) -> Settings:
-    """The options that are set, checked; ``Unknown`` names the first that is none.
+    """The options that are set, checked. ``Unknown`` names the first invalid one.
 
     >>> read(["overload", ("dependency", 0)])
     {'overload': None, 'dependency': 0}
@@ -79,7 +79,7 @@ def _items(given: Any) -> Iterable[Any]:
 
 
 def merged(*layers: Settings) -> Settings:
-    """Later ones over earlier ones, over the built-in ones."""
+    """All options: later layers replace earlier ones, and those the built-in ones."""
     result = dict(BUILT_IN)
     for layer in layers:
         result.update(layer)
@@ -88,14 +88,14 @@ def merged(*layers: Settings) -> Settings:
 
 
 def dependency_ms(settings: Settings) -> int | None:
-    """Milliseconds that the component lives without a control; None for ever."""
+    """Milliseconds that the component lives without a control; None means forever."""
     value = settings["dependency"]
     wait = value[0] if isinstance(value, tuple) else value
     return wait if isinstance(wait, int) else None
 
 
 def dependency_node(settings: Settings) -> str | None:
-    """The node whose control an autostarted component looks for."""
+    """The node whose control an autostarted component connects to, or None."""
     value = settings["dependency"]
     return value[1] if isinstance(value, tuple) else None
 

@@ -1,7 +1,7 @@
 """The trace information file: entries one after the other, without a head or an end mark.
 
-An entry is a byte 0, four bytes of length (big-endian), and so many bytes: one term in the external term format. That is the
-framing of a trace port, so a log's reader reads it, too.
+An entry is a byte 0, four bytes of length (big-endian), and so many bytes: one term in the external term format. A
+trace port has the same framing, so a log's reader reads it, too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class TiFile:
         self.path = path
         self._end = 0
         self.entries = 0
-        """Those that were written."""
+        """Entries that were written."""
         self.lost = 0
-        """Those that could not be."""
+        """Entries that could not be written."""
         self.error: str | None = None
-        """What the system said of the last one that could not be written."""
+        """The system's error of the last entry that could not be written."""
 
     def write(self, entry: bytes) -> None:
         """Appends one entry, whole or not at all."""
@@ -49,7 +49,7 @@ class TiFile:
         except OSError as error:
             self.lost += 1
             self.error = error.strerror
-            with suppress(OSError):  # what is no regular file
+            with suppress(OSError):  # not a regular file
                 os.ftruncate(own.number, self._end)
                 os.lseek(own.number, self._end, os.SEEK_SET)
             return
@@ -57,7 +57,7 @@ class TiFile:
         self.entries += 1
 
     def close(self) -> None:
-        """Closes it; once more does nothing."""
+        """Closes the file. A second call does nothing."""
         own, self._own = self._own, None
         if own is not None:
             own.close()

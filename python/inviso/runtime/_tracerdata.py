@@ -1,4 +1,4 @@
-"""Tracer data: where trace messages go, as ``init_tracing`` is given it.
+"""Tracer data: says where trace messages go. The argument of ``init_tracing``.
 
 ====================================  ====================================================================
 ``("file", name)``                    a log; ``(name, "wrap", suffix, size, count)`` in place of the name: a wrap set
@@ -28,10 +28,10 @@ from inviso.trace_ports import PortGenerator, trace_port
 __all__ = ["Refused", "Ti", "TracerData", "parse"]
 
 QUEUE = 50
-"""Messages that wait for the client of a socket, as in Inviso."""
+"""Messages that may wait for the client of a socket, as in Inviso."""
 
 Place: TypeAlias = Callable[[str], str]
-"""Gives the path of a log by its name; ``Refused`` if the name leads elsewhere."""
+"""Returns the path of a log by its name; ``Refused`` if the name is not allowed."""
 
 
 class Refused(Exception):
@@ -44,23 +44,23 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TracerData:
-    """Tracer data that was understood."""
+    """Tracer data after parsing."""
 
     port: PortGenerator | None
     """Opens the log, or the socket."""
     handler: tuple[Any, Any] | None
     """The handler and its data."""
     pid: Any
-    """The process that the messages are sent to."""
+    """The process that gets the messages."""
     folder: str
-    """Where the files are, as it was given."""
+    """The folder of the files, as it was given."""
     files: tuple[str, str] | None
-    """Before and behind the number in the names of a wrap set's files, or a name and ""; full paths."""
+    """The parts before and after the number in the paths of a wrap set's files, or the path of one file and ""."""
     is_wrapped: bool
     ti: Ti | None = None
     """The meta tracer's part."""
     has_log: bool = True
-    """Whether there is a part of the trace messages at all."""
+    """Whether there is a part for trace messages; without it there is only the meta tracer's."""
 
     relay_to: str | None = None
     """The node whose runtime component gets the messages."""
@@ -75,20 +75,20 @@ class Ti:
     """The part of the meta tracer."""
 
     path: str
-    """The file; its full path."""
+    """The full path of the file."""
     name: str
-    """As it was given."""
+    """The file's name, as it was given."""
     spec: tuple[Any, Any, Any] | None
-    """What makes, removes and cleans the public loop data."""
+    """The functions that make, remove and clean the public loop data."""
 
     @property
     def folder(self) -> str:
-        """Where it is, as it was given."""
+        """The file's folder, as it was given."""
         return os.path.dirname(self.name) or "."
 
 
 def parse(given: Any, place: Place) -> TracerData:
-    """Tracer data, checked; ``Refused`` says what is wrong with it, as Inviso does."""
+    """Parses and checks tracer data. ``Refused`` has Inviso's error."""
     if isinstance(given, (list, dict)):
         parts = dict(given.items() if isinstance(given, dict) else [each for each in given if _is_pair(each)])
         unknown = set(parts) - {"trace", "ti"}
@@ -99,7 +99,7 @@ def parse(given: Any, place: Place) -> TracerData:
             return log
         ti = _ti(parts["ti"], place)
         if log.files is not None and not log.is_wrapped and log.files[0] == ti.path:
-            raise Refused((Atom("bad_ti_td"), parts["ti"]))  # one file for both
+            raise Refused((Atom("bad_ti_td"), parts["ti"]))  # the same file for both
         return replace(log, ti=ti)
     return _log(given, place)
 

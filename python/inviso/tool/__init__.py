@@ -1,14 +1,13 @@
-"""What a person works with in an incident: sessions, trace cases by name, and nodes that are suspended, go and come
-back.
+"""A tool for tracing in an incident: sessions, named trace cases, and nodes that are suspended, end and return.
 
-A *trace case* is a file of calls that trace something (:mod:`inviso.case`), written once by who knows the program. A
-file lists them by name, with the variables that each one needs, and the files that switch it on and off::
+A *trace case* is a file of calls that trace something (:mod:`inviso.case`), written once by an expert of the program. A
+file lists trace cases by name, with their variables, and the files that switch them on and off::
 
     ("calls", "on_off", ["Module"], "calls-on.case", "calls-off.case")
     ("memory", "on", [], "memory.case")
 
-A :class:`Tool` has a control component of its own (:mod:`inviso.control`), a list of nodes, and, while a session lasts,
-a history of what was done in it. A node that suspended itself, or that went and came back, gets the history again.
+A :class:`Tool` has its own control component (:mod:`inviso.control`), a list of nodes, and, during a session, a history
+of its calls and trace cases. A node that suspended itself, or ended and came back, gets the history again.
 
 ::
 
@@ -17,12 +16,12 @@ a history of what was done in it. A node that suspended itself, or that went and
     with Tool("shop-*", tc_def_file="cases") as tool:
         tool.start_session()
         tool.sync_atc("calls", 1, {"Module": "shop.prices"})
-        ...                       # the processes go on meanwhile
+        ...                       # the processes continue meanwhile
         tool.sync_dtc("calls", 1)
         tool.stop_session()
         tool.fetch_log("logs")
 
-Answers are Inviso's: ``("ok", …)``, ``("error", why)``, a bare ``ok`` is None. The command ``inviso case`` switches
+Answers are as in Inviso: ``("ok", …)``, ``("error", why)``; a bare ``ok`` is None. The command ``inviso case`` switches
 single cases on and off. docs/tool.md has more.
 """
 

@@ -1,4 +1,4 @@
-"""What all of a tool is built on: its control component, its nodes, the session, and the jobs that it has running."""
+"""The base class of a tool: its control component, its nodes, the session, and its running jobs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["BAD_TDG", "ERROR", "OK", "Base", "Failed", "Session"]
 OK, ERROR = Atom("ok"), Atom("error")
 BAD_TDG = ERROR, Atom("bad_tdg")
 MOST = 200
-"""Problems that are remembered."""
+"""The number of latest problems that are kept."""
 
 _log = logging.getLogger("inviso.tool")
 
 
 class Session:
-    """One session: what its tracer data is made of, and what was done in it."""
+    """One session: the arguments of its tracer data, and its history."""
 
     def __init__(self, number: int, more: list[Any], moment: DateTime) -> None:
         self.number = number
@@ -47,7 +47,7 @@ class Session:
 
 
 class Failed:
-    """A statement of a case failed."""
+    """The result of a case with a failed statement."""
 
     __slots__ = ("why",)
 
@@ -56,7 +56,7 @@ class Failed:
 
 
 class Base:
-    """Settings and state. Its thread-safety: ``_lock`` guards what is here, and is never held while a node is asked."""
+    """Settings and state. ``_lock`` guards the state; it is never held during a request to a node."""
 
     def __init__(self, settings: dict[str, Any], cases: dict[str, Definition]) -> None:
         self.cases = cases
@@ -69,9 +69,9 @@ class Base:
         self._reactivation: tuple[float, float, float] | None = settings["reactivate"]
         self._reconnection: tuple[float, float, float] | None = settings["reconnect"]
         self.problems: deque[str] = deque(maxlen=MOST)
-        """What went wrong where nobody waited for an answer, the last ones."""
+        """The latest errors that no caller waited for."""
         self._lock = RLock()
-        """Held while nodes, session and history change, never while a node is asked."""
+        """Held while nodes, session and history change; never during a request to a node."""
         self._changing = RLock()
         """Held while a session begins or ends."""
         self._session: Session | None = None
@@ -86,12 +86,12 @@ class Base:
         self._nodes = Nodes()
 
     def get_node_status(self, nodes: Iterable[str] | None = None) -> Any:
-        """What each node is.
+        """The state of each node.
 
         Returns:
-            For each ``("ok", "down")``, ``("ok", "reactivating")``, ``("ok", (state, status))`` with a state
-            ``"inactive"``, ``"tracing"`` or ``"trace_failure"`` and a status ``"running"`` or ``"suspended"``;
-            ``("error", "unknown_node")``.
+            For each ``("ok", "down")``, ``("ok", "reactivating")``, or ``("ok", (state, status))``. A state is
+            ``"inactive"``, ``"tracing"`` or ``"trace_failure"``; a status ``"running"`` or ``"suspended"``.
+            ``("error", "unknown_node")`` for a node that is not on the list.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -105,7 +105,7 @@ class Base:
         return OK, [(name, known.get(name, (ERROR, Atom("unknown_node")))) for name in names]
 
     def status(self) -> Answers:
-        """The nodes as a table, for people: state, status with its reason, and when a suspended one is reactivated.
+        """The nodes as a table, for people: state, status with its reason, and time until a reactivation.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -127,7 +127,7 @@ class Base:
         return Answers(rows)
 
     def _each(self, where: str, nodes: Iterable[str] | None, work: Callable[[list[str]], list[Any]]) -> Any:
-        """The answers of nodes; those that are unknown or down are not asked."""
+        """The answers of nodes. Unknown nodes, and nodes that are down, get no request."""
         names = self._chosen(where, nodes, list(self._nodes))
         answers = {name: self._absent(name) for name in names}
         answers |= dict(work([name for name in names if answers[name] is None]))
@@ -146,7 +146,7 @@ class Base:
         return default if found is None else list(dict.fromkeys(found))
 
     def events(self, function: Callable[[Any], object]) -> None:
-        """Has a function called with each event, in a thread of the control's; see :func:`inviso.control.subscribe`.
+        """Calls a function with each event, in a thread of the control; see :func:`inviso.control.subscribe`.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -163,19 +163,19 @@ class Base:
         return self.status()._repr_html_()
 
     def _carry_out(self, path: str, run: Run, nodes: list[str]) -> Any:
-        """The last value of a case's file, or why it failed."""
+        """Carries out a case's file. Returns its last value, or Failed with the reason."""
         try:
             with using(self._control):
                 done = carry_out(path, run.variables, nodes, trace=_log.info if self._debug else None)
         except Faulty as why:
-            self._tell(str(why))
+            self._add_problem(str(why))
             return Failed(str(why))
         for each in done.refused:
-            self._tell(f"{path}, line {each.line}: {each.why}")
+            self._add_problem(f"{path}, line {each.line}: {each.why}")
         return done.value
 
     def _job(self, session: Session | None, work: Callable[[], Any]) -> Job:
-        """Something that is done beside the caller, and ends with the session, if it is of one."""
+        """Starts a job in a thread. It ends with its session, if it has one."""
         jobs = self._jobs if session is None else session.jobs
 
         def done() -> Any:
@@ -185,7 +185,7 @@ class Base:
                 with self._lock:
                     jobs.discard(job)
 
-        job = Job(done, self._tell)
+        job = Job(done, self._add_problem)
         with self._lock:
             jobs.add(job)
         job.start()
@@ -200,12 +200,12 @@ class Base:
         until = time.monotonic() + self._control.timeout + 1
         for job in jobs:
             if not job.wait(max(0.0, until - time.monotonic())):
-                self._tell("what was begun does not end; its next call of a control component is its last")
+                self._add_problem("a job of the tool does not end; it is ended at its next call of a control component")
 
     def _check(self, where: str) -> None:
         if not self._control.is_open:
             raise RuntimeError(f"Tool.{where}: the tool has ended, or belongs to another process; make a new one")
 
-    def _tell(self, text: str) -> None:
+    def _add_problem(self, text: str) -> None:
         self.problems.append(text)
         _log.warning("%s", text)

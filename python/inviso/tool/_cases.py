@@ -1,4 +1,4 @@
-"""Trace cases by name: the file that lists them, what each one needs, and carrying one out."""
+"""Named trace cases: reads the file that lists them, checks their variables, and carries them out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inviso.errors import BadArg, shown
 __all__ = ["NODES", "Definition", "Faulty", "bindings", "carry_out", "check", "definitions"]
 
 NODES = "Nodes"
-"""The variable that every case finds bound: the names of the nodes that it is for."""
+"""The variable that is bound in every case: the names of its nodes."""
 
 _FORMS = 'write ("name", "on", ["Variable"], "on.case"), or ("name", "on_off", ["Variable"], "on.case", "off.case")'
 
@@ -33,22 +33,22 @@ class Definition:
     variables: tuple[str, ...]
     on: str
     off: str | None = None
-    """None: it can't be switched off."""
+    """The file that switches it off; None if it can't be switched off."""
 
 
 class Faulty(Exception):
-    """A file of a trace case can't be carried out, or a statement of it failed; the text says where."""
+    """A trace case's file is invalid, or a statement in it failed. The text says where."""
 
 
 def definitions(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> dict[str, Definition]:
-    """The trace cases that a file lists, a tuple on lines of its own each.
+    """Reads the trace cases that a file lists: a tuple for each, beginning on a new line.
 
     Args:
         path: the file: Python literals.
-        folder: what the names of the files are relative to; by default the file's own folder.
+        folder: the folder of the files of trace cases. Default: the folder of ``path``.
 
     Raises:
-        BadArg: the file can't be read, or something in it is no trace case.
+        BadArg: the file can't be read, or has something that is not a trace case.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def definitions(path: str | os.PathLike[str], folder: str | os.PathLike[str] | N
 
 
 def _definition(term: Any, folder: str) -> Definition | str:
-    """A trace case, or what is wrong with it."""
+    """A trace case, or the error as text."""
     match term:
         case (str(name), "on", list() | tuple() as variables, str(on)) if name and on:
             off = None
@@ -100,10 +100,10 @@ def _definition(term: Any, folder: str) -> Definition | str:
 def bindings(
     where: str, definition: Definition, given: Mapping[str, Any] | Iterable[tuple[str, Any]]
 ) -> dict[str, Any] | str:
-    """The variables of a case with their values; the name of the first that has none.
+    """The variables of a case with their values; or the name of the first variable without a value.
 
     Raises:
-        BadArg: ``given`` is malformed, or has a name that the case does not know.
+        BadArg: ``given`` is malformed, or has a name that is not a variable of the case.
 
     >>> calls = Definition("calls", ("Module",), "on.case")
     >>> bindings("atc", calls, [("Module", "json")]), bindings("atc", calls, {})
@@ -123,10 +123,10 @@ def bindings(
 
 
 def check(path: str) -> str:
-    """The text of a case's file.
+    """Reads and checks a case's file, and returns its text.
 
     Raises:
-        Faulty: it can't be read, or a statement of it is none of a trace case.
+        Faulty: it can't be read, or a statement is not allowed in a trace case.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -142,11 +142,11 @@ def check(path: str) -> str:
 def carry_out(
     path: str, variables: Mapping[str, Any], nodes: list[str], *, trace: Callable[[str], object] | None = None
 ) -> Done:
-    """Carries a case's file out for nodes.
+    """Carries out a case's file for nodes.
 
     Raises:
-        Faulty: it can't be read, or is malformed, and nothing was done; or a statement failed. The other statements
-            were carried out.
+        Faulty: the file can't be read or is malformed, and nothing was done. Or a statement failed, and the others were
+            carried out.
     """
     text = check(path)
     done = case.run_text(text, {**variables, NODES: nodes}, name=path, trace=trace)

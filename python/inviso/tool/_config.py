@@ -1,4 +1,5 @@
-"""How a tool is set up: keyword arguments over a file of Python literals, a pair of a key and its value a line."""
+"""The settings of a tool: keyword arguments, then a file of Python literals with a pair of key and value on each line.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_generator(value: Any) -> bool:
-    """A function, by itself or by its name; with further arguments in the original's form."""
+    """Whether it is a function, or a function's name, perhaps with further arguments as in Inviso."""
     match value:
         case (str(), str()) | (str(), str(), list()):
             return True
@@ -69,17 +70,17 @@ _KEYS: dict[str, tuple[Kind, Any]] = {
     "reconnect": (_BACKOFF, (1.0, 2.0, 30.0)),
     "timeout": ((_is_number, "a number of seconds"), 5.0),
 }
-"""Of each key: its kind, and its value if nothing is said."""
+"""For each key its kind and its default."""
 
 DEFAULTS = {key: default for key, (_, default) in _KEYS.items()}
 
 
 def read(given: dict[str, Any], path: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """All keys with their values. What is given counts before the file; names of files in it are relative to its
+    """All keys with their values. Given values replace those of the file. Names of files in it are relative to its
     folder.
 
     Raises:
-        BadArg: a value is not of its kind, a key of the file is unknown, or the file can't be read.
+        BadArg: a value has a wrong kind, a key of the file is unknown, or the file can't be read.
 
     >>> read({"timeout": 2.0}, None)["timeout"], read({}, None)["reactivate"]
     (2.0, (10.0, 2.0, 600.0))

@@ -1,4 +1,4 @@
-"""What gives each node its tracer data and its options: functions, by themselves or by their names."""
+"""Generators: functions, given directly or by name, that make the tracer data and the options of each node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DateTime = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
 class Generator:
-    """A function with the arguments that come last.
+    """A function with its last arguments.
 
     >>> Generator(("operator", "add", [1]))(2)
     3
@@ -32,10 +32,10 @@ class Generator:
                 self.named = (module, function)
             case _:
                 self.named = None
-        """Module and function; None of a function that has no name elsewhere."""
+        """Module and function; None if the function was given directly."""
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function answers. It raises what that raises, and ImportError or AttributeError if there is none."""
+        """Calls the function. Raises its exceptions, and ImportError or AttributeError if it does not exist."""
         function: Callable[..., Any] = self._given
         if self.named is not None:
             function = getattr(importlib.import_module(self.named[0]), self.named[1])
@@ -43,12 +43,12 @@ class Generator:
 
 
 def std_tdg(node: str, moment: DateTime, *more: Any) -> Any:
-    """The tracer data of a node if nothing is said: a log and a file of aliases, named by the node and the time.
+    """The default tracer data of a node: a log and a file of aliases, named by the node and the time.
 
     Args:
         node: its name.
-        moment: when the session began, in UTC.
-        more: what else ``start_session`` was given; it counts for nothing here.
+        moment: the start of the session, in UTC.
+        more: further arguments of ``start_session``, which are ignored.
 
     >>> std_tdg("shop-1@web", ((2026, 11, 5), (9, 30, 0)))[0]
     ('trace', ('file', 'shop-1@web_2026-11-5_9-30-0.log'))
@@ -59,6 +59,6 @@ def std_tdg(node: str, moment: DateTime, *more: Any) -> Any:
 
 
 def now() -> DateTime:
-    """The time in UTC, as generators get it."""
+    """The time in UTC, in the form for generators."""
     moment = datetime.datetime.now(datetime.UTC)
     return (moment.year, moment.month, moment.day), (moment.hour, moment.minute, moment.second)

@@ -1,15 +1,15 @@
-"""What was done in a session, in order, and what of it a node has to be told that was not there. No input or output.
+"""The calls and trace cases of a session, in order, and which of them a returning node needs. No input or output.
 
-=================  ==================================================================================
-phase of a case    what the history says
-=================  ==================================================================================
-``activating``     its file runs; a node that comes back is told
-``running``        it is on; the same
-``stopping``       its off file runs: a node that has not been told is not told, one that has gets the off file, too
+=================  ===================================================================================================
+phase of a case    meaning
+=================  ===================================================================================================
+``activating``     its on file runs. A returning node gets the on file
+``running``        it is on. A returning node gets the on file
+``stopping``       its off file runs. A returning node gets the off file if it got the on file, otherwise neither
 (gone)             it has been switched off, or its activation has failed
-=================  ==================================================================================
+=================  ===================================================================================================
 
-A call, and a case that was run once, have the phase ``running`` from their begin.
+A call, and a case that was run once, have the phase ``running`` from their start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ACTIVATING, RUNNING, STOPPING = Atom("activating"), Atom("running"), Atom("stopp
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call of the control's, without its nodes."""
+    """A call of the control, without its nodes."""
 
     number: int
     command: str
@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Off:
-    """A case was switched off."""
+    """The switching off of a case."""
 
     number: int
     run: Run
@@ -79,49 +79,49 @@ class History:
         return self._last
 
     def call(self, command: str, arguments: tuple[Any, ...]) -> Call:
-        """A call is made."""
+        """Adds a call."""
         made = Call(self._number(), command, arguments)
         self._entries[made.number] = made
         return made
 
     def begin(self, name: str, id: Any, variables: dict[str, Any]) -> Run:
-        """A case is being switched on."""
+        """Adds a case that is being switched on."""
         made = Run(self._number(), name, variables, id, phase=ACTIVATING)
         self._entries[made.number] = made
         return made
 
     def once(self, name: str, variables: dict[str, Any]) -> Run:
-        """A case is run, and is not on afterwards."""
+        """Adds a case that is run once."""
         made = Run(self._number(), name, variables, is_once=True)
         self._entries[made.number] = made
         return made
 
     def activated(self, run: Run) -> None:
-        """A case is on."""
+        """Notes that a case is on."""
         run.phase = RUNNING
 
     def stopping(self, run: Run) -> None:
-        """A case is being switched off."""
+        """Notes that a case is being switched off."""
         run.phase = STOPPING
         self._offs.append(Off(self._number(), run))
 
     def forget(self, entry: Call | Run) -> None:
-        """A case is off, or an activation or a call has failed."""
+        """Removes a case that is off, or a call or activation that has failed."""
         self._entries.pop(entry.number, None)
 
     def find(self, name: str, id: Any) -> Run | None:
-        """The case of this name and id, if it is on, or becomes on or off."""
+        """The case of this name and id, if it is on, or is being switched on or off."""
         for entry in self._entries.values():
             if isinstance(entry, Run) and not entry.is_once and (entry.name, entry.id) == (name, id):
                 return entry
         return None
 
     def refusal(self, name: str, id: Any) -> Atom | None:
-        """Why a case can't be switched on."""
+        """The reason why a case can't be switched on; None if it can."""
         return self._busy(self.find(name, id), Atom("already_started"))
 
     def refusal_of_stop(self, name: str, id: Any) -> Atom | None:
-        """Why a case can't be switched off."""
+        """The reason why a case can't be switched off; None if it can."""
         found = self.find(name, id)
         unknown: Atom = Atom("unknown_id")
         return unknown if found is None else self._busy(found, None)
@@ -135,17 +135,21 @@ class History:
         return refusal
 
     def phases(self) -> list[tuple[tuple[str, Any], Atom]]:
-        """The cases that are on, or become on or off, with their phases."""
+        """The cases that are on, or are being switched on or off, with their phases."""
         runs = [entry for entry in self._entries.values() if isinstance(entry, Run) and not entry.is_once]
         return [((run.name, run.id), run.phase) for run in runs]
 
     def entries(self) -> list[Call | Run]:
-        """What would have to be done again, in order."""
+        """The entries that a new node or session needs, in order."""
         entries = [entry for _, entry in sorted(self._entries.items())]
         return [entry for entry in entries if isinstance(entry, Call) or entry.phase != STOPPING]
 
-    def after(self, number: int, told: set[int]) -> list[Entry]:
-        """What a node has to be told that was told all up to ``number``, and of it the cases ``told``, in order.
+    def after(self, number: int, done: set[int]) -> list[Entry]:
+        """The entries that a node still needs, in order.
+
+        Args:
+            number: the node has everything up to this entry.
+            done: the numbers of cases that were switched on for the node.
 
         >>> history = History()
         >>> first, second = history.begin("a", 1, {}), history.begin("b", 1, {})
@@ -155,7 +159,7 @@ class History:
         >>> [type(each).__name__ for each in history.after(second.number, {first.number, second.number})]
         ['Off']
         """
-        offs = [off for off in self._offs if off.run.number in told]
+        offs = [off for off in self._offs if off.run.number in done]
         return sorted([one for one in [*self.entries(), *offs] if one.number > number], key=lambda one: one.number)
 
     def terms(self) -> list[Any]:
@@ -178,7 +182,7 @@ def _term(entry: Call | Run) -> Any:
 
 
 def from_terms(terms: Any) -> list[Call | Run] | None:
-    """Entries, numbered from 1, of what :meth:`History.terms` gave; None if it is something else.
+    """The entries of terms of :meth:`History.terms`, numbered from 1. None if they are malformed.
 
     >>> from_terms([("call", "flush", []), ("once", "a", [("V", 1)])])[1].variables
     {'V': 1}

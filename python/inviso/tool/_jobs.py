@@ -1,4 +1,5 @@
-"""What a tool does beside its caller: in threads of which traced programs see nothing, now or after some time."""
+"""Work of a tool in threads beside its caller, now or after some time. Traces of the program don't show these threads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ __all__ = ["Agenda", "Job"]
 
 
 class Job:
-    """Does something once, in a thread of its own. It can be stopped: its next call of a control component is its last.
+    """Runs a function once, in a thread of its own. After :meth:`stop` it ends at its next call of a control component.
 
     >>> job = Job(lambda: 6 * 7)
     >>> job.start()
@@ -26,19 +27,19 @@ class Job:
     (True, 42)
     """
 
-    def __init__(self, work: Callable[[], Any], told: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, work: Callable[[], Any], report: Callable[[str], None] = lambda text: None) -> None:
         self._work = work
         self._ended = Flag()
-        self._initiator = Initiator(self._run, told)
+        self._initiator = Initiator(self._run, report)
         self.value: Any = None
-        """What the function answered; None until then, and if it failed."""
+        """The function's result; None before its end, and if it failed."""
 
     def start(self) -> None:
         """Begins."""
         self._initiator.start()
 
     def stop(self) -> None:
-        """Has it end at its next call."""
+        """Makes it end at its next call."""
         self._initiator.stop()
 
     @property
@@ -47,12 +48,12 @@ class Job:
         return self._initiator.is_stopped
 
     def leave_if_stopped(self) -> None:
-        """Ends it here if it was stopped."""
+        """Ends it here, if it was stopped."""
         if self.is_stopped:
             raise Stopped
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended, at the latest after so many seconds."""
+        """Waits at most so many seconds for its end. Returns whether it has ended."""
         return self._ended.wait(seconds)
 
     def _run(self) -> None:
@@ -64,8 +65,10 @@ class Job:
 
 
 class Agenda:
-    """Functions to be called after some time: ``start`` gets the key and the function then. Of one key the last function counts.
-    The thread begins with the first.
+    """Functions to be called after some time.
+
+    When one is due, ``start`` gets its key and the function. A new function replaces an earlier one of the same key.
+    The thread starts with the first function.
     """
 
     def __init__(self, start: Callable[[Hashable, Callable[[], object]], None]) -> None:
@@ -79,7 +82,7 @@ class Agenda:
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_needed, self._forget)
 
     def put(self, key: Hashable, seconds: float, work: Callable[[], object]) -> None:
-        """Has a function called after so many seconds."""
+        """Adds a function that is called after so many seconds."""
         with self._lock:
             if self._is_closed:
                 return
@@ -90,18 +93,18 @@ class Agenda:
         self._ring()
 
     def take(self, key: Hashable) -> None:
-        """A function is not to be called after all."""
+        """Removes a function."""
         with self._lock:
             self._due.pop(key, None)
 
     def left(self, key: Hashable) -> float | None:
-        """Seconds until a function is called; None if none is to be."""
+        """Seconds until a function is called; None if the key has no function."""
         with self._lock:
             found = self._due.get(key)
         return None if found is None else max(0.0, found[0] - time.monotonic())
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Removes all functions, and ends the thread."""
         with self._lock:
             self._is_closed = True
             self._due.clear()
@@ -124,7 +127,7 @@ class Agenda:
             self._thread.start(0.0)
 
     def _forget(self) -> None:
-        """In a forked child: nothing of this is its."""
+        """Drops all functions in a forked child."""
         self._thread.forget()
         self._lock = allocate_lock()
         self._due.clear()

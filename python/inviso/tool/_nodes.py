@@ -1,16 +1,16 @@
-"""The nodes of a tool: what each of them is, and what follows from an event. No input or output.
+"""The states of a tool's nodes, and their changes at events. No input or output.
 
 ==================  ============================================================================
 state               meaning
 ==================  ============================================================================
 ``down``            no process of the name is connected
-``inactive``        it does not trace: it is not in the session
+``inactive``        it is not in the session, and does not trace
 ``tracing``         it is in the session
 ``trace_failure``   its tracing could not be initiated when the session began
 ==================  ============================================================================
 
-Beside the state a node that is not down has a status, ``running`` or ``suspended``, and it is *reactivating* while the
-history is redone on it. Trace cases and calls are for the nodes that are tracing and running, and not reactivating.
+A node that is not down also has a status, ``running`` or ``suspended``. It is *reactivating* while the history is
+redone on it. Trace cases and calls go to the nodes that are tracing, running and not reactivating.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ REACTIVATING = Atom("reactivating")
 
 
 class Backoff:
-    """How long is waited before each try: first so many seconds, then ``factor`` times as long, at most ``longest``.
-    What has held at least as long as the last wait begins anew.
+    """Waiting times between tries: first ``first`` seconds, then ``factor`` times as long, at most ``longest``.
+
+    A success that lasts at least as long as the last wait resets the time to ``first``.
 
     >>> backoff = Backoff(10, 2, 60)
     >>> backoff.wait(0), backoff.good(10), backoff.wait(12), backoff.good(32), backoff.wait(60)
@@ -44,7 +45,7 @@ class Backoff:
         self._good: float | None = None
 
     def wait(self, now: float) -> float:
-        """It has failed: so many seconds until the next try."""
+        """Returns the seconds until the next try, after a failure."""
         held = self._good is not None and self._last is not None and now - self._good >= self._last
         if self._last is None or held:
             self._last = self._first
@@ -54,12 +55,12 @@ class Backoff:
         return self._last
 
     def good(self, now: float) -> None:
-        """A try has succeeded."""
+        """Notes that a try has succeeded."""
         self._good = now
 
 
 class Node:
-    """What is known of one node."""
+    """The state of one node."""
 
     __slots__ = ("is_adopted", "is_held", "is_redone", "reason", "state")
 
@@ -68,20 +69,20 @@ class Node:
         self.reason: Any = None
         """``("suspended", why)``; None while it runs."""
         self.is_redone = False
-        """Whether the history is redone on it now."""
+        """Whether the history is being redone on it."""
         self.is_held = False
-        """Whether a person has suspended it: it stays so until a person says otherwise."""
+        """Whether a person has suspended it. Then it is not reactivated by itself."""
         self.is_adopted = False
-        """Whether its runtime component was there before the tool."""
+        """Whether its runtime component existed before the tool."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it is there, and not suspended."""
+        """Whether it is neither down nor suspended."""
         return self.state != DOWN and self.reason is None
 
     @property
     def is_active(self) -> bool:
-        """Whether trace cases and calls are for it."""
+        """Whether trace cases and calls go to it."""
         return self.state == TRACING and self.reason is None and not self.is_redone
 
     def shape(self) -> Any:
@@ -121,25 +122,25 @@ class Nodes:
         return len(self._nodes)
 
     def items(self) -> list[tuple[str, Node]]:
-        """All with their names, in the order of the list."""
+        """All nodes with their names, in the order of the list."""
         return list(self._nodes.items())
 
     def active(self) -> list[str]:
-        """Those that trace and run."""
+        """The nodes to which trace cases and calls go."""
         return [name for name, node in self._nodes.items() if node.is_active]
 
     def of(self, *states: Atom) -> list[str]:
-        """Those in one of these states."""
+        """The nodes in one of these states."""
         return [name for name, node in self._nodes.items() if node.state in states]
 
     def connected(self, name: str, state: Any, status: Any) -> None:
-        """A node was added; what came from it meanwhile is newer than that."""
+        """Notes that a node was added. A state change that arrived before is newer, and stays."""
         node = self._nodes.get(name)
         if node is not None and node.state == DOWN:
             self._set(node, state, status)
 
     def disconnected(self, name: str) -> bool:
-        """A node is gone; whether it is one of ours."""
+        """Notes that a node is gone. Returns whether it is on the list."""
         node = self._nodes.get(name)
         if node is None:
             return False
@@ -147,7 +148,10 @@ class Nodes:
         return True
 
     def changed(self, name: str, state: Any, status: Any) -> str | None:
-        """A node says what it is now. ``"suspended"`` if that is new, ``"resumed"`` if somebody else has ended a suspension."""
+        """Notes a node's new state and status.
+
+        Returns ``"suspended"`` if the suspension is new, ``"resumed"`` if another control or the node itself ended one.
+        """
         node = self._nodes.get(name)
         if node is None:
             return None

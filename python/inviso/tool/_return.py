@@ -1,4 +1,4 @@
-"""Nodes that are added, suspended, reactivated, gone and back: what a tool does about them, asked or by itself."""
+"""Reactions of a tool to nodes that are added, suspended, reactivated, gone and back, by request or by itself."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ TAG = Atom("inviso_tool")
 
 
 class Returning(Base):
-    """A tool's nodes, as they come and go."""
+    """The part of a tool that handles nodes which come and go."""
 
     def _settings(self, name: str) -> Settings | tuple[Atom, Any]:
-        """The options of a node's runtime component, or why there are none."""
+        """The options of a node's runtime component, or the error."""
         found: Any = {}
         if self._optg is not None:
             try:
@@ -42,7 +42,7 @@ class Returning(Base):
         return (ERROR, (Atom("bad_optg"), read[1])) if isinstance(read, tuple) else {**read, "dependency": 0}
 
     def _connect(self, names: list[str]) -> dict[str, Any]:
-        """Adds nodes; what each answered."""
+        """Adds nodes. Returns the answer of each."""
         wanted = {name: self._settings(name) for name in names}
         answers: dict[str, Any] = {name: each for name, each in wanted.items() if isinstance(each, tuple)}
         if self._optg is None:
@@ -57,11 +57,11 @@ class Returning(Base):
         answers |= dict(pairs)
         for name, answer in answers.items():
             if answer[0] == ERROR and not _is_away(answer[1]):
-                self._tell(f"{name} can't be added: {shown(answer[1])}")
+                self._add_problem(f"{name} can't be added: {shown(answer[1])}")
         return answers
 
-    def _heard(self, message: Any) -> None:
-        """An event of the control's, in its thread: nothing is waited for."""
+    def _on_event(self, message: Any) -> None:
+        """Handles an event of the control. Runs in the control's thread, so it never waits."""
         match message[3]:
             case ("connected", str(name), (_, (state, status))):
                 with self._lock:
@@ -72,13 +72,13 @@ class Returning(Base):
                     self._leave_redoing(name)
                 self._agenda.take(("reactivate", name))
                 if is_ours:
-                    self._tell(f"{name} is down: {shown(reason)}")
+                    self._add_problem(f"{name} is down: {shown(reason)}")
                     self._connecting = None
                     self._look_for_nodes()
             case ("state_change", str(name), (state, status)):
                 self._changed(name, state, status)
             case ("port_down", str(name), reason):
-                self._tell(f"{name} traces no longer: {shown(reason)}")
+                self._add_problem(f"{name} traces no longer: {shown(reason)}")
 
     def _changed(self, name: str, state: Any, status: Any) -> None:
         with self._lock:
@@ -89,7 +89,7 @@ class Returning(Base):
             is_in_session = self._session is not None and node.state == TRACING
             is_held = node.is_held
         if what == "suspended":
-            self._tell(f"{name} is suspended: {shown(node.reason)}")
+            self._add_problem(f"{name} is suspended: {shown(node.reason)}")
             if self._reactivation is not None and is_in_session and not is_held:
                 backoff = self._backoffs.setdefault(name, Backoff(*self._reactivation))
                 wait = backoff.wait(time.monotonic())
@@ -100,7 +100,7 @@ class Returning(Base):
                 self._redo(name)
 
     def _look_for_nodes(self) -> None:
-        """Has nodes that are down looked for after some time."""
+        """Schedules the next search for nodes that are down."""
         if self._reconnection is None or not self._nodes.of(DOWN):
             return
         if self._connecting is None:
@@ -108,19 +108,18 @@ class Returning(Base):
         self._agenda.put("connect", self._connecting.wait(time.monotonic()), self._bring_back)
 
     def _bring_back(self) -> None:
-        """Adds the nodes that are down; those that are back get into the session."""
+        """Adds nodes that were down and are back, also to the session."""
         for name, answer in self._connect(self._nodes.of(DOWN)).items():
             if answer[0] == OK and self._session is not None:
                 self._redo(name, initiates=True)
         self._look_for_nodes()
 
     def reconnect_nodes(self, nodes: Iterable[str] | None = None) -> Any:
-        """Adds nodes that are down, by default all of these. They do not get into the session:
-        :meth:`reinitiate_session` has that.
+        """Adds nodes that are down; by default all of them. :meth:`reinitiate_session` then adds them to the session.
 
         Returns:
             For each node ``("ok", (state, status))``, ``("error", "unknown_node")``, ``("error",
-            "already_connected")``, or what :func:`inviso.control.add_nodes` answers.
+            "already_connected")``, or an error of :func:`inviso.control.add_nodes`.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -140,18 +139,18 @@ class Returning(Base):
         return OK, [(name, answers[name]) for name in names]
 
     def _tracerdata(self, name: str, moment: DateTime, more: list[Any]) -> Any:
-        """Of a node; None if the generator failed."""
+        """The tracer data of a node; None if the generator failed."""
         try:
             found = self._tdg(name, moment, *more)
         except Exception as error:
-            self._tell(f"the tracer data generator failed for {name}: {type(error).__name__}: {error}")
+            self._add_problem(f"the tracer data generator failed for {name}: {type(error).__name__}: {error}")
             return None
         if found is None:
-            self._tell(f"the tracer data generator gave none for {name}")
+            self._add_problem(f"the tracer data generator returned None for {name}")
         return found
 
     def _initiate(self, data: dict[str, Any]) -> list[Any]:
-        """Initiates tracing with the tracer data of nodes, None where there is none; a pair for each node."""
+        """Initiates tracing with the tracer data of nodes, which may be None. Returns a pair for each node."""
         pairs: list[Any] = [(name, BAD_TDG) for name, each in data.items() if each is None]
         asked = {name: each for name, each in data.items() if each is not None}
         if asked:
@@ -159,7 +158,7 @@ class Returning(Base):
                 try:
                     pairs += functions.init_tracing(list(asked.items()))[1]
                 except BadArg as wrong:
-                    self._tell(f"the tracer data of {', '.join(asked)} is wrong: {wrong}")
+                    self._add_problem(f"the tracer data of {', '.join(asked)} is wrong: {wrong}")
                     pairs += [(name, BAD_TDG) for name in asked]
         with self._lock:
             for name, answer in pairs:
@@ -168,13 +167,14 @@ class Returning(Base):
         return pairs
 
     def reactivate(self, node: str) -> Any:
-        """Ends a node's suspension, and has the history redone on it: patterns are cleared, then calls and trace cases
-        are carried out for this node alone, in order, also those that come meanwhile. Until then it is
-        ``"reactivating"``.
+        """Ends a node's suspension, and redoes the history on it.
+
+        Patterns are cleared. Then calls and trace cases are carried out for this node alone, in order, with those that
+        are added meanwhile. Until the end the node is ``"reactivating"``.
 
         Returns:
             None, before the history is redone; ``("error", "unknown_node")``, ``("error", "down")``, ``("error",
-            "reactivating")``, ``("error", "not_suspended")``, or what the node answers.
+            "reactivating")``, ``("error", "not_suspended")``, or the error of the node.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -207,7 +207,7 @@ class Returning(Base):
     def _reactivate_again(self, name: str) -> None:
         answer = self.reactivate(name) if self._control.is_open and self._session is not None else None
         if answer is not None and answer[1] not in (DOWN, "reactivating", "not_suspended"):
-            self._tell(f"{name} can't be reactivated: {shown(answer[1])}")
+            self._add_problem(f"{name} can't be reactivated: {shown(answer[1])}")
             wait = self._backoffs[name].wait(time.monotonic())
             self._agenda.put(("reactivate", name), wait, lambda: self._reactivate_again(name))
 
@@ -217,7 +217,7 @@ class Returning(Base):
             job.stop()
 
     def _redo(self, name: str, *, initiates: bool = False) -> None:
-        """Has the history redone on a node, in a job."""
+        """Redoes the history on a node, in a job."""
         with self._lock:
             session = self._session
             if session is None:
@@ -228,7 +228,7 @@ class Returning(Base):
             self._leave_redoing(name)
 
             def work() -> None:
-                with self._lock:  # from here on it is known which job this is
+                with self._lock:  # waits until `job` is assigned below
                     this = job
                 if before is not None:
                     before.wait(self._control.timeout)
@@ -236,7 +236,7 @@ class Returning(Base):
                     if not initiates or self._is_initiated(session, name):
                         self._redone(session, name, this)
                 finally:
-                    self._is_as_others(name, this)
+                    self._end_redoing(name, this)
 
             job = self._redoing[name] = self._job(session, work)
 
@@ -244,55 +244,55 @@ class Returning(Base):
         with using(self._control):
             functions.ctp_all(nodes=[name])
             functions.ctf_all(nodes=[name])
-            told: set[int] = set()
+            done: set[int] = set()
             number = 0
-            while entries := self._untold(session, name, job, number, told):
+            while entries := self._left_to_redo(session, name, job, number, done):
                 for entry in entries:
-                    self._tell_node(name, entry, told)
+                    self._redo_entry(name, entry, done)
                     number = entry.number
 
     def _is_initiated(self, session: Session, name: str) -> bool:
-        """Whether a node that is back traces, or does so now."""
+        """Initiates tracing on a returned node, unless it traces already. Returns whether it traces."""
         if self._nodes[name].state == TRACING:
             return True
         ((_, answer),) = self._initiate({name: self._tracerdata(name, now(), session.more)})
         if answer[0] == ERROR:
-            self._tell(f"{name} is back, and can't be initiated: {shown(answer[1])}")
+            self._add_problem(f"{name} is back, and can't be initiated: {shown(answer[1])}")
         return bool(answer[0] == OK)
 
-    def _untold(
-        self, session: Session, name: str, job: Job, number: int, told: set[int]
+    def _left_to_redo(
+        self, session: Session, name: str, job: Job, number: int, done: set[int]
     ) -> list[Call | Run | Off]:
-        """What a node is to be told next; nothing: it is as the others from now on."""
+        """The next entries for a node. With none left, its reactivation ends."""
         with self._lock:
-            entries = session.history.after(number, told)
+            entries = session.history.after(number, done)
             if not entries:
-                self._is_as_others(name, job)
+                self._end_redoing(name, job)
                 if name in self._backoffs:
                     self._backoffs[name].good(time.monotonic())
             return entries
 
-    def _is_as_others(self, name: str, job: Job) -> None:
-        """A job is through with a node, if it has not been stopped."""
+    def _end_redoing(self, name: str, job: Job) -> None:
+        """Ends the reactivation of a node, unless a new job has replaced this one."""
         with self._lock:
             if self._redoing.get(name) is job:
                 del self._redoing[name]
                 self._nodes[name].is_redone = False
 
-    def _tell_node(self, name: str, entry: Call | Run | Off, told: set[int]) -> None:
-        """Does an entry of the history for one node."""
+    def _redo_entry(self, name: str, entry: Call | Run | Off, done: set[int]) -> None:
+        """Redoes an entry of the history for one node."""
         if isinstance(entry, Call):
-            with suppress(BadArg):  # it was told when the call was made
+            with suppress(BadArg):  # the first caller got it
                 getattr(functions, entry.command)(*entry.arguments, nodes=[name])
             return
         run = entry.run if isinstance(entry, Off) else entry
         definition = self.cases.get(run.name)
         path = definition and (definition.off if isinstance(entry, Off) else definition.on)
         if path:
-            told.add(run.number)
+            done.add(run.number)
             self._carry_out(path, run, [name])
 
 
 def _is_away(reason: Any) -> bool:
-    """Whether a node could not be added because it is not there."""
+    """Whether a node could not be added because it can't be reached."""
     return reason in ("nodedown", "timeout") or (isinstance(reason, tuple) and bool(reason[0] == "noconnection"))

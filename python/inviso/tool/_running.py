@@ -1,4 +1,4 @@
-"""Trace cases that are switched on and off, and calls for all nodes: what a session's history consists of."""
+"""Switches trace cases on and off, and makes calls for all nodes; a session's history has both."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ COMMANDS = NOT_REDONE | {
     *("init_tpm", "tpm", "tpm_tracer", "tpm_ms", "tpm_ms_tracer", "ctpm_ms", "ctpm"),
     *("tpm_localnames", "ctpm_localnames", "tpm_globalnames", "ctpm_globalnames"),
 }
-"""Functions of the control's that :meth:`Running.inviso` calls."""
+"""Functions of the control that :meth:`Running.inviso` can call."""
 
 Variables = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
 class Running(Returning):
-    """A tool's trace cases and calls."""
+    """The part of a tool that runs trace cases and calls."""
 
     def atc(self, name: str, id: Any, variables: Variables = ()) -> Any:
-        """Begins to switch a trace case on, and does not wait for it.
+        """Begins to switch a trace case on, without waiting.
 
         Args:
             name: one of :attr:`cases`.
-            id: what :meth:`dtc` knows it by; a case can be on several times, by several ids.
+            id: the id for :meth:`dtc`. A case can be on several times, with different ids.
             variables: a dict, or pairs: a value for each variable of the case. ``Nodes`` is bound to the nodes that
                 trace and run.
 
         Returns:
             None; ``("error", why)``: ``"no_session"``, ``"unknown_tracecase"``, ``("missing_variable", name)``,
-            ``"already_started"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file
+            ``"already_started"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` if its file
             can't be read or is malformed.
 
-        If a statement fails the case is not on, and :attr:`problems` has why; what its other statements have set stays.
+        If a statement fails the case is not on, and :attr:`problems` has the reason. Effects of its other statements
+        stay.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -63,16 +64,15 @@ class Running(Returning):
         return None if isinstance(begun, Job) else begun
 
     def sync_atc(self, name: str, id: Any, variables: Variables = (), ms: float | None = MS) -> Any:
-        """Switches a trace case on, and answers the value of its last statement.
+        """Switches a trace case on, and returns the value of its last statement.
 
         Args:
             name, id, variables: as for :meth:`atc`.
-            ms: milliseconds that it may take, None for any time. Then ``("error", "timeout")`` is answered; the case
-                goes on.
+            ms: milliseconds to wait; None without a limit. After that the answer is ``("error", "timeout")``, and the
+                case continues.
 
         Returns:
-            The value, or an error of :meth:`atc`; ``("error", ("faulty_tracecase", text))`` also where a statement
-            failed.
+            The value, or an error of :meth:`atc`; ``("error", ("faulty_tracecase", text))`` also if a statement failed.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -84,12 +84,12 @@ class Running(Returning):
         return self._awaited(self._activate(name, id, variables), limit)
 
     def dtc(self, name: str, id: Any) -> Any:
-        """Begins to switch a trace case off: its off file runs, with the variables that it was switched on with.
+        """Begins to switch a trace case off: runs its off file with the same variables as its on file.
 
         Returns:
             None; ``("error", why)``: ``"no_session"``, ``"unknown_tracecase"``, ``"unknown_id"``,
-            ``"no_deactivation"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file
-            can't be read or is malformed: then it is still on. If a statement fails it is off all the same.
+            ``"no_deactivation"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` if its file
+            can't be read or is malformed; then it is still on. If a statement fails the case is off nevertheless.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -101,7 +101,7 @@ class Running(Returning):
         return None if isinstance(begun, Job) else begun
 
     def sync_dtc(self, name: str, id: Any, ms: float | None = MS) -> Any:
-        """Switches a trace case off, and answers the value of the last statement of its off file; otherwise as
+        """Switches a trace case off, and returns the value of the last statement of its off file; otherwise as
         :meth:`dtc`.
 
         >>> from inviso.tool import Tool
@@ -114,7 +114,7 @@ class Running(Returning):
         return self._awaited(self._deactivate(name, id), limit)
 
     def sync_rtc(self, name: str, variables: Variables = (), ms: float | None = MS) -> Any:
-        """Runs a trace case once: it is not on afterwards, and can be run again. Answers as :meth:`sync_atc`.
+        """Runs a trace case once. It is not on afterwards, and can be run again. Answers as :meth:`sync_atc`.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -128,13 +128,12 @@ class Running(Returning):
     rtc = sync_rtc
 
     def inviso(self, command: str, arguments: Iterable[Any] = ()) -> Any:
-        """Calls a function of the control's for all nodes that trace and run, and notes it in the history if it is
-        carried out.
+        """Calls a function of the control for all nodes that trace and run. A call that succeeds goes into the history.
 
         Args:
             command: one of ``tp``, ``tpl``, ``ctp``, ``ctpl``, ``ctp_all``, ``tf``, ``ctf``, ``ctf_all``, those of meta
-                tracing, ``suspend``, and ``cancel_suspension``, which is for those that are suspended. The last two are
-                not noted.
+                tracing, ``suspend``, and ``cancel_suspension``, which goes to the suspended nodes. The last two don't
+                go into the history.
             arguments: as for :mod:`inviso.control`, without nodes.
 
         Returns:
@@ -178,15 +177,15 @@ class Running(Returning):
         return answer
 
     def _release(self, names: list[str]) -> None:
-        """Nodes that could not be suspended are as the others."""
+        """Clears ``is_held`` of nodes that could not be suspended."""
         with self._lock:
             for name in names:
                 self._nodes[name].is_held &= self._nodes[name].reason is not None
 
     def get_activities(self) -> Any:
         """``("ok", [("tracecases", [((name, id), phase)]), ("reactivating_nodes", [node])])``: cases that are on
-        (``"running"``) or become on or off (``"activating"``, ``"stopping"``), and nodes on which the history is
-        redone. ``("error", "no_session")``.
+        (``"running"``) or being switched on or off (``"activating"``, ``"stopping"``), and nodes on which the history
+        is redone. ``("error", "no_session")`` without a session.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -280,7 +279,7 @@ class Running(Returning):
             return self._job(session, work)
 
     def _case(self, where: str, name: str, variables: Variables) -> _Ready | tuple[Atom, Any]:
-        """A case that can be carried out, or the error."""
+        """A case that is ready to be carried out, or the error."""
         if self._session is None:
             return ERROR, Atom("no_session")
         definition = self.cases.get(name)
@@ -302,7 +301,7 @@ class Running(Returning):
 
 
 class _Ready:
-    """A case with values for its variables, and files that can be read."""
+    """A case with a valid on file, and values for its variables."""
 
     __slots__ = ("definition", "variables")
 
@@ -324,7 +323,7 @@ def _ms(where: str, value: Any) -> float | None:
 
 
 def _faulty(path: str) -> tuple[Atom, Any] | None:
-    """The error of a case's file that can't be read or is malformed."""
+    """The error of a case's file that can't be read or is malformed; None if it is valid."""
     try:
         check(path)
     except Faulty as why:
@@ -341,7 +340,7 @@ def _hashable(where: str, id: Any) -> None:
 
 
 def _expressions(value: Any) -> Any:
-    """An argument with regular expressions as terms."""
+    """An argument with regular expressions replaced by terms."""
     if isinstance(value, re.Pattern):
         return Atom("re"), value.pattern
     if type(value) is tuple:

@@ -1,4 +1,4 @@
-"""What is kept of a session: its history in a file, and what starts processes that trace themselves as it did."""
+"""Saves sessions: the history in a file, and data for processes that trace themselves in the same way."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ VERSION = 1
 
 
 class Saved(Running):
-    """A tool's history, written and read."""
+    """The part of a tool that writes and reads histories."""
 
     def save_history(self, file: str | os.PathLike[str]) -> Any:
-        """Writes the history of the session, or of the last one, into a file (external term format), which
-        :meth:`restore_session` reads.
+        """Writes the history of the present or last session to a file in the external term format.
+
+        :meth:`restore_session` reads it.
 
         Args:
-            file: its name; without a folder it is in ``history_dir``.
+            file: its name. A name without a folder is relative to ``history_dir``.
 
         Returns:
             ``("ok", path)``; ``("error", "no_history")``; ``("error", ("open", reason))``; ``("error", ("format",
-            text))`` where a call has an argument that only its process has, such as a function.
+            text))`` if a call has an argument that can't be written, such as a function.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -58,18 +59,17 @@ class Saved(Running):
         return OK, path
 
     def get_autostart_data(self, *words: Any, nodes: Iterable[str] | None = None) -> Any:
-        """What a config file needs so that processes trace themselves from their start as this session does:
-        ``(dependency)``, or ``(nodes, dependency)``. Writing the file is yours:
-        :func:`inviso.autostart.setup_autostart`.
+        """The data of a config file with which processes trace themselves from their start, as in this session:
+        ``(dependency)``, or ``(nodes, dependency)``. Write the file with :func:`inviso.autostart.setup_autostart`.
 
         Args:
             words: the dependency of the runtime components: milliseconds, or ``"infinity"``.
 
         Returns:
             ``("ok", (items, [(node, ("ok", (options, ("tdg", (module, function, arguments)))))]))``. An item is
-            ``("file", (path, bindings))``, or ``("mfa", ("inviso.runtime", function, arguments))``: one of ``cmdfiles``
-            with its first element taken away. ``("error", "bad_tdg")`` stands in a node's place if the generator is a
-            function without a name. ``("error", "no_session")`` if there was none.
+            ``("file", (path, bindings))``, or ``("mfa", ("inviso.runtime", function, arguments))``: an item of
+            ``cmdfiles`` without its first element. ``("error", "bad_tdg")`` stands in a node's place if the generator
+            was given as a function and not by name. ``("error", "no_session")`` if there was no session.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -83,7 +83,7 @@ class Saved(Running):
             raise BadArg("Tool.get_autostart_data", "arguments", "pass the dependency, after nodes if you like")
         dependency = words[-1]
         if isinstance(given.settings("get_autostart_data", {"dependency": dependency}), tuple):
-            why = f"{shown(dependency)} is none; pass milliseconds, or 'infinity'"
+            why = f"{shown(dependency)} is no dependency; pass milliseconds, or 'infinity'"
             raise BadArg("Tool.get_autostart_data", "dependency", why)
         names = self._chosen("get_autostart_data", words[0] if len(words) == 2 else nodes, list(self._nodes))
         with self._lock:
@@ -132,7 +132,7 @@ class Saved(Running):
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Writes a file, all at once, for its owner alone."""
+    """Writes a file atomically, readable by its owner only."""
     number, part = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
     try:
         with open(number, "wb") as file:

@@ -1,4 +1,4 @@
-"""Sessions: tracing is initiated on all nodes together, and ended together."""
+"""Sessions: begin and end tracing on all nodes together."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["Sessions"]
 
 
 class Sessions(Saved):
-    """A tool's sessions, one at a time."""
+    """The part of a tool that has sessions, one at a time."""
 
     _initial: list[tuple[str, dict[str, Any]]]
     """Trace cases that are run when a session begins, with their variables."""
 
     def start_session(self, more: Iterable[Any] = ()) -> Any:
-        """Begins a session: patterns are cleared on the nodes that are inactive and running, tracing is initiated
-        there, the history begins, and the initial trace cases are run.
+        """Begins a session: clears patterns on the inactive and running nodes, initiates tracing there, begins the
+        history, and runs the initial trace cases.
 
         Args:
-            more: arguments of the tracer data generator, behind the node and the time.
+            more: arguments of the tracer data generator, after the node and the time.
 
         Returns:
-            ``("ok", (number, ("ok", [(node, result)])))`` with what :func:`inviso.control.init_tracing` answered;
-            ``("error", "session_already_started")``; ``("error", "bad_tdg")`` where the generator failed for a node,
-            and nothing was begun.
+            ``("ok", (number, ("ok", [(node, result)])))`` with the results of :func:`inviso.control.init_tracing`;
+            ``("error", "session_already_started")``; ``("error", "bad_tdg")`` if the generator failed for a node: then
+            nothing was begun.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -56,16 +56,15 @@ class Sessions(Saved):
             return answer
 
     def reinitiate_session(self, nodes: Iterable[str] | None = None) -> Any:
-        """Has nodes take part in the session that do not: initiated as the others were, but for the time, and then the
-        history is redone on them.
+        """Adds nodes to the session: initiates tracing on them with the present time, and redoes the history on them.
 
         Args:
-            nodes: by default those that are inactive or whose initiation failed.
+            nodes: by default those that are inactive, or whose initiation failed.
 
         Returns:
-            For each node what :func:`inviso.control.init_tracing` answers, before the history is redone; ``("error",
+            For each node the answer of :func:`inviso.control.init_tracing`, before the history is redone; ``("error",
             "unknown_node")``, ``("error", "down")``, ``("error", "suspended")``, ``("error", "already_in_session")``,
-            ``("error", "bad_tdg")``. ``("error", "no_session")``.
+            ``("error", "bad_tdg")``. ``("error", "no_session")`` without a session.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -93,18 +92,17 @@ class Sessions(Saved):
             return OK, [(name, answers[name]) for name in names]
 
     def restore_session(self, file: Any = None, more: Iterable[Any] = ()) -> Any:
-        """Begins a session and does again in it what was done in an earlier one, in order: calls and trace cases that
-        were on, or were run once. The initial trace cases are among them.
+        """Begins a session, and repeats the history of an earlier one in order: calls, and trace cases that were on or
+        were run once. The initial trace cases are among them.
 
         Args:
-            file: what :meth:`save_history` has written; by default the last session of this tool. A list is taken for
-                ``more``.
+            file: a file of :meth:`save_history`. Default: the last session of this tool. A list is taken as ``more``.
             more: as for :meth:`start_session`.
 
         Returns:
-            As :meth:`start_session`; ``("error", "session_active")``; ``("error", "no_history")`` where there was no
-            session yet; ``("error", ("open", reason))`` and ``("error", ("bad_history", file))`` where the file is
-            none.
+            As :meth:`start_session`; ``("error", "session_active")``; ``("error", "no_history")`` if there was no
+            session yet; ``("error", ("open", reason))`` or ``("error", ("bad_history", file))`` if the file can't be
+            read or is not a history.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -124,12 +122,12 @@ class Sessions(Saved):
             answer = self._begin(arguments)
             if answer[0] == OK:
                 for entry in entries:
-                    self._again(entry)
+                    self._repeat(entry)
             return answer
 
     def stop_session(self) -> Any:
-        """Ends the session: trace cases that run are ended, tracing is stopped. Patterns stay; the logs can be fetched
-        (:meth:`fetch_log`), and the session restored.
+        """Ends the session: ends running trace cases, and stops tracing. Patterns stay. Then the logs can be fetched
+        (:meth:`fetch_log`), and the session can be restored.
 
         Returns:
             ``("ok", (number, ("ok", [(node, ("ok", "idle"))])))``; ``("error", "no_session")``.
@@ -151,8 +149,8 @@ class Sessions(Saved):
             return OK, (session.number, (OK, pairs))
 
     def get_session_data(self) -> Any:
-        """``("ok", (status, number, more))`` of the session, or of the last one; status is ``"tracing"`` or
-        ``"not_tracing"``. ``("error", "no_session")`` if there was none.
+        """``("ok", (status, number, more))`` of the present or last session. The status is ``"tracing"`` or
+        ``"not_tracing"``. ``("error", "no_session")`` if there was no session.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -167,7 +165,7 @@ class Sessions(Saved):
             return OK, (status, self._last.number, list(self._last.more))
 
     def reset_nodes(self, nodes: Iterable[str] | None = None) -> Any:
-        """Clears nodes: patterns go, and the logs that they wrote last. There must be no session.
+        """Clears nodes: removes patterns, and deletes their last logs. There must be no session.
 
         Returns:
             For each node ``("ok", ("new", status))``, ``("error", "unknown_node")``, ``("error", "down")``; or
@@ -185,8 +183,8 @@ class Sessions(Saved):
             return self._each("reset_nodes", nodes, lambda names: self._control.call(names, "clear", []))
 
     def flush(self, nodes: Iterable[str] | None = None) -> Any:
-        """Has the logs of nodes that trace written to the disk, by default of all of these. For each node ``"ok"`` or
-        an error; ``("error", "no_session")``.
+        """Writes the logs of tracing nodes to the disk; by default of all of them. For each node ``"ok"`` or an error;
+        ``("error", "no_session")`` without a session.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -200,7 +198,7 @@ class Sessions(Saved):
         return self._each("flush", chosen, lambda names: self._control.call(names, "flush"))
 
     def fetch_log(self, folder: str | os.PathLike[str], prefix: str = "") -> Any:
-        """Copies the logs of all nodes that are there, as :func:`inviso.control.fetch_log`; to be called after
+        """Copies the logs of all connected nodes, as :func:`inviso.control.fetch_log`. Call it after
         :meth:`stop_session`.
 
         >>> from inviso.tool import Tool
@@ -227,7 +225,7 @@ class Sessions(Saved):
         return OK, (session.number, (OK, self._initiate(data)))
 
     def _refused(self, name: str) -> Any:
-        """Why a node can't get into the session; None if it can."""
+        """The reason why a node can't be added to the session; None if it can."""
         absent = self._absent(name)
         if absent is not None:
             return absent
@@ -236,8 +234,8 @@ class Sessions(Saved):
             return ERROR, Atom("already_in_session")
         return None if node.is_running else (ERROR, Atom("suspended"))
 
-    def _again(self, entry: Call | Run) -> None:
-        """Does an entry of an earlier session, and waits for its end."""
+    def _repeat(self, entry: Call | Run) -> None:
+        """Repeats an entry of an earlier session, and waits for its end."""
         try:
             if isinstance(entry, Call):
                 answer = self.inviso(entry.command, entry.arguments)
@@ -250,12 +248,12 @@ class Sessions(Saved):
                     job = self._activate(what, entry.id, entry.variables)
                 answer = self._awaited(job, None)
         except BadArg as wrong:
-            return self._tell(f"it can't be done again: {wrong}")
+            return self._add_problem(f"it can't be done again: {wrong}")
         if isinstance(answer, tuple) and answer[:1] == (ERROR,):
-            self._tell(f"{what} can't be done again: {shown(answer[1])}")
+            self._add_problem(f"{what} can't be done again: {shown(answer[1])}")
 
     def _end_session(self) -> Session | None:
-        """The session is over, and what runs for it ends."""
+        """Ends the session and its jobs. Returns it, or None."""
         with self._lock:
             session, self._session = self._session, None
             if session is None:

@@ -1,4 +1,4 @@
-"""The tool itself: how it is set up, and how it ends."""
+"""The tool itself: its start and its end."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ class Tool(Sessions):
     """A control component with a list of nodes, trace cases and a history.
 
     Args:
-        nodes: names such as ``"shop-1"``, or patterns with ``*`` and ``?``, which are looked up once, when the tool
-            begins. A name stays on the list also while nobody of that name is there. Default: all that are there.
-        config_file: a file of Python literals, a pair of a key and its value on each line: the keys are the arguments
-            below and ``nodes``. What is passed counts before the file.
+        nodes: names such as ``"shop-1"``, or patterns with ``*`` and ``?``. Patterns are resolved once, when the tool
+            starts. A name stays on the list even while no such node exists. Default: all present nodes.
+        config_file: a file of Python literals with a pair of key and value on each line. The keys are the arguments
+            below and ``nodes``. Passed arguments replace those of the file.
         tc_def_file: the file that lists trace cases. Default: the setting ``cases`` (INVISO_CASES).
-        dir: what the files of trace cases are relative to. Default: the folder of ``tc_def_file``.
-        history_dir: where :meth:`save_history` writes names without a folder.
+        dir: the folder of the files of trace cases. Default: the folder of ``tc_def_file``.
+        history_dir: the folder for names without a folder in :meth:`save_history`.
         tdg: the tracer data generator: ``function(node, date_time_utc, *more, *arguments) -> tracer_data``, a function,
             ``("module", "function")`` or ``("module", "function", arguments)``. Default: :func:`inviso.tool.std_tdg`.
-        optg: the options generator, ``function(node, *arguments) -> ("ok", options)``, for new runtime components. The
-            dependency is 0
-            whatever it says: they end with the tool.
+        optg: the options generator, ``function(node, *arguments) -> ("ok", options)``, for new runtime components. It
+            can't set the dependency, which is always 0: the components end with the tool.
         initial_tcs: trace cases that are run when a session begins: pairs of a name and variables.
-        keep_nodes: nodes that :meth:`stop` leaves as they are, if it is not told.
-        reactivate: when a node that suspended itself is reactivated, ``(first, factor, longest)``: after so many
-            seconds, after each further suspension ``factor`` times as many, at most ``longest``. A node that has traced
-            for as long as the last wait begins with the first again. None: only :meth:`reactivate` does it.
-        reconnect: when nodes that are down are looked for, in the same form. None: only :meth:`reconnect_nodes` does
+        keep_nodes: nodes that :meth:`stop` leaves unchanged by default.
+        reactivate: the waiting time before a node that suspended itself is reactivated, ``(first, factor, longest)``:
+            first so many seconds, after each further suspension ``factor`` times as many, at most ``longest``. A node
+            that has traced for as long as the last wait starts with the first again. None: only :meth:`reactivate` does
             it.
-        timeout: seconds that a node may take for an answer.
-        debug: each statement of a trace case is logged.
+        reconnect: the waiting time before a search for nodes that are down, in the same form. None: only
+            :meth:`reconnect_nodes` searches.
+        timeout: seconds that a node has for an answer.
+        debug: log each statement of a trace case.
 
-    What goes wrong where nobody waits for an answer is in :attr:`problems`, and a warning of the logger
-    ``inviso.tool``.
+    Errors that no caller waits for are in :attr:`problems`, and are warnings of the logger ``inviso.tool``.
 
     Raises:
         BadArg: an argument, the config file or the file of trace cases is wrong. Nothing was started.
@@ -65,13 +64,12 @@ class Tool(Sessions):
             raise BadArg("Tool", unknown[0], f"there is no such argument; there are {known}")
         settings = _config.read({**config, **({"nodes": nodes} if nodes else {})}, config_file)
         defined = settings["tc_def_file"]
-        defined = settings["tc_def_file"]
         cases = {} if defined is None else definitions(defined, settings["dir"])
         self._initial = [(name, _initial_case(cases, name, variables)) for name, variables in settings["initial_tcs"]]
         super().__init__(settings, cases)
         try:
             self._nodes = Nodes(self._named(settings["nodes"]))
-            self._control.subscribe(self._heard)
+            self._control.subscribe(self._on_event)
             self._connect(list(self._nodes))
         except BaseException:
             self._agenda.close()
@@ -80,7 +78,7 @@ class Tool(Sessions):
         self._look_for_nodes()
 
     def _named(self, patterns: Iterable[str]) -> list[str]:
-        """Full names: of patterns those that are there now."""
+        """Full names. A pattern gives the names of the present nodes that match."""
         names: list[str] = []
         for pattern in patterns:
             if any(sign in pattern for sign in "*?["):
@@ -90,15 +88,15 @@ class Tool(Sessions):
         return list(dict.fromkeys(names))
 
     def stop(self, untouched: Iterable[str] | None = None) -> Any:
-        """Ends the tool: what it has traced is stopped, patterns are cleared, its runtime components end. A component
-        that was there before it acts by its own dependency.
+        """Ends the tool: stops tracing, clears patterns, and ends its runtime components.
+
+        A component that existed before the tool follows its own dependency.
 
         Args:
-            untouched: nodes that go on as they are, also without a control; by default ``keep_nodes``.
+            untouched: nodes that continue unchanged, even without a control. Default: ``keep_nodes``.
 
         Returns:
-            ``("ok", [(node, result)])`` for each node that was there and is not one of these; ``"shutdown"`` if it has
-            ended already.
+            ``("ok", [(node, result)])`` for all other connected nodes; ``"shutdown"`` if it has ended already.
 
         >>> from inviso.tool import Tool
         >>> tool = Tool("no-such-node")
@@ -120,7 +118,7 @@ class Tool(Sessions):
                 self._control.call([name for name in others if self._nodes[name].state == TRACING], "stop_tracing")
             pairs = self._control.call(others, "ctp_all")
             self._control.call(kept, "change_options", {"dependency": Atom("infinity")})
-            self._control.unsubscribe(self._heard)
+            self._control.unsubscribe(self._on_event)
             adopted = [name for name in others if self._nodes[name].is_adopted]
             self._control.remove([*kept, *adopted], ends=False)
             self._control.remove(None, ends=True)
@@ -137,7 +135,7 @@ class Tool(Sessions):
 
 
 def _initial_case(cases: dict[str, Definition], name: str, variables: Variables) -> dict[str, Any]:
-    """The variables of a case that is run when a session begins; BadArg if it is none, or they are not all there."""
+    """The variables of an initial trace case. BadArg if the case does not exist, or a variable is missing."""
     if name not in cases:
         raise BadArg("Tool", "initial_tcs", f"there is no trace case {name!r}; there are {', '.join(cases) or 'none'}")
     found = bindings("Tool", cases[name], variables)

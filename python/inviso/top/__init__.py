@@ -1,6 +1,6 @@
-"""``inviso top``: what nodes do at the moment, by counters alone; nothing is written anywhere.
+"""``inviso top``: the present activity of nodes, by counters only. Nothing is written to files.
 
-``_sample`` makes rates of answers, ``_live`` asks nodes, ``_table`` and ``_screen`` show what they say, ``cli._top`` is
+``_live`` polls nodes, ``_sample`` makes rates of their answers, ``_table`` and ``_screen`` show them, ``cli._top`` is
 the command.
 """
 

@@ -1,7 +1,7 @@
-"""Asks nodes how they are, again and again, and has them count functions and messages meanwhile.
+"""Polls nodes, and makes them count functions and messages.
 
-To ask needs no node to be added, so it works beside another control. To count, this one adds the node and has it until
-the last pattern is gone. The runtime component stops counting when its control leaves, however that ends.
+Polling works without adding a node, so it works beside another control. For counting this control adds the node, and
+keeps it until the last pattern is removed. The runtime component stops counting when its control leaves or ends.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ TAG = "top"
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """What all nodes have answered."""
+    """The answers of all nodes."""
 
     at: float
     """Seconds since 1970."""
     nodes: dict[str, Node]
     errors: dict[str, str]
-    """Of each node that did not answer, why."""
+    """The error of each node that did not answer."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Of each node that counts nothing for this view, why. It may have answered."""
+    """The error of each node that does not count for this view. It may have answered."""
     absent: tuple[str, ...] = ()
-    """Names and patterns that no node has."""
+    """Names and patterns that no node matches."""
 
 
 class Live:
-    """One view. Any thread may call it: one after the other has its turn.
+    """One view. Any thread may call it; calls run one at a time.
 
     Args:
         nodes: names and patterns of nodes.
+        patterns: functions to count.
         kind: ``"call_time"`` or ``"call_count"``.
         messages: whether messages are counted.
         timeout: seconds that a node has to answer.
@@ -75,21 +76,21 @@ class Live:
         self.kind = kind
         self.messages = messages
         self.patterns: list[str] = []
-        """Functions that are counted, as they were given."""
+        """Patterns of counted functions, as they were given."""
         for pattern in patterns:
             self._add(pattern)
         self._timeout = timeout
-        self._turn = RLock()
+        self._lock = RLock()
         self._control = Control(name=own_name(), settings={"dependency": 0}, timeout=timeout)
         self._looks = Looks(self._control, self._names, "sample")
         self._rates: dict[str, Rates] = {}
         self._counting: dict[str, Any] = {}
-        """What each node was told to count."""
+        """The last request to count, by node."""
         self._adopted: set[str] = set()
-        """Nodes whose component was there before: it stays."""
+        """Nodes whose component existed before. It stays."""
         self._refused: dict[str, str] = {}
 
-    # what is counted
+    # patterns
 
     def _add(self, pattern: str) -> None:
         mfas = parse(pattern, "top, pattern")
@@ -101,27 +102,29 @@ class Live:
             self.patterns.append(pattern)
 
     def start(self, pattern: str) -> None:
-        """Has functions counted from the next refresh on.
+        """Counts functions from the next refresh on.
 
         Raises:
-            BadArg: it is no pattern, or all functions.
+            BadArg: it is not a pattern, or matches all functions.
         """
-        with self._turn:
+        with self._lock:
             self._add(pattern)
             self._refused.clear()
 
     def stop(self, pattern: str) -> None:
-        """Has functions counted no longer, from the next refresh on. One that is not counted is no error."""
-        with self._turn:
+        """Stops counting functions from the next refresh on. An unknown pattern is ignored."""
+        with self._lock:
             if pattern in self.patterns:
                 self.patterns.remove(pattern)
             self._refused.clear()
 
-    # what nodes do
+    # polling
 
     def refresh(self, node: str | None = None, process: str | None = None) -> Refresh:
-        """Asks all nodes; with ``process``, a pid of ``node``, for that one's functions, too. None after the end."""
-        with self._turn:
+        """Polls all nodes. ``process``: a pid of ``node``, whose functions are also wanted. The result is empty after
+        the end.
+        """
+        with self._lock:
             return self._refresh(node, process) if self._control.is_open else Refresh(time.time(), {}, {})
 
     def _refresh(self, node: str | None, process: str | None) -> Refresh:
@@ -150,17 +153,17 @@ class Live:
         return Refresh(time.time(), nodes, errors, refused, absent)
 
     def _count(self, controls: dict[str, str]) -> None:
-        """Has each node that answered count what is wanted, where it does not yet."""
+        """Makes each node that answered count the patterns, if it does not yet."""
         patterns = [mfa for text in self.patterns for mfa in parse(text, "top, pattern")]
         wanted = (self.kind, patterns, self.messages) if patterns or self.messages else None
         added = {*self._control.nodes()}
-        for name in self._counting.keys() - added:  # it has ended
+        for name in self._counting.keys() - added:  # nodes that have ended
             del self._counting[name]
             self._adopted.discard(name)
         if wanted is None:
             self._refused.clear()
             return self._release(added)
-        # one that another control has is tried again when it says that it has none
+        # a node of another control is tried again when its answer has no control
         new = [
             name
             for name, control in controls.items()
@@ -180,7 +183,7 @@ class Live:
                 self._counting[name] = wanted
 
     def _release(self, names: set[str]) -> None:
-        """Nothing is counted: the nodes are nobody's, or what they were before."""
+        """Releases nodes: adopted ones are let go, the components of the others end."""
         if names:
             self._control.remove([*(names & self._adopted)], ends=False)
             self._control.remove([*(names - self._adopted)], ends=True)
@@ -188,8 +191,8 @@ class Live:
         self._adopted.clear()
 
     def close(self) -> None:
-        """Ends it: the nodes count nothing more for it."""
-        with self._turn:
+        """Ends the view. The nodes stop counting for it."""
+        with self._lock:
             if self._control.is_open:
                 self._looks.close()
                 self._release({*self._control.nodes()})

@@ -1,6 +1,6 @@
-"""What one node answers, and what two of its answers make: rates. No input or output.
+"""Makes rates of two answers of a node. No input or output.
 
-An answer has totals since counting began and the moment at which they were read (:mod:`inviso.runtime._sample`).
+An answer has totals since counting began, and the time at which they were read (:mod:`inviso.runtime._sample`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 __all__ = ["SORTS", "Function", "Node", "Process", "Queue", "Rates", "ordered", "ordered_functions"]
 
 MOST = 1000
-"""Rows of a kind that an answer has at most: one that has come anew may have been left out before."""
+"""Rows of a kind that an answer has at most. So a new row may have been left out of the answer before."""
 
 SORTS = ("queue", "messages", "calls", "time", "name")
-"""What rows of processes are ordered by: the largest first, names from the first."""
+"""Orders of processes: the largest first, but names in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A thread or task. Rates are for a second; None: not counted, or not known yet."""
+    """A thread or task. Rates are per second. None: not counted, or not known yet."""
 
     pid: str
     kind: str
@@ -32,11 +32,11 @@ class Process:
     received: float | None
     calls: float | None
     time: float | None
-    """Own time in the counted functions, in seconds a second."""
+    """Own time in the counted functions, in seconds per second."""
 
     @property
     def messages(self) -> float | None:
-        """Messages that it sends and receives.
+        """Messages that it sends and receives per second.
 
         >>> Process("<0.4.0>", "thread", "MainThread", 0, 2.0, 3.0, None, None).messages
         5.0
@@ -46,7 +46,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A counted function: calls and own seconds in a second."""
+    """A counted function: calls and own seconds, per second."""
 
     name: str
     calls: float | None
@@ -55,7 +55,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that something was sent to, and how many items it holds."""
+    """A queue that got a message, and its number of items."""
 
     pid: str
     name: str
@@ -64,32 +64,32 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is known of a node."""
+    """The state and rates of a node."""
 
     state: str
     """``"new"``, ``"tracing"``, ``"idle"``; ``"-"`` without a runtime component."""
     status: str
-    """``"running"``, or why it is suspended."""
+    """``"running"``, or the reason of its suspension."""
     control: str
-    """The control that has it, and that one's process id; ``"-"`` without one."""
+    """The control that has it, with its process id; ``"-"`` without one."""
     counted: tuple[str, ...]
     """Patterns of the functions that are counted."""
     messages: float | None
-    """Messages that its processes send and receive."""
+    """Messages that its processes send and receive, per second."""
     unattributed: float | None
-    """Messages of these that are in no process's row, as they were too many."""
+    """The part of ``messages`` that is in no process's row, as the rings had no room for them."""
     records: float
-    """Records that are written to its log."""
+    """Records that are written to its log, per second."""
     lost: int
     """Records that were lost since tracing began."""
     lag: int | None
-    """Milliseconds that the slowest event loop took to get to a callback; None without a loop."""
+    """Milliseconds of the slowest event loop to its next callback; None without a loop."""
     process_count: int
     processes: tuple[Process, ...]
     queues: tuple[Queue, ...]
     functions: tuple[Function, ...]
     own: tuple[Function, ...] | None = None
-    """Functions of the one process that was asked for."""
+    """Functions of the requested process."""
 
     @property
     def queue(self) -> int:
@@ -119,10 +119,10 @@ class Rates:
         self._own = _Own()
 
     def add(self, answer: Any, process: str | None = None) -> Node:
-        """What the node does, by this answer and the one before it. ``process`` is whose functions were asked for.
+        """The rates between this answer and the one before. ``process``: the process whose functions were requested.
 
         Raises:
-            ValueError: it is no answer, as of a node of another version.
+            ValueError: the answer is malformed: the node may have another version.
         """
         try:
             return self._add(answer, process)
@@ -162,7 +162,7 @@ class Rates:
 
 
 class _Own:
-    """The functions of the one process that is asked for."""
+    """Makes rates of the functions of the requested process."""
 
     def __init__(self) -> None:
         self._of: Any = None
@@ -171,7 +171,7 @@ class _Own:
         self._rows: tuple[Function, ...] = ()
 
     def add(self, rows: Any, at: int, of: Any) -> tuple[Function, ...]:
-        """Rates, by these totals and those before. ``of``: whose they are, and what is counted."""
+        """The rates between these totals and those before. ``of``: the process, and the counters' settings."""
         if of == self._of and at == self._at:
             return self._rows
         seconds = (at - self._at) / 1e9 if of == self._of else 0.0
@@ -185,7 +185,7 @@ class _Own:
 
 
 def ordered(processes: Iterable[Process], by: str) -> list[Process]:
-    """Processes by one of :data:`SORTS`.
+    """Processes ordered by one of :data:`SORTS`.
 
     >>> short, long = (Process(f"<0.{n}.0>", "task", f"t{n}", n, None, None, None, None) for n in (1, 2))
     >>> [each.name for each in ordered([short, long], "queue")]
@@ -195,7 +195,7 @@ def ordered(processes: Iterable[Process], by: str) -> list[Process]:
 
 
 def ordered_functions(functions: Iterable[Function], by: str) -> list[Function]:
-    """Functions by ``"calls"``, ``"time"`` or ``"name"``; anything else means time.
+    """Functions ordered by ``"calls"``, ``"time"`` or ``"name"``; anything else means time.
 
     >>> often, long = Function("a", 100.0, 0.01), Function("b", 1.0, 0.5)
     >>> [each.name for each in ordered_functions([often, long], "queue")]
@@ -262,7 +262,7 @@ def _seconds(old: dict[str, Any] | None, new: dict[str, Any]) -> float:
 
 
 def _per_second(before: int | None, after: int | None, seconds: float) -> float | None:
-    """None where one is not known, or counting has begun anew meanwhile."""
+    """The rate; None if a total is not known, or counting has started again meanwhile."""
     if before is None or after is None or seconds <= 0 or after < before:
         return None
     return (after - before) / seconds

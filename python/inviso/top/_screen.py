@@ -1,7 +1,4 @@
-"""The screen of ``inviso top``: tables that are filled anew at each refresh, and one process's own view.
-
-It needs textual.
-"""
+"""The screen of ``inviso top``: tables that each refresh fills, and the view of one process. It needs textual."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ from ._sample import Node, Process, ordered_functions
 __all__ = ["Screen"]
 
 MOST = 200
-"""Rows that a table has at most."""
+"""Rows of a table, at most."""
 
 KEPT = 120
-"""Refreshes that a process's view shows of the past."""
+"""Earlier refreshes that a process's view shows."""
 
 Table: TypeAlias = "DataTable[str]"
 
@@ -41,7 +38,7 @@ class Screen(App[None]):
     """The view of ``inviso top``.
 
     Args:
-        live: what asks nodes; it is used by one thread at a time.
+        live: polls nodes. One thread at a time uses it.
         every: seconds between two refreshes.
         sort: one of :data:`inviso.top._sample.SORTS`.
     """
@@ -54,8 +51,8 @@ class Screen(App[None]):
     #functions { height: 1fr; display: none; }
     #functions.counted { display: block; }
     DataTable { margin-bottom: 1; }
-    Asked { align: center middle; }
-    Asked > Vertical { width: 70; height: auto; border: round $primary; padding: 0 1; }
+    Dialog { align: center middle; }
+    Dialog > Vertical { width: 70; height: auto; border: round $primary; padding: 0 1; }
     #history { height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -77,7 +74,7 @@ class Screen(App[None]):
         self._every = every
         self.sort = sort
         self.refreshed = Refresh(0.0, {}, {})
-        """What was asked for last."""
+        """The last answers."""
         self._opened: Opened | None = None
         self._asking = asyncio.Lock()
 
@@ -89,22 +86,22 @@ class Screen(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """The first refresh; SIGTERM ends the view as a key does."""
+        """Makes the headings, and starts refreshing. SIGTERM ends the view as a key does."""
         for name, head in (("nodes", _table.NODES), ("processes", _table.PROCESSES), ("functions", _table.FUNCTIONS)):
             table = self._table(name)
             for label in head:
                 table.add_column(label, key=label)
         self._table("processes").focus()
-        with suppress(RuntimeError, ValueError):  # in another thread than the main one no signal can be handled
+        with suppress(RuntimeError, ValueError):  # signals can be handled in the main thread only
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
-        self.set_interval(self._every, self.look)
-        self.call_later(self.look)
+        self.set_interval(self._every, self.refresh_nodes)
+        self.call_later(self.refresh_nodes)
 
     def _table(self, name: str) -> Table:
         return self.screen_stack[0].query_one(f"#{name}", DataTable)
 
-    async def look(self) -> None:
-        """Asks all nodes and shows what they say, unless that goes on already."""
+    async def refresh_nodes(self) -> None:
+        """Polls all nodes and shows their answers, unless a refresh is in progress."""
         if self._asking.locked():
             return
         async with self._asking:
@@ -134,12 +131,12 @@ class Screen(App[None]):
     # keys
 
     def action_sort(self, by: str) -> None:
-        """Orders processes and functions."""
+        """Sorts processes and functions."""
         self.sort = by
         self.show()
 
     def action_start(self) -> None:
-        """Asks for a pattern and has it counted."""
+        """Asks the user for a pattern, and counts it."""
         self.push_screen(Pattern(), self._start)
 
     async def _start(self, pattern: str | None) -> None:
@@ -151,10 +148,10 @@ class Screen(App[None]):
             except BadArg as wrong:
                 self.notify(_plain(wrong.why), title="no pattern", severity="error")
                 return
-        await self.look()
+        await self.refresh_nodes()
 
     def action_stop(self) -> None:
-        """Stops a pattern: the one that there is, or the one that is chosen."""
+        """Stops a pattern. If there are several, asks the user for one."""
         patterns = list(self._live.patterns)
         if len(patterns) > 1:
             self.push_screen(Choice(patterns), self._stop)
@@ -168,21 +165,21 @@ class Screen(App[None]):
             return
         async with self._asking:
             self._live.stop(pattern)
-        await self.look()
+        await self.refresh_nodes()
 
     @on(DataTable.RowSelected, "#processes")
     def _open(self, event: DataTable.RowSelected) -> None:
         node, _, pid = str(event.row_key.value).partition(" ")
         self._opened = Opened(node, pid)
         self.push_screen(self._opened, self._back)
-        self.call_later(self.look)
+        self.call_later(self.refresh_nodes)
 
     def _back(self, _: None) -> None:
         self._opened = None
 
 
 class Opened(View[None]):
-    """One process: its numbers, what they were, and its functions."""
+    """The view of one process: its numbers, their past, and its functions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,backspace", "dismiss", "Back")]
 
@@ -193,7 +190,7 @@ class Opened(View[None]):
         self._past: deque[float] = deque(maxlen=KEPT)
 
     def compose(self) -> ComposeResult:
-        """A text, the past, a table."""
+        """A text, the past numbers, a table."""
         yield Static(f"{_plain(self.pid)} of {_plain(self.node)}", id="of")
         yield Static(id="numbers")
         yield Sparkline([], id="history")
@@ -201,11 +198,11 @@ class Opened(View[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """The headings."""
+        """Makes the headings."""
         self.query_one("#own", DataTable).add_columns(*_table.FUNCTIONS[:-1])
 
     def show(self, node: Node | None, error: str | None) -> None:
-        """What the node said last."""
+        """Shows the node's last answer."""
         if not self.is_mounted:
             return
         process = next((each for each in node.processes if each.pid == self.pid), None) if node is not None else None
@@ -225,7 +222,7 @@ class Opened(View[None]):
 
 
 def _numbers(process: Process) -> tuple[list[str], float]:
-    """Lines of text, and the number whose past is shown: messages a second, or calls, or the length of the mailbox."""
+    """Lines of text, and the number whose past is shown: messages per second, else calls, else the mailbox's length."""
     lines = [f"{process.kind} {process.name!r}", f"mailbox      {process.queue:,}"]
     for name, value in (("sent/s", process.sent), ("received/s", process.received), ("calls/s", process.calls)):
         if value is not None:
@@ -236,17 +233,17 @@ def _numbers(process: Process) -> tuple[list[str], float]:
     return lines, known
 
 
-class Asked(ModalScreen[str | None]):
-    """Something that is asked for; escape gives it up."""
+class Dialog(ModalScreen[str | None]):
+    """Asks the user for a text. Escape cancels it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
 
-class Pattern(Asked):
-    """Asks for functions."""
+class Pattern(Dialog):
+    """Asks for a pattern of functions."""
 
     def compose(self) -> ComposeResult:
-        """A line to write in."""
+        """An input line."""
         with Vertical():
             yield Static("Count which functions? MODULE, MODULE:FUNCTION or PACKAGE.**")
             yield Input(placeholder="shop.**")
@@ -256,15 +253,15 @@ class Pattern(Asked):
         self.dismiss(event.value.strip() or None)
 
 
-class Choice(Asked):
-    """Asks which pattern is stopped."""
+class Choice(Dialog):
+    """Asks for the pattern to stop."""
 
     def __init__(self, patterns: list[str]) -> None:
         super().__init__()
         self._patterns = patterns
 
     def compose(self) -> ComposeResult:
-        """A list."""
+        """A list of patterns."""
         with Vertical():
             yield Static("Stop which pattern?")
             yield OptionList(*map(_plain, self._patterns))
@@ -275,12 +272,12 @@ class Choice(Asked):
 
 
 def _plain(text: str) -> str:
-    """Text of a program's, in which brackets mean nothing."""
+    """Text of a program, with its brackets escaped, which are markup otherwise."""
     return text.replace("[", r"\[")
 
 
 def _fill(table: Table, rows: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-    """Shows these rows in this order; the cursor stays with its row."""
+    """Shows these rows in this order. The cursor stays on its row."""
     found = {key: tuple(map(_plain, row)) for key, row in rows}
     here: Any = None
     if table.row_count and table.is_valid_row_index(table.cursor_row):

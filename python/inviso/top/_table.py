@@ -1,4 +1,4 @@
-"""What nodes do as plain tables, and as JSON."""
+"""The activity of nodes as plain tables, and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = list[tuple[str, ...]]
 
 
 def tables(refresh: Refresh, sort: str, most: int) -> list[tuple[tuple[str, ...], Rows]]:
-    """Headings and rows of each table that has rows; at most ``most`` rows of processes, of queues and of functions."""
+    """Headings and rows of each table with rows. ``most``: the largest number of processes, queues and functions."""
     made: list[tuple[tuple[str, ...], Rows]] = [
         (NODES, nodes(refresh)),
         (PROCESSES, [row for _, _, row in processes(refresh, sort)[:most]]),
@@ -30,7 +30,7 @@ def tables(refresh: Refresh, sort: str, most: int) -> list[tuple[tuple[str, ...]
 
 
 def nodes(refresh: Refresh) -> Rows:
-    """A row for each node; one that has failed has why in place of a status."""
+    """A row for each node. One that has failed has the error in place of a status."""
     rows: Rows = []
     for name, node in refresh.nodes.items():
         calls = _sum(each.calls for each in node.functions) if node.counted else None
@@ -66,13 +66,13 @@ def _process(node: str, each: Process) -> tuple[str, ...]:
 
 
 def queues(refresh: Refresh) -> Rows:
-    """A row for each queue that something was sent to, the longest first."""
+    """A row for each queue that got a message, the longest first."""
     found = [(-each.length, name, each.pid, each.name) for name, node in refresh.nodes.items() for each in node.queues]
     return [(name, pid, kind, f"{-length:,}") for length, name, pid, kind in sorted(found)]
 
 
 def functions(refresh: Refresh, sort: str) -> Rows:
-    """A row for each function, of all nodes together."""
+    """A row for each function, with the sums of all nodes."""
     found: dict[str, list[Function]] = {}
     for node in refresh.nodes.values():
         for each in node.functions:
@@ -89,7 +89,7 @@ def function(each: Function) -> tuple[str, ...]:
 
 
 def rate(value: float | None) -> str:
-    """A number a second; nothing where it is not known.
+    """A number per second; "" if it is not known.
 
     >>> rate(12345.6), rate(0.25), rate(0.0), rate(None)
     ('12,346', '0.2', '0', '')
@@ -100,7 +100,7 @@ def rate(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A part of one second.
+    """A part of one second, in percent; "" if it is not known.
 
     >>> percent(0.125), percent(None)
     ('12.5', '')
@@ -114,7 +114,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def record(refresh: Refresh) -> dict[str, Any]:
-    """The same for another program."""
+    """The tables for another program: a dict for JSON."""
     return {
         "time": round(refresh.at, 3),
         "nodes": {name: _node(node) for name, node in refresh.nodes.items()},
