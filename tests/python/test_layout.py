@@ -421,12 +421,8 @@ BESIDE_THE_FACADE = {
     "state/token_liveness.rs": ({"OnceLock"}, "set before the first token; the models set none"),
     "state/tracee.rs": ({"OnceLock"}, "one user: the thread that runs the process, or the host"),
     "sync/barrier.rs": ({"atomic"}, "a compiler's fence, and what the system offers; loom has a fence in its place"),
-    "sync/grace.rs": ({"thread::sleep"}, "a wait without an edge; loom yields in its place"),
     "sync/mutants.rs": ({"OnceLock"}, "no model may explore it"),
-    "sync/section.rs": (
-        {"Mutex", "thread::sleep"},
-        "sections that wait for their next thread: static, and a wait without an edge",
-    ),
+    "sync/section.rs": ({"Mutex"}, "unused sections: a static, which loom does not have"),
 }
 
 

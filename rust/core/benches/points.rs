@@ -1,8 +1,8 @@
-//! What a trace point costs, each number beside the thing that it can't be cheaper than.
+//! The cost of a trace point, beside the cost of its indispensable part.
 //!
 //! | bar | measured in |
 //! | --- | --- |
-//! | a point that nobody traces: at most 2 x a relaxed load | `untraced` |
+//! | an untraced point: at most 2 x a relaxed load | `untraced` |
 //! | a counted call: at most 3 x an epoch pin | `count` |
 //! | 32 bytes with a time stamp into a ring: at most 1.6 x the time stamp | `record` |
 //! | two threads that count: twice one | `count on two threads` |
@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A call of a traced function that does nothing.
+/// A call of an empty traced function.
 #[inline(always)]
 fn call(point: &Point) {
     let _call = point.enter(|out| out.int(1));
@@ -106,7 +106,7 @@ fn record(c: &mut Criterion) {
     group.finish();
 }
 
-/// Calls per thread while `threads` of them count for a fixed time.
+/// The longest time in which one of `threads` threads makes `calls` counted calls.
 fn calls_of_threads(threads: usize, point: &Point, calls: u64) -> Duration {
     let go = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn scaling(c: &mut Criterion) {
     group.finish();
 }
 
-/// Records that threads write in turns of so many, read by one.
+/// Drains of records that threads wrote in turns.
 fn read(c: &mut Criterion) {
     const RECORDS: usize = 40_000;
     let mut group = c.benchmark_group("drain");

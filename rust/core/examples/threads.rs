@@ -1,4 +1,4 @@
-//! A program with three threads and trace points of its own: one session counts calls, another takes messages.
+//! A program with three threads and its own trace points. One session counts calls, another collects messages.
 //!
 //! `cargo run -p inviso-core --example threads`
 
@@ -16,7 +16,7 @@ use inviso_core::{
 use inviso_term::{etf::decode, record::Kind};
 use std::thread;
 
-/// The functions of this program that can be traced.
+/// The traceable functions of this program.
 struct Shop {
     order: Point,
     pack: Point,

@@ -1,24 +1,24 @@
 //! Trace sessions, counters, rings and delivery, without Python.
 //!
-//! A [`node::Node`] is a program that is traced. Sessions are made on it, patterns say which functions they trace
-//! ([`control`]), and a host reports calls through [`event`]. Counters are read at any time; messages wait in bounded
-//! rings until they are drained. A Rust program can be its own host, see [`point`].
+//! A [`node::Node`] is a traced program. It has sessions. Patterns select the functions that a session traces ([`control`]). A host
+//! reports calls through [`event`]. Counters can be read at any time. Messages wait in bounded rings until they are drained. A Rust
+//! program can be its own host, see [`point`].
 //!
-//! Its files stand in rooms, which are private: state below, behaviour above. Lowest first:
+//! The files are in private rooms: state below, behaviour above. The lowest room is first:
 //!
 //! | room | holds |
 //! | --- | --- |
 //! | `sync` | atomics and locks, barriers, sections, the current snapshot |
 //! | `clock`, `ring`, `count` | ticks and the order of records; rings; cells, counters, histograms |
-//! | `record` | what a record holds, and what stands in each place of its message |
-//! | `state` | what a node, its sessions, processes and threads keep |
-//! | `delivery` | from the rings to the taker, and from a record to its message |
-//! | `emit` | from an event to its ring, or to a tracer module after the section |
-//! | `trace` | the hot path: calls, messages, tokens, what happens to processes |
+//! | `record` | the fields of a record, and the elements of its message |
+//! | `state` | the data of a node, its sessions, processes and threads |
+//! | `delivery` | from the rings to the consumer, and from a record to its message |
+//! | `emit` | from an event to its ring, or after the section to a tracer module |
+//! | `trace` | the hot path: calls, messages, tokens, events of processes |
 //! | `control` | patterns, flags, sessions: publish, arm, wait, retire |
 //! | `point` | a Rust program as its own host |
 //!
-//! `tests/python/test_layout.py` has the table of who imports whom.
+//! `tests/python/test_layout.py` has the table of the allowed imports.
 #![deny(missing_docs)]
 
 pub mod clock;
@@ -36,7 +36,7 @@ mod state;
 pub mod sync;
 mod trace;
 
-// Users name the modules, whatever room they stand in.
+// Users name these modules without their rooms.
 pub use clock::order;
 pub use count::{cells, counts, latency};
 pub use delivery::{drain, message};

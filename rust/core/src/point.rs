@@ -1,6 +1,20 @@
-//! Trace points for Rust programs: a program that is its own host.
+//! Trace points for Rust programs. Such a program is its own host.
 //!
-//! A [`Point`] stands for a function. While no session traces it, entering it is one relaxed load.
+//! A [`Point`] represents a function. Entering an untraced point is one relaxed load.
+//!
+//! # Roles
+//! Any thread enters points. The control side arms them.
+//!
+//! # States
+//! `armed` has the events of a point; 0 while no session traces it.
+//!
+//! # Orderings
+//! `armed` is `Relaxed`: a hint for the next call. The node's snapshot decides.
+//!
+//! # Checked by
+//! `tests/exact.rs`, `tests/dumps.rs`, `tests/switched.rs`.
+//!
+//! # Example
 //!
 //! ```
 //! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
@@ -46,7 +60,7 @@ use std::{
     sync::Arc,
 };
 
-/// A Rust program that can be traced. Clones are the same program.
+/// A traceable Rust program. Clones are handles of the same program.
 #[derive(Clone)]
 pub struct Program(Arc<Inner>);
 
@@ -62,18 +76,18 @@ struct PointState {
     node: Arc<Node>,
 }
 
-/// A place in a Rust program that can be traced: one function.
+/// A traceable function of a Rust program.
 #[derive(Clone)]
 pub struct Point(Arc<PointState>);
 
-/// This thread's scheduler; leaves the node when the thread ends.
-struct Here {
+/// This thread's scheduler in one node. Its drop, at the end of the thread, ends the scheduler and its process.
+struct Scheduler {
     node: Arc<Node>,
     thread: Option<Thread>,
     depth: usize,
 }
 
-impl Drop for Here {
+impl Drop for Scheduler {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             let own = thread.own().clone();
@@ -85,22 +99,22 @@ impl Drop for Here {
 }
 
 thread_local! {
-    static HERE: RefCell<Vec<Here>> = const { RefCell::new(Vec::new()) };
+    static SCHEDULERS: RefCell<Vec<Scheduler>> = const { RefCell::new(Vec::new()) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a trace point knows of the call that it reports.
-struct At<'a, F> {
+/// A call of a trace point, for the core.
+struct PointCall<'a, F> {
     at: usize,
     name: &'a Mfa,
     arguments: &'a F,
-    /// The arguments, once a match spec has looked at them.
+    /// The arguments, decoded at the first use by a match spec.
     seen: OnceCell<Vec<Term>>,
 }
 
-impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
+impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> PointCall<'a, F> {
     fn new(at: usize, name: &'a Mfa, arguments: &'a F) -> Self {
-        At { at, name, arguments, seen: OnceCell::new() }
+        PointCall { at, name, arguments, seen: OnceCell::new() }
     }
 
     fn terms(&self) -> &[Term] {
@@ -116,7 +130,7 @@ impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
     }
 }
 
-impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for At<'_, F> {
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for PointCall<'_, F> {
     type View<'v>
         = TermView<'v>
     where
@@ -133,7 +147,7 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for At<'_, F> {
     }
 }
 
-impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for PointCall<'_, F> {
     fn address(&self) -> usize {
         self.at
     }
@@ -154,7 +168,7 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
         (self.arguments)(out)?;
         out.nil()
     }
-    /// A trace point has nothing but values.
+    /// The arguments of a trace point are always values.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, _scheduler: u16) {
         let capture = &session.options.capture;
         out.resize(capture.total, 0);
@@ -184,7 +198,7 @@ fn write_name(out: &mut Encoder<'_>, name: &Mfa) -> Result<(), Full> {
     out.int(i64::from(name.arity))
 }
 
-/// A call of a trace point that has not ended; it ends when this is dropped.
+/// An open call of a trace point. Dropping it ends the call.
 #[must_use = "the call ends when this is dropped"]
 pub struct Call<'a> {
     point: Option<&'a PointState>,
@@ -192,7 +206,7 @@ pub struct Call<'a> {
 }
 
 impl Point {
-    /// A call begins. `arguments` writes as many terms as the point has parameters, and is asked only for a message.
+    /// Begins a call. `arguments` writes a term for each parameter of the point. It is called only for messages and match specs.
     #[inline(always)]
     pub fn enter(&self, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
         if self.0.armed.load(Relaxed) == 0 {
@@ -201,7 +215,7 @@ impl Point {
         enter(&self.0, arguments)
     }
 
-    /// Its name.
+    /// The name of the function.
     #[must_use]
     pub fn name(&self) -> &Mfa {
         &self.0.name
@@ -210,9 +224,9 @@ impl Point {
 
 fn enter(state: &PointState, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
     let mut at = 0;
-    here(&state.node, |thread, depth| {
+    with_scheduler(&state.node, |thread, depth| {
         let mark = *depth + 1;
-        let call = At::new(mark, &state.name, &arguments);
+        let call = PointCall::new(mark, &state.name, &arguments);
         event::on_call(&state.node, thread, state.key, &call);
         if state.armed.load(Relaxed) & events::END != 0 {
             *depth = mark;
@@ -226,38 +240,38 @@ impl Drop for Call<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(state) = self.point {
-            leave(state, self.at);
+            exit(state, self.at);
         }
     }
 }
 
-fn leave(state: &PointState, at: usize) {
+fn exit(state: &PointState, at: usize) {
     let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
-    here(&state.node, |thread, depth| {
+    with_scheduler(&state.node, |thread, depth| {
         let nothing = |_: &mut Encoder<'_>| Ok(());
-        let call = At::new(at, &state.name, &nothing);
+        let call = PointCall::new(at, &state.name, &nothing);
         event::on_exit(&state.node, thread, state.key, exit, &call);
         *depth = at - 1;
     });
 }
 
-/// Runs `with` on this thread's scheduler, unless this thread is inside one already or is ending.
+/// Passes this thread's scheduler to `with`, unless the thread already uses one or is ending.
 #[inline(always)]
-fn here(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
+fn with_scheduler(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
     if INSIDE.replace(true) {
         return;
     }
-    let _ = HERE.try_with(|here| {
-        let mut all = here.borrow_mut();
+    let _ = SCHEDULERS.try_with(|all| {
+        let mut all = all.borrow_mut();
         let at = match all.iter().position(|h| Arc::ptr_eq(&h.node, node)) {
             Some(at) => at,
             None => {
                 let own = node.process(Kind::Thread, 0);
-                all.push(Here { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
+                all.push(Scheduler { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
                 all.len() - 1
             }
         };
-        let Here { thread, depth, .. } = &mut all[at];
+        let Scheduler { thread, depth, .. } = &mut all[at];
         if let Some(thread) = thread {
             with(thread, depth);
         }
@@ -275,7 +289,7 @@ impl Arm for Program {
 }
 
 impl Program {
-    /// A program in which nothing is traced.
+    /// A program without sessions.
     #[must_use]
     pub fn new() -> Self {
         Program(Arc::new(Inner { node: Node::new(Clock::new()), points: Mutex::new(Vec::new()) }))
@@ -287,7 +301,7 @@ impl Program {
         &self.0.node
     }
 
-    /// A new trace point. Make it once, where the program begins, and keep it.
+    /// Creates a trace point. Create each point once, at the start of the program.
     #[must_use]
     pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
         let mut points = self.0.points.lock().unpoisoned();
@@ -305,11 +319,11 @@ impl Program {
     #[must_use]
     pub fn current(&self) -> Option<Arc<crate::state::tracee::Tracee>> {
         let mut own = None;
-        here(&self.0.node, |thread, _| own = Some(thread.own().clone()));
+        with_scheduler(&self.0.node, |thread, _| own = Some(thread.own().clone()));
         own
     }
 
-    /// A session that is its own tracer.
+    /// Creates a session that is its own tracer.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -317,7 +331,7 @@ impl Program {
         self.0.node.session_create(name, 0, options)
     }
 
-    /// Ends a session; `false` if it had ended before.
+    /// Ends a session. `false` if it had already ended.
     pub fn destroy(&self, session: &Arc<Session>) -> bool {
         self.0.node.session_destroy(session, self)
     }
@@ -334,14 +348,14 @@ impl Program {
         self.0.node.function(session, &targets, kinds, op, self)
     }
 
-    /// The value of a point's call_count in a session, `None` if it has none.
+    /// The call_count of a point in a session. `None` if it has none.
     #[must_use]
     pub fn count(&self, session: &Session, point: &Point) -> Option<u64> {
         let (_, entry) = self.0.node.entry(session, point.0.key)?;
         (entry.has & kinds::COUNT != 0).then(|| self.0.node.count(entry.count))
     }
 
-    /// Calls and own time of a point by process: `(pid, calls, nanoseconds)`; `None` if its time is not counted.
+    /// Calls and own time of a point by process: `(pid, calls, nanoseconds)`; `None` without call_time.
     #[must_use]
     pub fn time(&self, session: &Session, point: &Point) -> Option<Vec<(u64, u64, u64)>> {
         let (slot, entry) = self.0.node.entry(session, point.0.key)?;

@@ -1,4 +1,4 @@
-//! What drains hand over, against a sorted list: every record once, and in the order of time however much each one takes.
+//! Drains against a sorted list: every record comes once, in the order of time, for any size of a drain.
 
 use inviso_core::{
     drain::{drain, drain_all, drain_borrowed, spill, Losses, Mark, What},
@@ -7,7 +7,7 @@ use inviso_core::{
 };
 use proptest::prelude::*;
 
-/// A session with so many rings.
+/// A session with this many rings.
 fn session(id: u64, rings: usize) -> (Session, Vec<Producer>) {
     let session = Session::new(id, 0, "", 0, Options::default());
     let producers = (0..rings)
@@ -40,7 +40,7 @@ proptest! {
         steps in prop::collection::vec((0usize..4, 0u64..3), 0..200),
         sizes in prop::collection::vec(1usize..20, 1..8),
     ) {
-        // two sessions of two rings each; in a ring no record is older than the one before
+        // two sessions with two rings each; within a ring, ticks never decrease
         let (sessions, producers): (Vec<_>, Vec<_>) = [(1, 2), (2, 2)].map(|(id, rings)| session(id, rings)).into_iter().unzip();
         let mut producers: Vec<_> = producers.into_iter().flatten().collect();
         let (mut ticks, mut written) = (1, vec![]);
@@ -48,7 +48,7 @@ proptest! {
             ticks += step;
             let payload = number.to_le_bytes();
             push(&mut producers[ring], ticks, &payload);
-            // the newer session first, and in one session ring by ring
+            // the newer session first; within a session, ring by ring
             written.push(((ticks, 1 - ring / 2, ring, number), (ticks, payload.to_vec())));
         }
         written.sort_unstable();
@@ -62,7 +62,7 @@ proptest! {
             prop_assert!(drained.took <= max);
             prop_assert_eq!(drained.until.is_some(), taken.len() < written.len());
             let left = written.get(taken.len()).map(|(ticks, _)| *ticks);
-            prop_assert_eq!(drained.until, left, "how old the oldest is that is left");
+            prop_assert_eq!(drained.until, left, "the ticks of the oldest remaining record");
             if left.is_none() {
                 break;
             }
@@ -76,14 +76,14 @@ proptest! {
     }
 }
 
-/// What a program with two threads of two sessions does.
+/// A step of a program with two threads and two sessions.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The next record, into this ring.
+    /// Writes the next record into this ring.
     Write(usize),
-    /// What is in this session's rings is spilled.
+    /// Spills the rings of this session.
     Spill(usize),
-    /// So many are taken of both sessions.
+    /// Takes this many records of both sessions.
     Take(usize),
 }
 
@@ -164,8 +164,8 @@ fn one_drain_of_all_takes_the_newer_session_first_where_the_time_is_the_same() {
         taken.push((at, seen(record.ticks, &record.what).1))
     });
     assert_eq!((drained.took, drained.until), (4, None));
-    let told: Vec<_> = taken.iter().map(|(at, payload)| (*at, std::str::from_utf8(payload).unwrap())).collect();
-    assert_eq!(told, [(1, "newer, written late"), (1, "newer"), (0, "older, first ring"), (0, "older, second ring")]);
+    let order: Vec<_> = taken.iter().map(|(at, payload)| (*at, std::str::from_utf8(payload).unwrap())).collect();
+    assert_eq!(order, [(1, "newer, written late"), (1, "newer"), (0, "older, first ring"), (0, "older, second ring")]);
 }
 
 #[test]
@@ -207,18 +207,18 @@ fn a_loss_stands_where_it_happened() {
         })
         .unwrap()
     };
-    // the drain ends just before the loss, which the next one has nothing before
+    // the drain ends just before the loss, so the next drain begins with the loss
     assert_eq!(take(1 + stored as usize), 1 + stored as usize);
     assert_eq!(take(1), 1);
     assert_eq!(take(9), 1);
-    // and after it there is room again
+    // after the loss there is space again
     push(&mut producers[0], 20 + stored, &[]);
     assert_eq!(take(9), 1);
     assert_eq!(taken[0], (9, 0));
     assert_eq!(taken[stored as usize..], [(9 + stored, 0), (0, 1), (11 + stored, 0), (20 + stored, 0)]);
 }
 
-/// What is too long for a page is lost in its place, whatever there is room for.
+/// A record that is too long for a page is lost at its place, even if the ring is empty.
 #[test]
 fn losses_stand_at_their_places_among_several_rings() {
     let events_and_losses = |losses| {

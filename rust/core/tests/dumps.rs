@@ -1,4 +1,4 @@
-//! A dump that a match specification asks for.
+//! A dump that a match spec requests.
 
 mod calls;
 
@@ -19,10 +19,10 @@ use inviso_term::term::Term;
 use std::sync::{Arc, Mutex};
 
 static SESSION: Mutex<Option<Arc<Session>>> = Mutex::new(None);
-/// How many records each bell has found in the rings.
+/// The number of records in the rings at each request.
 static FOUND: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// The host's bell, which takes the dump at once.
+/// The host's `on_dump`, which takes the dump at once.
 fn bell() {
     let session = SESSION.lock().unwrap().clone().unwrap();
     assert!(session.take_dump());

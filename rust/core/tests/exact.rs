@@ -1,4 +1,4 @@
-//! Eight threads of traced calls while sessions come, change and go: every number is exact, every message is in order.
+//! Eight threads make traced calls while sessions begin, change and end: every number is exact, every message is in order.
 
 use inviso_core::{
     control::Op,
@@ -32,7 +32,7 @@ fn call(point: &Point, number: u64) {
     let _call = point.enter(|out| out.int(number as i64));
 }
 
-/// Sessions with patterns of every kind on `point`, made, changed and destroyed until `stop`; answers how many.
+/// Creates, changes and destroys sessions with patterns of every kind on `point` until `stop`. Answers their number.
 fn churn(program: &Program, point: &Point, stop: &AtomicBool) -> usize {
     let mut rounds = 0;
     while rounds == 0 || !stop.load(SeqCst) {
@@ -76,7 +76,7 @@ fn counts_are_exact_while_other_sessions_come_and_go() {
                 for part in 0..3 {
                     (0..CALLS).for_each(|n| call(&point, n));
                     step.wait();
-                    // the main thread looks, and changes what the next part is counted by
+                    // the main thread checks, and changes the counter of the next part
                     if part < 2 {
                         step.wait();
                     }
@@ -105,7 +105,7 @@ fn counts_are_exact_while_other_sessions_come_and_go() {
         churning.join().unwrap()
     });
     assert!(rounds > 0);
-    assert_eq!(counts(&program, &session, &point).len(), THREADS, "processes that ended are still told apart");
+    assert_eq!(counts(&program, &session, &point).len(), THREADS, "ended processes still have counts of their own");
     assert_eq!(program.count(&session, &point), Some(THREADS as u64 * CALLS), "and what their threads counted is kept");
 }
 
@@ -122,7 +122,7 @@ fn threads_that_end_are_counted_and_folded() {
                 scope.spawn(|| (0..10).for_each(|n| call(&point, n)));
             }
         });
-        // a scope waits for the closures; what a thread does as it ends is seen when its process has been folded
+        // a scope waits for the closures only; the end of a thread is visible when its process has been folded
         while counts(&program, &session, &point).len() > 4 || !program.node().processes().is_empty() {
             thread::yield_now();
         }
@@ -134,7 +134,7 @@ fn threads_that_end_are_counted_and_folded() {
     }
 }
 
-/// The number that a call's message carries.
+/// The argument in a call's message.
 fn number(event: &Event) -> u64 {
     match decode(&event.payload).unwrap() {
         Term::List(arguments) => match &arguments[..] {
@@ -222,7 +222,7 @@ fn a_mark_passes_when_the_taker_has_all_before_it() {
 }
 
 #[test]
-fn a_second_drain_is_told_so_and_takes_nothing() {
+fn a_second_drain_is_refused_and_takes_nothing() {
     let program = Program::new();
     let point = program.point("exact", "f", 1);
     let session = program.session("shared", Options::default()).unwrap();

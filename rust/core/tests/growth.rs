@@ -1,4 +1,4 @@
-//! A hundred thousand sessions come and go and leave nothing behind. Alone in its process: it counts all memory.
+//! A hundred thousand sessions begin and end and leak nothing. The test is alone in its process, because it counts all memory.
 
 use inviso_core::{
     control::Op, drain::drain, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class,
@@ -18,7 +18,7 @@ unsafe impl GlobalAlloc for Counting {
     /// As [`GlobalAlloc::alloc`].
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as isize, Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises a layout of at least one byte.
         unsafe { System.alloc(layout) }
     }
 
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     /// As [`GlobalAlloc::dealloc`].
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as isize, Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises that `alloc` returned this block for this layout.
         unsafe { System.dealloc(at, layout) }
     }
 }

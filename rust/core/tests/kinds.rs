@@ -1,5 +1,5 @@
-//! What `function` does to the kinds that are set on functions, against a slow model of the rules (trace.md, `function/4`;
-//! gold README 23, 25, 26), and what calls then do.
+//! Changes of kinds by `function`, and the calls after them, against a slow model of the rules (trace.md, `function/4`; gold README 23,
+//! 25, 26).
 
 mod calls;
 
@@ -20,24 +20,24 @@ use std::{collections::BTreeMap, sync::Arc};
 const KINDS: [u16; 7] =
     [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META];
 
-/// Two functions that `global` takes and one that it doesn't.
+/// Two exported functions and one that is not.
 const FUNCTIONS: [(usize, bool); 3] = [(11, true), (22, true), (33, false)];
 
-/// One kind on one function, as the rules have it: whether it acts, and how many calls it has counted.
+/// The model's state of one kind on one function: whether it runs, and its number of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Setting {
     running: bool,
     calls: u64,
 }
 
-/// What one session has set on one function, by kind.
+/// The model's state of one session on one function, by kind.
 type Function = BTreeMap<u16, Setting>;
 
 fn is_counter(kind: u16) -> bool {
     [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY].contains(&kind)
 }
 
-/// One kind of a change, by the rules.
+/// Applies one kind of a change by the rules.
 fn change(function: &mut Function, kind: u16, op: Op) {
     match op {
         Op::Off => {
@@ -60,7 +60,7 @@ fn change(function: &mut Function, kind: u16, op: Op) {
     }
 }
 
-/// A call: counts what it counts and answers how many messages it makes.
+/// Applies a call. Answers the number of its messages.
 fn called(function: &mut Function, flags: Flags, from_outside: bool) -> u64 {
     let mut messages = 0;
     for (kind, setting) in function.iter_mut().filter(|(_, setting)| setting.running) {
@@ -86,7 +86,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let op = prop_oneof![3 => Just(Op::On), 1 => Just(Op::Off), 1 => Just(Op::Pause), 1 => Just(Op::Restart)];
-    // `global` alone or any others together: hosts refuse the rest
+    // `global` alone, or any others together: hosts refuse other combinations
     let kinds = prop_oneof![
         Just(kinds::GLOBAL),
         (1u16..64).prop_map(|bits| {
@@ -105,7 +105,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What the node says of one session and function.
+/// The node's state of one session and function.
 fn seen(node: &Node, session: &Session, key: usize) -> Function {
     let mut function = Function::new();
     let Some((slot, entry)) = node.entry(session, key) else { return function };

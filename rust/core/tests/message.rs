@@ -140,7 +140,7 @@ fn names_are_cut_and_the_node_may_be_renamed() {
     assert_eq!(etf::decode(&out).unwrap(), Term::Tuple(vec![Term::atom("trace"), there.clone(), link, there]));
 }
 
-/// Each stamp, with the scheduler's number and without, made of ticks or asked of the system.
+/// Each timestamp, with and without the scheduler's number, from ticks and from the system.
 #[test]
 fn a_scheduler_stands_beside_each_stamp() {
     let stamps = [

@@ -1,4 +1,4 @@
-//! Messages, links and names against slow models: what each session is told, in which order.
+//! Messages, links and names against slow models: the events of each session, in order.
 
 use inviso_core::{
     clock::Clock,
@@ -99,7 +99,7 @@ fn program(clause: Vec<Term>) -> Arc<Program> {
     Arc::new(Program::compile(&spec, Context::Send).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
-/// Messages that are ints above `least`; each carries itself once more.
+/// Accepts messages that are ints above `least`, and adds each message to its own event.
 fn above(least: i64) -> Arc<Program> {
     let variable = || Term::atom("$1");
     let head = Term::List(vec![Term::atom("_"), variable()]);
@@ -182,7 +182,7 @@ fn the_receipt_of_a_message_has_the_number_of_its_sending_in_every_session() {
     assert_eq!(numbers(&two), [sent[2], sent[3], sent[2], None]);
 }
 
-/// A message whose number has left before its record was written, and one that has come from another operating system process.
+/// A message whose number was sent before its record was written, and one from another operating system process.
 #[test]
 fn a_number_that_a_record_has_itself_changes_nothing_else_of_it() {
     let (node, mut thread, p) = world();
@@ -244,8 +244,8 @@ fn names_are_given_once_and_go_with_their_process() {
     assert_eq!(node.register(&mut thread, "c", &p[1]), Err(Unnamed::Dead));
     assert!(node.whereis("a").is_none() && node.links(p[2].pid).is_empty() && !node.is_related());
     use record::Kind::*;
-    let told: Vec<u8> = kinds(&session).into_iter().map(|(kind, ..)| kind).collect();
-    assert_eq!(told, [Register, Link, GettingLinked, Unregister].map(|kind| kind as u8));
+    let seen: Vec<u8> = kinds(&session).into_iter().map(|(kind, ..)| kind).collect();
+    assert_eq!(seen, [Register, Link, GettingLinked, Unregister].map(|kind| kind as u8));
 }
 
 #[test]
@@ -305,12 +305,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// What one session is to be told, by the rules.
+/// The expected events of one session, by the rules.
 #[derive(Default)]
 struct Model {
     flags: [u32; 4],
     patterns: [u8; 2],
-    told: Vec<(u8, u64, u64)>,
+    expected: Vec<(u8, u64, u64)>,
 }
 
 impl Model {
@@ -318,7 +318,7 @@ impl Model {
         self.flags[process] & flags.0 != 0
     }
 
-    /// Whether a pattern lets a message through: all, none, or a spec, which silence hides.
+    /// Whether a pattern accepts a message: all, none, or a spec, which silence hides.
     fn takes(&self, receive: bool, process: usize, value: i64) -> bool {
         match self.patterns[usize::from(receive)] {
             0 => true,
@@ -332,7 +332,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn each_session_is_told_what_its_rules_say(steps in steps()) {
+    fn each_session_gets_the_events_of_its_rules(steps in steps()) {
         use record::Kind::{GettingLinked, GettingUnlinked, Link, Receive, Send, Unlink};
         let (node, mut thread, p) = world();
         let sessions = [session(&node), session(&node)];
@@ -362,7 +362,7 @@ proptest! {
                     on_send(&node, &mut thread, About::Other(&p[from]), true, &letter);
                     for model in &mut models {
                         if model.has(from, Flags::SEND) && model.takes(false, from, value) {
-                            model.told.push((Send as u8, p[from].pid, p[to].pid));
+                            model.expected.push((Send as u8, p[from].pid, p[to].pid));
                         }
                     }
                 }
@@ -371,7 +371,7 @@ proptest! {
                     on_receive(&node, &mut thread, About::Other(&p[at]), &letter);
                     for model in &mut models {
                         if model.has(at, Flags::RECEIVE) && model.takes(true, at, value) {
-                            model.told.push((Receive as u8, p[at].pid, 0));
+                            model.expected.push((Receive as u8, p[at].pid, 0));
                         }
                     }
                 }
@@ -380,10 +380,10 @@ proptest! {
                     prop_assert_eq!(node.link(&mut thread, &p[from], &p[to]), fresh);
                     for model in &mut models {
                         if model.has(from, Flags::PROCS) {
-                            model.told.push((Link as u8, p[from].pid, p[to].pid));
+                            model.expected.push((Link as u8, p[from].pid, p[to].pid));
                         }
                         if fresh && model.has(to, Flags::PROCS) {
-                            model.told.push((GettingLinked as u8, p[to].pid, p[from].pid));
+                            model.expected.push((GettingLinked as u8, p[to].pid, p[from].pid));
                         }
                     }
                 }
@@ -392,22 +392,22 @@ proptest! {
                     prop_assert_eq!(node.unlink(&mut thread, &p[from], p[to].pid), there);
                     for model in &mut models {
                         if model.has(from, Flags::PROCS) {
-                            model.told.push((Unlink as u8, p[from].pid, p[to].pid));
+                            model.expected.push((Unlink as u8, p[from].pid, p[to].pid));
                         }
                         if there && model.has(to, Flags::PROCS) {
-                            model.told.push((GettingUnlinked as u8, p[to].pid, p[from].pid));
+                            model.expected.push((GettingUnlinked as u8, p[to].pid, p[from].pid));
                         }
                     }
                 }
             }
         }
         for (session, model) in sessions.iter().zip(&models) {
-            prop_assert_eq!(&kinds(session), &model.told);
+            prop_assert_eq!(&kinds(session), &model.expected);
         }
     }
 }
 
-/// As [`above`], for messages that arrive.
+/// As [`above`], for received messages.
 fn from_above(least: i64) -> Arc<Program> {
     let any = || Term::atom("_");
     let head = Term::List(vec![any(), any(), Term::atom("$1")]);

@@ -1,4 +1,4 @@
-//! Two nodes in one program, as a forked child and its parent's handles are.
+//! Two nodes in one program, as in a forked child that has handles of its parent.
 
 use inviso_core::{clock::Clock, control::Arm, node::Node, session::Options};
 

@@ -1,4 +1,4 @@
-//! Tokens of sequential tracing: their algorithm, resets, and what is put aside or lent.
+//! Tokens of sequential tracing: the serial algorithm, resets, and tokens that are set aside or lent.
 
 use inviso_core::{
     clock::Clock,
@@ -23,7 +23,7 @@ fn a_label_is_the_same_in_whatever_order_it_came() {
     let one = |term: Term| label(term).unwrap();
     assert_eq!(one(pairs([1, 2, 3])), one(pairs([3, 1, 2])));
     assert_eq!(one(odd(int(0), int(8))), one(odd(int(8), int(0))));
-    // equal to Erlang, but two members
+    // equal in Erlang, but two members
     let (text, bytes) = (Term::str("a"), Term::Bytes((*b"a").into()));
     assert_eq!(one(odd(text.clone(), bytes.clone())), one(odd(bytes, text)));
     assert_ne!(one(int(1)), one(Term::Float(1.0)));
@@ -91,7 +91,7 @@ fn a_token_of_another_node_is_taken_by_the_algorithm_and_sent_on_as_one_s_own() 
     assert_eq!((sent.serial, sent.from, sent.away), ((9, 10), process.pid, None));
 }
 
-/// As OTP 29 does it.
+/// As in OTP 29.
 #[test]
 fn a_counter_below_0_is_larger_than_all_that_come_also_when_it_has_been_counted_on() {
     let node = Node::new(Clock::new());
@@ -113,7 +113,7 @@ fn a_counter_below_0_is_larger_than_all_that_come_also_when_it_has_been_counted_
     assert_eq!(zero, (7, 0));
     take(&mut thread, &seven);
     assert_eq!(next(&mut thread).0, (7, 1));
-    // one that comes is larger than other counters
+    // a received one is larger than other counters
     node.seq_set_serial(&process, (0, -9));
     let (_, far_below) = next(&mut thread);
     take(&mut theirs, &below);

@@ -1,4 +1,4 @@
-//! A meta trace beside a regular one: what its match specifications switch are flags of the regular session.
+//! A meta trace beside a regular one: its match specs switch flags of the regular session.
 
 mod calls;
 
@@ -35,7 +35,7 @@ impl Beside {
         Beside { node, regular, meta, thread }
     }
 
-    /// A call of a function whose meta pattern has these actions.
+    /// Calls a function whose meta pattern has these actions.
     fn call(&mut self, actions: Vec<Term>) {
         let name = Arc::new(Mfa { module: "m".into(), function: "f".into(), arity: 0 });
         let target = Target { key: 64, name, exported: true, foreign: false, is_gone: false };
@@ -45,7 +45,7 @@ impl Beside {
         on_call(&self.node, &mut self.thread, 64, &Call { at: 64, allocated: 0, is_global: false });
     }
 
-    /// The calling process's flags of the regular session; the meta session has none.
+    /// The calling process's flags of the regular session. It has none of the meta session.
     fn flags(&self) -> Flags {
         assert_eq!(self.thread.current().flags(self.meta.index), Flags::NONE);
         self.thread.current().flags(self.regular.index)
@@ -57,7 +57,7 @@ fn trace(off: &[&str], on: Vec<Term>) -> Term {
     Term::Tuple(vec![Term::atom("trace"), Term::List(off), Term::List(on)])
 }
 
-/// `{{tracer, Id}}`, which makes a tuple.
+/// `{{tracer, Id}}`, the form of a tuple in a spec.
 fn tracer(id: u64) -> Term {
     Term::Tuple(vec![Term::Tuple(vec![Term::atom("tracer"), Term::from(id as i64)])])
 }

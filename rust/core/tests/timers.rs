@@ -1,4 +1,4 @@
-//! A session in the place of one that ended in the midst of a call that it measured.
+//! A session in the place of another one that ended during a measured call.
 
 mod calls;
 
@@ -58,13 +58,13 @@ fn leave(node: &Node, thread: &mut Thread, function: usize, allocated: u64) {
     on_exit(node, thread, function, Exit::Return, &Call { at: function, allocated, is_global: false });
 }
 
-/// A whole call, which allocates so many bytes.
+/// A whole call, which allocates this many bytes.
 fn measured(node: &Node, thread: &mut Thread, function: usize, allocated: u64, bytes: u64) {
     enter(node, thread, function, allocated);
     leave(node, thread, function, allocated + bytes);
 }
 
-// One test, since what a session gives back any other may take.
+// One test, because any session may take the cells that another one returns.
 #[test]
 fn nothing_is_charged_for_an_earlier_session() {
     for again in 0..3 {
@@ -76,21 +76,21 @@ fn nothing_is_charged_for_an_earlier_session() {
         enter(&node, mine, OUTER, 100);
         assert_eq!(memory(&node, &first, OUTER), (1, 0));
         assert!(node.session_destroy(&first, &Nobody));
-        drop(first); // and its cells with it
+        drop(first); // returns its cells
         let second = measuring(&node, &[INNER, LATE]);
         assert_eq!(second.index, index);
         match again {
-            // the thread itself calls what the second session measures
+            // the same thread calls the function of the second session
             0 => {
                 measured(&node, mine, LATE, 1_000, 1);
                 measured(&node, mine, INNER, 5_000, 10);
             }
-            // another thread does, whose cells are those that the first session had
+            // another thread calls it, with cells that the first session had
             1 => {
                 measured(&node, other, LATE, 1_000, 1);
                 measured(&node, other, INNER, 5_000, 10);
             }
-            // or another stack of calls goes on
+            // or another stack of calls resumes
             _ => {
                 let mut suspended = Suspended::default();
                 measured(&node, other, LATE, 1_000, 1);

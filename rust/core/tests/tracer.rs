@@ -1,4 +1,4 @@
-//! Tracer modules: which callback is asked and told of what, in which order, and what their answers do.
+//! Tracer modules: the order of their callbacks, and the effects of their answers.
 
 use inviso_core::{
     clock::Clock,
@@ -29,7 +29,7 @@ use std::sync::{
 
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what it is asked and told; answers as it is told to.
+/// Records its callbacks. Answers by a function.
 struct Scribe {
     heard: Heard,
     answer: Box<dyn Fn(&str) -> Answer + Send + Sync>,
@@ -206,7 +206,7 @@ fn a_panic_is_counted_and_the_program_goes_on() {
     drop(order.enter(|out| out.int(1)));
     assert_eq!(session.tracer_errors(), 2);
     assert!(!inviso_core::tracer::is_calling());
-    // another session's tracer is told as ever, and the end of this one waits for nobody
+    // another session's tracer still gets events, and the end of this session doesn't wait
     let (heard, options) = Scribe::answering(|_| Answer::Trace);
     let other = program.session("other", options).unwrap();
     program.function(&other, &[&order], kinds::LOCAL, Op::On).unwrap();
@@ -218,7 +218,7 @@ fn a_panic_is_counted_and_the_program_goes_on() {
     assert!(program.destroy(&session));
 }
 
-/// Whoever panics when it is asked is not told, and keeps its flags.
+/// A tracer that panics in `enabled` gets no event and keeps its flags.
 #[test]
 fn a_panic_is_no_answer() {
     let (heard, options) = Scribe::answering(|tag| if tag == "call" { panic!("of the tracer") } else { Answer::Trace });
@@ -230,7 +230,7 @@ fn a_panic_is_no_answer() {
     }
     assert!(program.current().unwrap().flags(session.index).has(Flags::CALL));
     assert!(program.destroy(&session));
-    // nor when it is asked whether it still is one
+    // also when it is asked for its status
     let (_heard, options) = Scribe::answering(|_| panic!("of the tracer"));
     let (program, _order, session) = program_with(options, kinds::LOCAL, Op::On);
     let before = session.tracer_errors();
@@ -375,7 +375,7 @@ fn messages_go_through_their_match_spec_when_the_tracer_wants_them() {
     );
 }
 
-/// Says which of its callbacks was called.
+/// Records which of its callbacks is called.
 struct Pairs(Heard);
 
 macro_rules! own {

@@ -1,4 +1,4 @@
-//! Call trees against a model that keeps the chain of callers of every call: calls and bytes of each chain, in each process.
+//! Call trees against a model that has the chain of callers of every call: calls and bytes of each chain, in each process.
 
 mod calls;
 
@@ -28,8 +28,8 @@ fn code(function: usize) -> usize {
     (function + 1) * 64
 }
 
-/// What was measured along a chain of functions in a process: calls and bytes.
-type Told = BTreeMap<(u64, Vec<usize>), (u64, u64)>;
+/// Calls and bytes of each chain of functions in a process.
+type Measured = BTreeMap<(u64, Vec<usize>), (u64, u64)>;
 
 struct World {
     node: Arc<Node>,
@@ -37,15 +37,15 @@ struct World {
     thread: Thread,
     processes: Vec<Arc<Tracee>>,
     allocated: u64,
-    /// The calls under way, innermost last: the function, its activation, its chain.
+    /// The open calls, innermost last: function, activation, chain.
     stack: Vec<(usize, usize, Vec<usize>)>,
     /// Suspended calls.
     suspended: Vec<(usize, usize)>,
     next: usize,
-    /// Who is charged at the moment.
+    /// The charged process and chain.
     charged: Option<(u64, Vec<usize>)>,
     charges: Vec<Option<(u64, Vec<usize>)>>,
-    told: Told,
+    measured: Measured,
 }
 
 fn target(function: usize) -> Target {
@@ -75,7 +75,7 @@ impl World {
             next: 0,
             charged: None,
             charges: Vec::new(),
-            told: Told::new(),
+            measured: Measured::new(),
         }
     }
 
@@ -86,7 +86,7 @@ impl World {
     fn allocate(&mut self, bytes: u64) {
         self.allocated += bytes;
         if let Some(charged) = &self.charged {
-            self.told.entry(charged.clone()).or_default().1 += bytes;
+            self.measured.entry(charged.clone()).or_default().1 += bytes;
         }
     }
 
@@ -97,7 +97,7 @@ impl World {
         let pid = self.thread.current().pid;
         if is_new {
             on_call(&self.node, &mut self.thread, code(function), &call);
-            self.told.entry((pid, chain.clone())).or_default().0 += 1;
+            self.measured.entry((pid, chain.clone())).or_default().0 += 1;
         } else {
             on_resume(&self.node, &mut self.thread, code(function), &call);
         }
@@ -132,8 +132,8 @@ impl World {
         }
     }
 
-    /// What the session says.
-    fn read(&self) -> Told {
+    /// The measures of the session.
+    fn read(&self) -> Measured {
         let slots: HashMap<u32, (usize, u32)> = (0..FUNCTIONS)
             .map(|function| {
                 let (slot, entry) = self.node.entry(&self.session, code(function)).unwrap();
@@ -141,7 +141,7 @@ impl World {
             })
             .collect();
         let places = self.session.tree.get().unwrap().places();
-        let mut told = Told::new();
+        let mut measured = Measured::new();
         self.session.arena.each(|r| {
             let place = place_of(r.key);
             assert_eq!(r.key, key_of(place, Measure::Memory));
@@ -152,17 +152,17 @@ impl World {
             }
             chain.reverse();
             if r.generation == slots[&places[place as usize].slot].1 && (r.count, r.amount) != (0, 0) {
-                assert!(told.insert((r.pid, chain), (r.count, r.amount)).is_none(), "a chain has one cell");
+                assert!(measured.insert((r.pid, chain), (r.count, r.amount)).is_none(), "a chain has one cell");
             }
         });
-        told
+        measured
     }
 
     fn compare(&self) {
-        let mut model = self.told.clone();
+        let mut model = self.measured.clone();
         model.retain(|_, each| *each != (0, 0));
         assert_eq!(self.read(), model);
-        // and by function alone
+        // by function alone
         for function in 0..FUNCTIONS {
             let (slot, entry) = self.node.entry(&self.session, code(function)).unwrap();
             let mut sum = (0, 0);
@@ -180,10 +180,10 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Calls, returns, exceptions, suspended calls that go on elsewhere, in two processes one after the other; and a restart, after
-    /// which all begins at zero while calls are under way.
+    /// Calls, returns, exceptions, and suspended calls that resume elsewhere, in one process and then in another. A restart sets all
+    /// counts to zero.
     #[test]
-    fn chains_are_told_as_they_were(
+    fn chains_are_measured_as_they_were(
         steps in proptest::collection::vec((0u8..9, 0usize..1000), 1..300), second in 0usize..300, restart in 0usize..600,
     ) {
         let mut world = World::new();
@@ -202,7 +202,7 @@ proptest! {
                 }
                 let targets: Vec<_> = (0..FUNCTIONS).map(target).collect();
                 world.node.function(&world.session, &targets, kinds::MEMORY, Op::Restart, &Nobody).unwrap();
-                world.told.clear();
+                world.measured.clear();
                 world.compare();
             }
         }
@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-/// The numbers of functions that are measured no longer are not used again while a call tree may name them.
+/// The number of a function that is no longer measured is not reused while a call tree may contain it.
 #[test]
 fn a_number_in_a_tree_is_not_given_to_another_function() {
     let mut world = World::new();
@@ -227,7 +227,7 @@ fn a_number_in_a_tree_is_not_given_to_another_function() {
     node.function(session, &[target(0)], kinds::MEMORY, Op::On, &Nobody).unwrap();
     let held = [slot(&world, 7), slot(&world, 0)];
     assert!(first.is_some() && !held.contains(&first));
-    // without a tree they are
+    // without a tree it is reused
     assert!(node.session_destroy(session, &Nobody));
     let plain = node.session_create("", 0, Options::default()).unwrap();
     let targets: Vec<_> = (0..FUNCTIONS + 2).map(target).collect();

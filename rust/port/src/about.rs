@@ -19,8 +19,8 @@
 //! `tests/python/test_export_names.py`.
 #![forbid(unsafe_code)]
 
-use crate::{learned, lock::lock};
-use inviso_core::{drain::Event, node::Node, tracee::Kind};
+use crate::learned;
+use inviso_core::{drain::Event, node::Node, sync::Unpoisoned, tracee::Kind};
 use inviso_log::{about::Item, sink::Sink};
 use inviso_term::record;
 use std::{
@@ -40,7 +40,7 @@ static THREAD: OnceLock<Thread> = OnceLock::new();
 
 /// Sets the program's name for logs that begin later.
 pub fn set_program(name: &str) {
-    *lock(&PROGRAM) = name.to_owned();
+    *PROGRAM.lock().unpoisoned() = name.to_owned();
 }
 
 /// Sets the look-up of threads. The first call wins.
@@ -102,7 +102,7 @@ impl Described {
             return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
-            let name = lock(&PROGRAM).clone();
+            let name = PROGRAM.lock().unpoisoned().clone();
             sink.about(&Item::Program { os_pid: std::process::id(), name });
         }
         let item = match Kind::of(pid) {

@@ -17,7 +17,7 @@
 //!
 //! `tests/python/test_trace_ports.py`, `test_flight_recorder.py`.
 
-use crate::lock::lock;
+use inviso_core::sync::Unpoisoned;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
     Mutex, MutexGuard,
@@ -44,7 +44,7 @@ impl<T> ForkSafeLock<T> {
 
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        lock(self.current())
+        self.current().lock().unpoisoned()
     }
 
     /// In a forked child: answers the parent's value. `None` if the parent held the lock: the value is then lost, and the next

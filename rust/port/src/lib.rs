@@ -8,7 +8,7 @@
 //! | [`about`] | describes the program, its threads and functions in logs |
 //! | [`bell`] | wakes the recorder's thread, also from a signal handler |
 //! | [`limits`] | when a port closes by itself |
-//! | [`inherited`] | a mutex that a forked child can still take |
+//! | [`fork_safe_lock`] | a mutex that a forked child can still take |
 //! | [`learned`] | notes of tasks, functions and channels, for logs |
 //! | [`node`] | this node's name |
 //! | [`origin`] | which node a pid belongs to |
@@ -21,7 +21,6 @@ pub mod bell;
 pub mod fork_safe_lock;
 pub mod learned;
 pub mod limits;
-mod lock;
 pub mod node;
 pub mod origin;
 pub mod ports;

@@ -17,7 +17,7 @@
 //! The example of [`name`].
 #![forbid(unsafe_code)]
 
-use crate::lock::lock;
+use inviso_core::sync::Unpoisoned;
 use std::sync::Mutex;
 
 static NAME: Mutex<String> = Mutex::new(String::new());
@@ -31,7 +31,7 @@ static NAME: Mutex<String> = Mutex::new(String::new());
 /// assert_eq!(node::name(), "shop@here");
 /// ```
 pub fn name() -> String {
-    let name = lock(&NAME);
+    let name = NAME.lock().unpoisoned();
     if name.is_empty() {
         "nonode@nohost".to_owned()
     } else {
@@ -41,5 +41,5 @@ pub fn name() -> String {
 
 /// Sets the name of this node.
 pub fn set_name(name: &str) {
-    *lock(&NAME) = name.to_owned();
+    *NAME.lock().unpoisoned() = name.to_owned();
 }

@@ -27,7 +27,7 @@
 //!
 //! `tests/python/test_process_pids.py`.
 
-use crate::lock::lock;
+use inviso_core::sync::Unpoisoned;
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
@@ -111,7 +111,7 @@ impl Origin {
         if let Some(own) = Origin::own_or_ancestor(creation) {
             return own;
         }
-        let mut others = lock(&OTHERS);
+        let mut others = OTHERS.lock().unpoisoned();
         // a node without a creation is identified by its name
         let known =
             others.iter().position(|(other, known)| same(*other, creation) && (creation != 0 || *known == name));
@@ -136,7 +136,7 @@ impl Origin {
         if let Some(own) = Origin::own_or_ancestor(creation.into()) {
             return own;
         }
-        let mut others = lock(&OTHERS);
+        let mut others = OTHERS.lock().unpoisoned();
         // an Erlang node's creation is not random, so its name identifies it. A process of this package is identified by its
         // whole creation, whatever its name was
         let is = |(other, known): &(u64, String)| same(*other, creation.into()) && (*other >> 32 != 0 || known == name);
@@ -198,6 +198,6 @@ impl Origin {
 
     fn other<T>(self, of: impl FnOnce(&(u64, String)) -> T) -> Option<T> {
         let place = self.0.checked_sub(OTHER)?;
-        lock(&OTHERS).get(place as usize).map(of)
+        OTHERS.lock().unpoisoned().get(place as usize).map(of)
     }
 }

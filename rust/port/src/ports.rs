@@ -36,6 +36,7 @@ use inviso_core::{
     message::Messages,
     node::Node,
     session::Session,
+    sync::Unpoisoned,
 };
 use inviso_log::sink::Sink;
 use std::{
@@ -44,7 +45,7 @@ use std::{
     path::PathBuf,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
-        Arc, Condvar, Mutex, PoisonError, Weak,
+        Arc, Condvar, Mutex, Weak,
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -54,7 +55,6 @@ use crate::{
     about::Described,
     fork_safe_lock::ForkSafeLock,
     limits::{Limits, Why},
-    lock::lock,
     node as own,
     origin::Origin,
 };
@@ -210,7 +210,7 @@ impl LogPort {
     pub fn counts(&self) -> Counts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (bytes, lost) = if self.is_open() {
-            let inner = lock(&self.inner);
+            let inner = self.inner.lock().unpoisoned();
             inner.sink.as_ref().map_or(inner.ended, |sink| (sink.bytes(), sink.lost()))
         } else {
             self.inner.try_lock().map_or((0, 0), |inner| inner.ended)
@@ -245,7 +245,7 @@ impl LogPort {
 
     /// Makes this port the tracer of one more session; false if it is closed.
     pub fn attach(self: &Arc<Self>, session: Arc<Session>) -> bool {
-        let mut feeders = lock(&self.feeders);
+        let mut feeders = self.feeders.lock().unpoisoned();
         if !self.is_open() {
             return false;
         }
@@ -258,7 +258,7 @@ impl LogPort {
     /// Writes and flushes the events of a session that has ended. The last session closes the port.
     pub fn detach(self: &Arc<Self>, session: &Session) {
         self.write_to(&Mark::of(session));
-        let mut feeders = lock(&self.feeders);
+        let mut feeders = self.feeders.lock().unpoisoned();
         feeders.retain(|feeder| feeder.id != session.id);
         let last = feeders.is_empty();
         drop(feeders);
@@ -285,7 +285,7 @@ impl LogPort {
 
     /// Writes every earlier event of the sessions and hands it to the system.
     pub fn flush(&self) {
-        let marks: Vec<Mark> = lock(&self.feeders).iter().map(|session| Mark::of(session)).collect();
+        let marks: Vec<Mark> = self.feeders.lock().unpoisoned().iter().map(|session| Mark::of(session)).collect();
         for mark in &marks {
             self.write_to(mark);
         }
@@ -324,11 +324,11 @@ impl LogPort {
         let orphan = |sessions: &[Arc<Session>]| {
             sessions.iter().filter(|session| session.is_alive()).for_each(|session| self.node.lose_tracer(session));
         };
-        let feeders = lock(&self.feeders).clone();
+        let feeders = self.feeders.lock().unpoisoned().clone();
         orphan(&feeders);
         self.flush();
         let (was_open, all) = {
-            let mut feeders = lock(&self.feeders);
+            let mut feeders = self.feeders.lock().unpoisoned();
             (self.open.swap(false, Ordering::AcqRel), std::mem::take(&mut *feeders))
         };
         // a session may have been attached meanwhile
@@ -337,7 +337,7 @@ impl LogPort {
     }
 
     fn close_sink(&self) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock().unpoisoned();
         if let Some(mut sink) = inner.sink.take() {
             let closed = sink.close();
             inner.ended = (sink.bytes(), sink.lost());
@@ -346,12 +346,12 @@ impl LogPort {
     }
 
     fn with_inner<R>(&self, with: impl FnOnce(&mut Inner) -> R) -> R {
-        with(&mut lock(&self.inner))
+        with(&mut self.inner.lock().unpoisoned())
     }
 
     /// Writes the contents of the rings. Answers how full the fullest session's rings may have been, in 16ths.
     fn drain(&self, inner: &mut Inner) -> u64 {
-        let feeders = lock(&self.feeders).clone();
+        let feeders = self.feeders.lock().unpoisoned().clone();
         self.node.clock.follow();
         inner.messages.identify(&own::name(), Origin::own().creation() as u32);
         let sessions: Vec<_> = feeders.iter().map(|session| &**session).collect();
@@ -402,7 +402,7 @@ impl LogPort {
     }
 
     fn start_pump(self: &Arc<Self>) {
-        let mut pump = lock(&self.pump);
+        let mut pump = self.pump.lock().unpoisoned();
         if pump.thread.is_some() || pump.stopping > 0 || !self.is_open() {
             return; // the thread that stops a pump for a fork starts one after it
         }
@@ -417,7 +417,7 @@ impl LogPort {
 
     fn stop_pump(&self) {
         let thread = {
-            let mut pump = lock(&self.pump);
+            let mut pump = self.pump.lock().unpoisoned();
             pump.stop = true;
             pump.stopping += usize::from(pump.thread.is_some());
             pump.thread.take()
@@ -425,18 +425,18 @@ impl LogPort {
         self.stopped.notify_all();
         if let Some(thread) = thread {
             let _ = thread.join();
-            lock(&self.pump).stopping -= 1;
+            self.pump.lock().unpoisoned().stopping -= 1;
         }
     }
 
     fn run_pump(&self) {
         let mut period = SHORTEST * 4;
         loop {
-            let pump = lock(&self.pump);
+            let pump = self.pump.lock().unpoisoned();
             if pump.stop {
                 return;
             }
-            let (pump, _) = self.stopped.wait_timeout(pump, period).unwrap_or_else(PoisonError::into_inner);
+            let (pump, _) = self.stopped.wait_timeout(pump, period).unpoisoned();
             if pump.stop {
                 return;
             }
@@ -479,7 +479,7 @@ impl Drop for LogPort {
     fn drop(&mut self) {
         // nobody uses the port any more. The sink of an open one closes itself; a forked child abandons its copy
         if !self.is_open() {
-            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let inner = self.inner.get_mut().unpoisoned();
             if let Some(sink) = &mut inner.sink {
                 sink.abandon();
             }
@@ -536,7 +536,7 @@ pub fn resume() {
                 inner.note_result(resumed, &port.errors);
             }
         });
-        if !lock(&port.feeders).is_empty() {
+        if !port.feeders.lock().unpoisoned().is_empty() {
             port.start_pump();
         }
     }

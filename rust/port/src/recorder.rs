@@ -33,7 +33,6 @@ use crate::{
     about::Described,
     bell::{self, ring},
     fork_safe_lock::ForkSafeLock,
-    lock::lock,
     ports::messages,
     signals::{self, SIGNALS},
 };
@@ -41,6 +40,7 @@ use inviso_core::{
     drain::{self, Losses, Mark, What},
     node::Node,
     session::Session,
+    sync::Unpoisoned,
 };
 use inviso_log::{
     file::{FileLog, Form, Options},
@@ -248,7 +248,7 @@ pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
     let recorder = RECORDER.lock();
     let known = recorder.recordings.iter().find(|recording| recording.session.id == session.id);
     known.map_or((0, None, None), |recording| {
-        let state = lock(&recording.state);
+        let state = recording.state.lock().unpoisoned();
         (state.dumps, state.path.clone(), state.error.clone())
     })
 }
@@ -312,11 +312,11 @@ fn take_requests() -> (Vec<Arc<Recording>>, [bool; SIGNALS], [bool; SIGNALS]) {
 impl Recording {
     /// Writes a dump if one is requested. Answers when to look again.
     fn serve(&self, raised: bool) -> Option<Duration> {
-        let _serving = lock(&self.serving);
+        let _serving = self.serving.lock().unpoisoned();
         if !raised && !self.session.is_dump_asked() {
             return None;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock().unpoisoned();
         let left = state.last.map_or(Duration::ZERO, |last| self.every.saturating_sub(last.elapsed()));
         if !left.is_zero() {
             // the flag stays set, so that traced threads do not ring meanwhile
@@ -333,7 +333,7 @@ impl Recording {
         self.session.take_dump();
         let (number, path, log) = self.create_after(last);
         let done = log.map(|log| dump_to_log(&self.node, &self.session, log));
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock().unpoisoned();
         state.last = Some(Instant::now());
         if done.is_ok() {
             state.files = number;

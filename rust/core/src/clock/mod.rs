@@ -1,36 +1,48 @@
-//! Time: raw ticks on the hot path, nanoseconds and wall time when something is read.
+//! Time: raw ticks on the hot path, nanoseconds and wall time for readers.
 //!
-//! A tick's length is measured once, and over hours the rest of that error would be seen; so would the slewing of the machine's
-//! clock. Who reads therefore calls [`Clock::follow`], which looks at the operating system's clocks now and then. Each look
-//! begins a new stretch of time, and ticks become nanoseconds by the stretch that they fall into. These never go back as ticks
-//! grow: a stretch begins where the last one has got to, and one that is ahead of the operating system runs slower.
+//! The length of a tick is measured once. Over hours its error, and adjustments of the machine's clock, would show. So a reader calls
+//! [`Clock::follow`], which reads the operating system's clocks now and then. Each such reading begins a new *stretch* of time. Ticks
+//! become nanoseconds by the stretch that they fall into. Nanoseconds never go back as ticks grow: a stretch begins at the end of the
+//! last one, and a stretch that is ahead of the operating system runs slower.
+//!
+//! # Roles
+//! Any thread reads ticks. Readers of records convert ticks and add stretches.
+//!
+//! # States
+//! `stretches` has at least one stretch after the constructor, and [`REMEMBERED`] at most. A stretch never changes.
+//!
+//! # Orderings
+//! The lock's. `due` is `Relaxed`: a hint for the next reader, which checks the clock under the lock.
+//!
+//! # Checked by
+//! The tests below.
 #![deny(unsafe_code)] // but in `tsc`
 
 pub mod order;
 mod tsc;
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Mutex, Ordering::Relaxed, Unpoisoned};
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The clock of one node. A tick is whatever the cheapest trustworthy counter counts (the TSC where it is invariant, else the
-/// operating system's monotonic clock).
+/// The clock of one node. Its ticks come from the cheapest trustworthy counter: the TSC if it is invariant, else the operating
+/// system's monotonic clock.
 pub struct Clock {
     counter: Counter,
     started: Instant,
     /// Monotonic nanoseconds at `started`.
     base: u64,
-    /// The CPU time of the calling thread, where there is such a clock.
+    /// Reads the CPU time of the calling thread, if the system has such a clock.
     cpu: Option<fn() -> u64>,
-    /// Ticks from which on it is time for another look.
+    /// Ticks at which the next reading of the system's clocks is due.
     due: AtomicU64,
     stretches: Mutex<VecDeque<Stretch>>,
 }
 
-/// What counts ticks: all of a program count the same.
+/// The counter of ticks, the same for the whole program.
 pub(crate) struct Counter {
     source: quanta::Clock,
     /// Whether the source's ticks are the processor's own.
@@ -47,7 +59,7 @@ impl Counter {
     /// Now.
     #[inline(always)]
     pub fn read(&self) -> u64 {
-        // what the source would do, without a call
+        // as the source does, but without a call
         if self.processor {
             tsc::read()
         } else {
@@ -56,28 +68,28 @@ impl Counter {
     }
 }
 
-/// How ticks become nanoseconds from one look on.
+/// How ticks become nanoseconds, from one reading of the system's clocks to the next.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     ticks: u64,
     monotonic: u64,
     /// Wall clock nanoseconds since 1970 at the same moment.
     wall: u64,
-    /// Nanoseconds of a tick in billionths of what they were measured to be; less while this clock is ahead.
+    /// The length of a tick, in billionths of the measured length. Less while this clock is ahead.
     speed: u64,
 }
 
-/// Looks are so far apart, and a stretch that is ahead is level after as long.
+/// The time between two readings. A stretch that is ahead is level again after this time.
 const APART: Duration = Duration::from_millis(50);
 
-/// Stretches that are remembered; older ticks are reckoned by the first.
+/// How many stretches are kept. Older ticks are converted by the first.
 const REMEMBERED: usize = 1024;
 
 /// The speed of a stretch that is not ahead.
 const LEVEL: u64 = 1_000_000_000;
 
 impl Clock {
-    /// A clock whose monotonic nanoseconds begin at `monotonic` now, so that a host can line them up with its own.
+    /// A clock whose monotonic nanoseconds are `monotonic` now, so that a host can align them with its own clock.
     #[must_use]
     pub fn starting_at(monotonic: u64) -> Self {
         Self::lined_up(Instant::now(), monotonic)
@@ -104,19 +116,19 @@ impl Clock {
         Self::starting_at(0)
     }
 
-    /// With a clock of the CPU time that the calling thread has taken, in nanoseconds.
+    /// The same clock, with a function that reads the CPU time of the calling thread in nanoseconds.
     #[must_use]
     pub fn with_cpu(self, cpu: Option<fn() -> u64>) -> Self {
         Clock { cpu, ..self }
     }
 
-    /// CPU time of the calling thread in nanoseconds; `None` where there is no such clock.
+    /// The CPU time of the calling thread in nanoseconds; `None` without such a clock.
     #[must_use]
     pub fn cpu(&self) -> Option<u64> {
         self.cpu.map(|read| read())
     }
 
-    /// The operating system's monotonic clock now, in nanoseconds, lined up as [`Clock::monotonic`] is.
+    /// The operating system's monotonic clock now, in nanoseconds, aligned as [`Clock::monotonic`].
     #[must_use]
     pub fn system_monotonic(&self) -> u64 {
         self.base + self.started.elapsed().as_nanos() as u64
@@ -141,13 +153,13 @@ impl Clock {
         self.counter.source.delta_as_nanos(0, ticks)
     }
 
-    /// Lines this clock up with the operating system's, if the last time is long ago. For whoever reads, before it does.
+    /// Aligns this clock with the operating system's if the last time is long ago. For readers of records, before they convert ticks.
     pub fn follow(&self) {
         if self.ticks() < self.due.load(Relaxed) {
             return;
         }
-        let mut stretches = self.lock();
-        let (ticks, monotonic, wall) = self.look();
+        let mut stretches = self.stretches.lock().unpoisoned();
+        let (ticks, monotonic, wall) = self.read_system();
         let next = match stretches.back() {
             Some(last) => self.after(last, ticks, monotonic, wall),
             None => Stretch { ticks, monotonic, wall, speed: LEVEL },
@@ -162,26 +174,27 @@ impl Clock {
     /// Monotonic nanoseconds of a moment in ticks.
     #[must_use]
     pub fn monotonic(&self, ticks: u64) -> u64 {
-        self.reckon(&self.stretch(ticks), ticks)
+        self.convert(&self.stretch(ticks), ticks)
     }
 
     /// Wall clock nanoseconds since 1970 of a moment in ticks.
     #[must_use]
     pub fn wall(&self, ticks: u64) -> u64 {
         let stretch = self.stretch(ticks);
-        (stretch.wall + self.reckon(&stretch, ticks)).saturating_sub(stretch.monotonic)
+        (stretch.wall + self.convert(&stretch, ticks)).saturating_sub(stretch.monotonic)
     }
 
-    /// The stretch that follows `last`, given what the operating system's clocks say.
+    /// The stretch after `last`, from a reading of the operating system's clocks.
     fn after(&self, last: &Stretch, ticks: u64, monotonic: u64, wall: u64) -> Stretch {
-        let reckoned = self.reckon(last, ticks);
-        let ahead = reckoned.saturating_sub(monotonic);
+        let converted = self.convert(last, ticks);
+        let ahead = converted.saturating_sub(monotonic);
         let apart = APART.as_nanos() as u64;
         let speed = LEVEL - (LEVEL / 2).min(ahead.saturating_mul(LEVEL) / apart);
-        Stretch { ticks, monotonic: reckoned.max(monotonic), wall, speed }
+        Stretch { ticks, monotonic: converted.max(monotonic), wall, speed }
     }
 
-    fn reckon(&self, stretch: &Stretch, ticks: u64) -> u64 {
+    /// Monotonic nanoseconds of a moment, by one stretch.
+    fn convert(&self, stretch: &Stretch, ticks: u64) -> u64 {
         let scaled = |span| (u128::from(self.nanos(span)) * u128::from(stretch.speed) / u128::from(LEVEL)) as u64;
         if ticks >= stretch.ticks {
             stretch.monotonic + scaled(ticks - stretch.ticks)
@@ -191,31 +204,27 @@ impl Clock {
     }
 
     fn stretch(&self, ticks: u64) -> Stretch {
-        let stretches = self.lock();
+        let stretches = self.stretches.lock().unpoisoned();
         let after = stretches.partition_point(|s| s.ticks <= ticks);
         stretches[after.saturating_sub(1)]
     }
 
-    /// Ticks, monotonic and wall nanoseconds of one moment: of some looks the one that took least.
-    fn look(&self) -> (u64, u64, u64) {
-        let look = || {
+    /// Ticks, monotonic and wall nanoseconds of one moment: the fastest of several readings.
+    fn read_system(&self) -> (u64, u64, u64) {
+        let read = || {
             let before = self.ticks();
             let (elapsed, wall) = (self.started.elapsed(), SystemTime::now());
             let after = self.ticks();
             let wall = wall.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
             (after - before, (before + (after - before) / 2, self.base + elapsed.as_nanos() as u64, wall))
         };
-        (0..4).map(|_| look()).min_by_key(|(took, _)| *took).expect("four looks").1
+        (0..4).map(|_| read()).min_by_key(|(took, _)| *took).expect("four readings").1
     }
 
     /// About how many ticks a span has.
     fn source_ticks(&self, span: Duration) -> u64 {
         let unit = 1u64 << 20;
         (span.as_nanos() * u128::from(unit) / u128::from(self.nanos(unit).max(1))) as u64
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
-        self.stretches.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -255,7 +264,7 @@ mod tests {
         let (before, now, after) = (begun.elapsed(), clock.monotonic(clock.ticks()), begun.elapsed());
         let slack = Duration::from_millis(1);
         assert!(before <= Duration::from_nanos(now) + slack && Duration::from_nanos(now) <= after + slack);
-        assert_eq!(clock.lock().len(), 2);
+        assert_eq!(clock.stretches.lock().unwrap().len(), 2);
         let (wall, now) = (clock.wall(clock.ticks()), SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
         assert!(now.as_nanos().abs_diff(u128::from(wall)) < 10_000_000);
     }
@@ -263,18 +272,18 @@ mod tests {
     #[test]
     fn a_clock_that_is_ahead_slows_down_and_never_goes_back() {
         let clock = Clock::new();
-        let start = *clock.lock().back().unwrap();
+        let start = *clock.stretches.lock().unwrap().back().unwrap();
         let second = clock.source_ticks(Duration::from_secs(1));
         let apart = APART.as_nanos() as u64;
         // after a second the operating system is 10 ms behind
         let ahead = clock.after(&start, start.ticks + second, start.monotonic + 990_000_000, 7);
-        assert_eq!(clock.reckon(&ahead, ahead.ticks), clock.reckon(&start, ahead.ticks));
+        assert_eq!(clock.convert(&ahead, ahead.ticks), clock.convert(&start, ahead.ticks));
         let later = ahead.ticks + clock.source_ticks(APART);
-        let level = clock.reckon(&ahead, later) - ahead.monotonic;
+        let level = clock.convert(&ahead, later) - ahead.monotonic;
         assert!(level.abs_diff(apart - 10_000_000) < 100_000, "{level}");
         // and far ahead: it still moves on
         let far = clock.after(&start, start.ticks + second, start.monotonic, 7);
-        assert!(clock.reckon(&far, later) - far.monotonic >= apart / 2 - 100_000);
+        assert!(clock.convert(&far, later) - far.monotonic >= apart / 2 - 100_000);
         // behind: it jumps forward
         let behind = clock.after(&start, start.ticks + second, start.monotonic + 2_000_000_000, 7);
         assert_eq!((behind.monotonic, behind.speed), (start.monotonic + 2_000_000_000, LEVEL));
@@ -284,7 +293,7 @@ mod tests {
     fn old_ticks_keep_their_stretch() {
         let clock = Clock::new();
         let t = clock.ticks();
-        let told = clock.monotonic(t);
+        let before = clock.monotonic(t);
         let mut last = clock.monotonic(clock.ticks());
         for _ in 0..5 {
             wait(APART + Duration::from_millis(1));
@@ -293,6 +302,6 @@ mod tests {
             assert!(now > last);
             last = now;
         }
-        assert_eq!(clock.monotonic(t), told);
+        assert_eq!(clock.monotonic(t), before);
     }
 }

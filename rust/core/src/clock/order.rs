@@ -1,22 +1,30 @@
-//! Which record of a node comes first.
+//! The order of a node's records.
 //!
-//! Records of several rings are put in order by their ticks. Where nobody asks when something happened, reading the counter (10
-//! to 20 ns) would serve that order alone; and a thread that goes on writing records, with no other between, needs no counter:
-//! its next record comes one tick after its last. A host in which one thread runs at a time says so ([`Order::serial`]), and as
-//! long as no session wants the time of anything its threads take turns: whoever finds that another had the turn takes it and reads
-//! the counter. A record takes longer than a tick, so what is counted so never runs ahead of the counter.
+//! Ticks order the records of several rings. If no session needs the time of events, reading the counter (10 to 20 ns) would serve the
+//! order alone. A thread that writes one record after another, with no other thread between, needs no counter: its next record comes one
+//! tick after its last. A host that runs one thread at a time says so ([`Order::serial`]). Then, as long as no session needs the time,
+//! its threads take turns. A thread that finds another thread's turn takes a turn of its own and reads the counter. A record takes longer
+//! than a tick to write, so a counted tick never runs ahead of the counter.
 //!
-//! # States of the word
-//! 0: the counter is read at each record. Else the number of the last turn that was taken; none is used twice.
+//! # Roles
+//! Traced threads take turns. The control side calls [`Order::timed`] and [`Order::rest`]. The host calls [`Order::serial`].
+//!
+//! # States
+//! | word | meaning |
+//! | --- | --- |
+//! | 0 | the counter is read at each record |
+//! | other | the number of the latest turn; no number is used twice |
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | a turn is taken, `AcqRel` | `Order::take` | `Order::moment`, `Relaxed` | a record that the program orders behind another thread's sees that thread's turn, by the same edge as the program |
-//! | a turn is taken, `AcqRel` | `Order::take` | the next `Order::take` | the counter is read after the turn was taken, and so after the one before had read it |
+//! | a turn is taken, `AcqRel` | `Order::take_turn` | `Order::moment`, `Relaxed` | a record that the program orders after another thread's sees that thread's turn, by the program's own edge |
+//! | a turn is taken, `AcqRel` | `Order::take_turn` | the next `Order::take_turn` | a thread reads the counter after it took the turn, so after the thread before read it |
 //!
 //! # Checked by
-//! `models::order` (loom).
+//! `models::order` (loom), mutants `turn_*`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
@@ -26,19 +34,19 @@ use crate::sync::{
     Unpoisoned,
 };
 
-/// What threads share of the order of their records.
+/// The part of the order that all threads share.
 pub struct Order {
     word: AtomicU64,
-    /// Whether the host lets threads take turns at all; and the last turn of before the word was 0.
+    /// Whether the host allows turns, and the last turn before the word became 0.
     rest: Mutex<(bool, u64)>,
 }
 
-/// A thread's part in it.
+/// A thread's own part of the order.
 #[derive(Default)]
 pub(crate) struct LastTurn {
-    /// The turn that it took last.
+    /// The thread's latest turn.
     taken: u64,
-    /// When its last record was.
+    /// Ticks of its latest record.
     ticks: u64,
 }
 
@@ -50,14 +58,13 @@ impl Default for Order {
 }
 
 impl Order {
-    /// One thread runs at a time, and others only when it lets them (as under a global lock): they may take turns. Before the
-    /// first session.
+    /// Allows turns: the host runs one thread at a time, as under a global lock. Call it before the first session.
     pub fn serial(&self) {
         self.rest.lock().unpoisoned().0 = true;
         self.rest();
     }
 
-    /// Somebody wants to know when something happens: from now on the counter is read at each record.
+    /// Ends turns: a session needs the time, so the counter is read at each record from now on.
     pub fn timed(&self) {
         if self.word.load(Relaxed) == 0 {
             return;
@@ -67,7 +74,7 @@ impl Order {
         rest.1 = rest.1.max(was);
     }
 
-    /// There is no session any more: nobody does.
+    /// Allows turns again, if the host does: no session is left that needs the time.
     pub fn rest(&self) {
         let mut rest = self.rest.lock().unpoisoned();
         if rest.0 && self.word.load(Relaxed) == 0 {
@@ -84,17 +91,17 @@ impl Order {
             return read();
         }
         if word != turn.taken && !(mutant!("turn_unlooked") && turn.taken != 0) {
-            return self.take(word, read, turn);
+            return self.take_turn(word, read, turn);
         }
         turn.ticks += 1;
         turn.ticks
     }
 
-    /// Takes the turn. The counter is read while it is this thread's: one that another thread takes meanwhile has to be taken
-    /// back, or that thread's next records could come before this one.
+    /// Takes a turn. The counter must be read while the turn is this thread's. If another thread took a turn meanwhile, this thread takes
+    /// another one. Otherwise the other thread's next records could get earlier ticks than this one.
     #[cold]
     #[inline(never)]
-    fn take(&self, mut word: u64, read: impl Fn() -> u64, turn: &mut LastTurn) -> u64 {
+    fn take_turn(&self, mut word: u64, read: impl Fn() -> u64, turn: &mut LastTurn) -> u64 {
         loop {
             if word == 0 {
                 return read();

@@ -1,6 +1,6 @@
 //! The processor's time stamp counter.
 
-/// Its value; 0 where there is none that can be read.
+/// Its value; 0 on processors without one.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn read() -> u64 {

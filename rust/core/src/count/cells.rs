@@ -1,25 +1,27 @@
-//! Cells of call_time and call_memory: for each process and function a number of calls and an amount.
+//! Cells of call_time and call_memory: a number of calls and an amount for each process and function.
 //!
 //! # Roles
-//! A process runs on one thread at a time, and that thread is the only writer of the process's cells. The
-//! control side reads them. It folds them when the process has ended and no call goes on in it; then other processes may get the cells.
+//! A process runs on one thread at a time. That thread, the *owner*, is the only writer of the process's cells. The control side reads
+//! them. When the process has ended and has no open call, the control side folds its cells; then other processes may use them.
 //!
 //! # States
 //! | generation | meaning |
 //! | --- | --- |
 //! | 0 | never used, or folded |
-//! | the counter's own | counts for it |
-//! | any other | counted for a counter that is gone; reads as zero and begins anew at the next call |
+//! | the counter's own | counts for this counter |
+//! | any other | counted for a counter that is gone; reads as zero, and is reset at the next call |
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | generation | owner, `Release` after zeroing | control, `Acquire` | who sees the generation sees its zeroes |
-//! | zeroes | owner, `Release` fence before zeroing | control, `Acquire` fence after reading | who read a number of the next generation finds the old one gone when it looks again |
+//! | generation | owner, `Release` after zeroing | control, `Acquire` | a reader of the generation sees its zeroes |
+//! | zeroes | owner, `Release` fence before zeroing | control, `Acquire` fence after reading | a reader that saw a number of the next generation finds another generation at its second check |
 //! | count, amount | owner, `Relaxed` store of load + n | control, `Relaxed` | one writer, values only grow |
 //!
 //! # Checked by
 //! `models::counters` (loom), mutants `cell_*`; the tests below.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
@@ -35,16 +37,16 @@ use std::collections::VecDeque;
 
 const GENERATION: Edge = Edge(Release, "cell_relaxed");
 
-/// Quads in an arena's first segment; a model has few, because each atomic costs it.
+/// Quads in the first segment. Models have few, because each atomic slows them.
 const QUADS: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// Segments of an arena.
+/// Segments of quads.
 const PARTS: usize = if cfg!(loom) { 2 } else { 24 };
 
 /// No cell.
 pub const NONE: u32 = u32::MAX;
 
-/// What a cell's key says it measures.
+/// What a cell measures; part of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// Own time, in ticks.
@@ -53,7 +55,7 @@ pub enum Measure {
     Memory,
 }
 
-/// The key of a function's cell: its slot and what is measured.
+/// The key of a function's cell, from its slot and the measure.
 #[inline(always)]
 #[must_use]
 pub fn key(slot: u32, measure: Measure) -> u32 {
@@ -80,7 +82,7 @@ impl Cell {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Makes the cell count for `generation` without counting a call. Owner only.
+    /// Makes the cell count for `generation`, without a call. Owner only.
     #[inline(always)]
     pub fn resume(&self, generation: u32) {
         if self.generation.load(Relaxed) != generation {
@@ -92,7 +94,7 @@ impl Cell {
     #[inline(never)]
     fn begin(&self, generation: u32) {
         self.generation.store(0, Relaxed);
-        // A fence can't be relaxed; the mutant's does nothing for this edge.
+        // a fence can't be `Relaxed`; the mutant's `Acquire` fence has no effect on this edge
         fence(if mutant!("cell_unfenced") { Acquire } else { Release });
         self.count.store(0, Relaxed);
         self.amount.store(0, Relaxed);
@@ -100,14 +102,14 @@ impl Cell {
         self.generation.store(generation, GENERATION.order());
     }
 
-    /// What the cell is for, see [`key`].
+    /// The cell's key, see [`key`].
     #[inline(always)]
     #[must_use]
     pub fn key(&self) -> u32 {
         self.key.load(Relaxed)
     }
 
-    /// Adds to the time in which calls were suspended. Owner only.
+    /// Adds to the time of suspended calls. Owner only.
     pub fn wait(&self, ticks: u64) {
         self.waited.store(self.waited.load(Relaxed).wrapping_add(ticks), Relaxed);
     }
@@ -118,7 +120,7 @@ impl Cell {
         self.amount.store(self.amount.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
-    /// Count, amount and time of waiting for the counter `generation`; zeroes if the cell counts for another.
+    /// Count, amount and suspended time for the counter `generation`. Zeroes if the cell counts for another one.
     #[must_use]
     pub fn read(&self, generation: u32) -> (u64, u64, u64) {
         if self.generation.load(Acquire) != generation {
@@ -154,10 +156,10 @@ pub struct Block {
     pub len: u32,
 }
 
-/// What one process has counted for one counter.
+/// The counts of one process for one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The process; [`FOLDED`] for the sum over processes that are no longer told apart.
+    /// The process; [`FOLDED`] for the sum over ended processes beyond the bound.
     pub pid: u64,
     /// See [`key`].
     pub key: u32,
@@ -167,15 +169,15 @@ pub struct Reading {
     pub count: u64,
     /// Ticks or bytes.
     pub amount: u64,
-    /// Ticks in which calls were suspended, of coroutines in a session with a call tree.
+    /// Ticks of suspended calls: of coroutines, in a session with a call tree.
     pub waited: u64,
 }
 
-/// The pid under which ended processes beyond the bound are summed up.
+/// Stands for the sum of ended processes beyond the bound.
 pub const FOLDED: u64 = 0;
 
-/// Cells, and which blocks of them nobody has. One for all sessions: cells are never freed, so that a thread may keep a
-/// reference to the one that it charges; a session that ends gives its blocks back.
+/// Cells and the free blocks of them, for all sessions. Cells are never freed, so a thread may keep a reference to the cell that it
+/// charges. A session that ends returns its blocks.
 struct Store {
     quads: Segments<Quad, QUADS, PARTS>,
     supply: Mutex<Supply>,
@@ -187,7 +189,7 @@ struct Supply {
 }
 
 impl Store {
-    fn take(&self, class: usize) -> Block {
+    fn take_block(&self, class: usize) -> Block {
         let mut supply = self.supply.lock().unpoisoned();
         let len = 4u32 << class;
         let start = supply.free[class].pop().unwrap_or_else(|| {
@@ -197,7 +199,7 @@ impl Store {
         Block { start, len }
     }
 
-    fn give(&self, blocks: &[Block]) {
+    fn return_blocks(&self, blocks: &[Block]) {
         let mut supply = self.supply.lock().unpoisoned();
         for block in blocks {
             supply.free[(block.len.ilog2() - 2) as usize].push(block.start);
@@ -210,7 +212,7 @@ impl Store {
     }
 }
 
-/// A model has a store of its own for each arena: loom's atomics don't outlive an execution.
+/// In models each arena has its own store, because loom's atomics don't outlive an execution.
 #[cfg(not(loom))]
 static STORE: std::sync::LazyLock<Store> = std::sync::LazyLock::new(Store::default);
 
@@ -221,12 +223,12 @@ impl Default for Store {
     }
 }
 
-/// A cell that a thread has at hand. Cells are never freed.
+/// A reference to a cell. Cells are never freed.
 #[derive(Clone, Copy)]
 pub struct CellRef(&'static Cell);
 
 impl CellRef {
-    /// The cell of a number that a [`Block`] of any session held.
+    /// The cell with this number, from a [`Block`] of any session.
     #[cfg(not(loom))]
     #[inline(always)]
     #[must_use]
@@ -234,7 +236,7 @@ impl CellRef {
         CellRef(STORE.cell(n))
     }
 
-    /// The models count and don't measure: loom's cells can't outlive an execution.
+    /// Models count calls but don't measure, because loom's cells can't outlive an execution.
     #[cfg(loom)]
     #[must_use]
     pub fn of(n: u32) -> CellRef {
@@ -256,7 +258,7 @@ struct Books {
     folded: FxHashMap<(u32, u32), (u64, u64, u64)>,
 }
 
-/// The books of one session: which cells are whose, and what ended processes have counted.
+/// The books of one session: the owners of its cells, and the counts of ended processes.
 #[derive(Default)]
 pub struct Arena {
     #[cfg(loom)]
@@ -275,29 +277,30 @@ impl Arena {
         &self.store
     }
 
-    /// The cell of a number that a [`Block`] holds.
+    /// The cell with this number, from a [`Block`].
     #[inline(always)]
     #[must_use]
     pub fn cell(&self, n: u32) -> &Cell {
         self.store().cell(n)
     }
 
-    /// A block of fresh cells for process `pid`; each block it gets is larger than the last.
+    /// A block of unused cells for process `pid`. Each block of a process is larger than the one before, up to a bound.
     #[must_use]
     pub fn block(&self, pid: u64) -> Block {
         let mut books = self.books.lock().unpoisoned();
         let class = books.owned.get(&pid).map_or(0, Vec::len).min(CLASSES - 1);
-        let block = self.store().take(class);
+        let block = self.store().take_block(class);
         books.owned.entry(pid).or_default().push(block);
         block
     }
 
-    /// Marks cell `n` as the owner's cell for `key`, before its first use.
+    /// Makes cell `n` the owner's cell for `key`. Call it before the first use.
     pub fn assign(&self, n: u32, key: u32) {
         self.cell(n).key.store(key, Relaxed);
     }
 
-    /// The process has ended, and no call goes on in it: keeps what its cells say, at most `bound` processes apart, and frees the cells.
+    /// Folds the cells of a process that has ended and has no open call. Keeps the counts of the latest `bound` processes apart and sums
+    /// up the others. Then the cells are free for other processes.
     pub fn fold(&self, pid: u64, bound: usize) {
         let mut books = self.books.lock().unpoisoned();
         let Some(blocks) = books.owned.remove(&pid) else { return };
@@ -313,7 +316,7 @@ impl Arena {
                 }
             }
         }
-        self.store().give(&blocks);
+        self.store().return_blocks(&blocks);
         if !readings.is_empty() {
             readings.shrink_to_fit();
             books.ended.push_back(readings);
@@ -347,7 +350,7 @@ impl Arena {
         }
     }
 
-    /// Forgets what ended processes counted for counters that `live` says are gone.
+    /// Forgets the counts of ended processes for counters that are gone; `live` says which ones live.
     pub fn forget(&self, live: impl Fn(u32) -> bool) {
         let mut books = self.books.lock().unpoisoned();
         books.folded.retain(|(_, generation), _| live(*generation));
@@ -367,7 +370,7 @@ impl Drop for Arena {
             for n in blocks.iter().flat_map(|b| b.start..b.start + b.len) {
                 STORE.cell(n).generation.store(0, Release);
             }
-            STORE.give(&blocks);
+            STORE.return_blocks(&blocks);
         }
         let _ = blocks;
     }
@@ -416,7 +419,7 @@ mod tests {
         let mut starts = std::collections::HashSet::new();
         for _ in 0..50 {
             let arena = Arena::default();
-            // the sizes of blocks, and one more that is as large as the last
+            // each size of blocks, and one more of the largest size
             let blocks: Vec<_> = (0..=CLASSES).map(|_| arena.block(1)).collect();
             let sizes: Vec<_> = blocks.iter().map(|block| block.len).collect();
             assert_eq!(sizes, [4, 8, 16, 32, 64, 128, 256, 256]);
@@ -502,7 +505,7 @@ mod tests {
         let arena = Arena::default();
         let mut seen = std::collections::HashSet::new();
         let few = (0..10).flat_map(|_| [1, 2]);
-        // and after the largest, many of the smallest
+        // after the largest, many of the smallest
         for pid in few.chain(3..200) {
             let b = arena.block(pid);
             assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));

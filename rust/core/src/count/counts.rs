@@ -1,26 +1,27 @@
-//! Call counters: one cell a thread and counter, one writer each.
+//! Call counters: one cell for each thread and counter, with one writer.
 //!
 //! # Roles
-//! The thread that owns a [`Counts`] adds; the control side reads the sum over all threads while it holds the
-//! list of threads.
+//! The thread that owns a [`Counts`] adds. The control side reads the sum over all threads under the lock of the list of threads.
 //!
 //! # States
-//! A counter is a number. It is in use from [`Pool::take`] to [`Pool::give`]; between the two its value is the
-//! sum of its cells less the sum when it was taken, so cells are never reset in place.
+//! A counter is a number. It is in use from [`Pool::take`] to [`Pool::give`]. Its value is the sum of its cells minus the sum at the
+//! time of `take`. So cells are never reset in place.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
 //! | cell | owner, `Relaxed` store of load + 1 | control, `Relaxed` | one writer, the value only grows |
-//! | cell before thread's end | owner, then the list's mutex | control under the mutex | a folded cell is complete |
+//! | cell before the thread's end | owner, then the list's mutex | control, under the mutex | a folded cell is complete |
 //!
 //! # Checked by
 //! `models::counters`, `models::node` (loom), the property test below, `tests/exact.rs`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{mutants::mutant, segments::Segments, AtomicU64, Ordering::Relaxed};
 
-/// Cells in a thread's first segment; a model has few, because each atomic costs it.
+/// Cells in a thread's first segment. Models have few, because each atomic slows them.
 const FIRST: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// Segments.
@@ -37,12 +38,12 @@ pub struct Counts {
 struct CountCell(AtomicU64);
 
 impl Counts {
-    /// One more call. Only the owning thread may call this.
+    /// Counts a call. Only the owning thread may call this.
     #[inline(always)]
     pub fn add(&self, counter: u32) {
         let cell = &self.cells.at(counter as usize).0;
-        // One writer, so the two are the same. loom 0.7.2 forgets what others did before a load that the same thread's store
-        // follows, and would not try the other order.
+        // with one writer both forms do the same. For a load that a store of the same thread follows, loom 0.7.2 forgets the stores
+        // of other threads and does not explore the other order
         if cfg!(loom) {
             cell.fetch_add(1, Relaxed);
         } else {
@@ -50,14 +51,14 @@ impl Counts {
         }
     }
 
-    /// The owner's calls so far.
+    /// The calls of the owning thread so far.
     #[must_use]
     pub fn read(&self, counter: u32) -> u64 {
         self.cells.get(counter as usize).map_or(0, |c| c.0.load(Relaxed))
     }
 }
 
-/// Which counter numbers are in use, and where each began. Owned by the control side.
+/// The numbers of counters, and the base of each. Owned by the control side.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<u32>,
@@ -67,7 +68,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A counter that stands at 0; `total` sums its cells over the living threads.
+    /// Takes a counter whose value is 0. `total` sums its cells over the living threads.
     pub fn take(&mut self, total: impl FnOnce(u32) -> u64) -> u32 {
         let counter = self.free.pop().unwrap_or_else(|| {
             self.base.push(0);
@@ -80,7 +81,7 @@ impl Pool {
         counter
     }
 
-    /// Gives a counter back, once no thread can still add to it (after a grace period).
+    /// Returns a counter, after a grace period: no thread can add to it any more.
     pub fn give(&mut self, counter: u32) {
         self.free.push(counter);
     }
@@ -92,7 +93,7 @@ impl Pool {
         total.wrapping_add(self.folded[n]).wrapping_sub(self.base[n])
     }
 
-    /// Takes over the cells of a thread that ends.
+    /// Adds the cells of an ending thread to the folded counts.
     pub fn fold(&mut self, counts: &Counts) {
         for (n, folded) in self.folded.iter_mut().enumerate() {
             *folded = folded.wrapping_add(counts.read(n as u32));
@@ -107,7 +108,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// Against a dict of counters: threads come, add and go, counters are taken, restarted and given back.
+        /// Compares with a map of counters. Threads begin, add and end. Counters are taken, restarted and returned.
         #[test]
         fn same_as_a_dict(steps in proptest::collection::vec((0u8..5, 0usize..3, 0usize..4), 1..200)) {
             let mut pool = Pool::default();

@@ -1,13 +1,27 @@
-//! call_latency: how long calls take from entry to return, as a histogram that any thread may record into.
+//! call_latency: a histogram of the time from entry to return of calls.
 //!
-//! The buckets are HdrHistogram's (two significant digits); a reading becomes an [`hdrhistogram::Histogram`], which
-//! knows percentiles and merging.
+//! The buckets are those of HdrHistogram with two significant digits. A reading is an [`hdrhistogram::Histogram`], which has percentiles
+//! and merging.
+//!
+//! # Roles
+//! Any thread records. Any thread reads.
+//!
+//! # States
+//! A bucket is a number, which only grows.
+//!
+//! # Orderings
+//! `Relaxed`: each bucket counts on its own. A reading during calls may miss the latest ones.
+//!
+//! # Checked by
+//! The tests below.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{segments::Segments, AtomicU64, Ordering::Relaxed};
 pub use hdrhistogram::Histogram;
 
-/// 2^7 linear steps in each power of two: below 1 % off.
+/// Bits of a value that select its bucket: the error is below 1 %.
 const BITS: u32 = 7;
 
 /// A histogram of nanoseconds.
@@ -19,6 +33,7 @@ pub struct Latency {
 #[derive(Default)]
 struct HistogramBucket(AtomicU64);
 
+/// The bucket of a value.
 fn place(value: u64) -> usize {
     let width = 64 - value.leading_zeros();
     if width <= BITS {
@@ -28,6 +43,7 @@ fn place(value: u64) -> usize {
     ((shift as usize) << (BITS - 1)) + (value >> shift) as usize
 }
 
+/// The value in the middle of a bucket.
 fn middle(place: usize) -> u64 {
     let half = 1usize << (BITS - 1);
     if place < 2 * half {
@@ -39,12 +55,12 @@ fn middle(place: usize) -> u64 {
 }
 
 impl Latency {
-    /// One call that took `nanos`.
+    /// Records a call that took `nanos`.
     pub fn record(&self, nanos: u64) {
         self.buckets.at(place(nanos)).0.fetch_add(1, Relaxed);
     }
 
-    /// What has been recorded so far.
+    /// The histogram so far.
     ///
     /// ```
     /// let latency = inviso_core::latency::Latency::default();

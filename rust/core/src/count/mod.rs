@@ -1,4 +1,4 @@
-//! Counters of calls: their cells, a thread's own counts, histograms of latency.
+//! Counters of calls: cells, counts of threads, histograms of latency.
 
 pub mod cells;
 pub mod counts;

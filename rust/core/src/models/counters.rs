@@ -1,4 +1,4 @@
-//! Counters: numbers that are used again, threads that end, tables that grow, cells that begin anew.
+//! Counters: reused numbers, ending threads, growing tables, reset cells.
 
 use super::explore;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     sync::{thread, Arc, Mutex},
 };
 
-/// The threads of a node, as far as counting goes.
+/// The threads of a node, reduced to their counts.
 #[derive(Default)]
 struct List {
     live: Vec<Arc<Counts>>,
@@ -40,7 +40,7 @@ fn a_number_used_again_starts_from_zero() {
         let counter = list.take();
         counts.add(counter);
         list.pool.give(counter);
-        // the owner is told of the new counter through the snapshot, after it was taken
+        // the owner learns of the new counter from the snapshot, after the counter was taken
         assert_eq!(list.take(), counter);
         let owner = thread::spawn(move || {
             counts.add(counter);
@@ -62,14 +62,14 @@ fn a_table_grows_under_its_readers() {
         let mut list = List::default();
         let counts = Arc::new(Counts::default());
         list.live.push(counts.clone());
-        // the model's first segment holds two cells: the third counter makes the next one
+        // a model's first segment has two cells: the third counter creates the next segment
         let counters = [list.take(), list.take(), list.take()];
         let list = Arc::new(list);
         let reader = thread::spawn({
             let list = list.clone();
             move || (list.value(counters[2]), list.value(counters[0]))
         });
-        // the owner runs first: loom would not find the reader in front of a load that the owner's store follows
+        // the owner runs first: loom would not run the reader before a load that a store of the owner follows
         counts.add(counters[0]);
         counts.add(counters[2]);
         counts.add(counters[0]);
@@ -119,7 +119,7 @@ fn an_ended_thread_is_counted_once() {
 
 #[test]
 fn a_reading_is_of_one_generation() {
-    // count and amount of a generation are 10 times its number, so that a mixture is seen
+    // the amount of a generation is 10 times its number, so that a mixture is detected
     fn count(cell: &Cell, generation: u32) {
         cell.enter(generation);
         cell.charge(u64::from(generation) * 10);

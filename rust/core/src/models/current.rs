@@ -1,4 +1,4 @@
-//! The current value and its grace period: nobody reads what is freed, and who sees the pointer sees the value.
+//! The current value and its grace period: no reader uses a freed value, and a reader of the pointer sees the whole value.
 
 use super::explore;
 use crate::sync::{
@@ -8,13 +8,13 @@ use crate::sync::{
 };
 use crossbeam_epoch::Collector;
 
-/// What a snapshot's contents do: written when it is made and when it is freed, read in between. It lies outside the value,
-/// so that a mutant which reads a freed value finds this one still in place.
+/// Stands for the contents of a snapshot: written when it is created and when it is freed, read in between. It is outside the value, so
+/// that a mutant that reads a freed value still finds it.
 pub(super) struct Body(UnsafeCell<u32>);
 
-// SAFETY: loom checks the accesses, which is the point of the models.
+// SAFETY: loom checks the accesses; the models exist for that.
 unsafe impl Sync for Body {}
-// SAFETY: as above.
+// SAFETY: loom checks the accesses.
 unsafe impl Send for Body {}
 
 /// A version of the snapshot.
@@ -25,7 +25,7 @@ pub(super) struct Version {
 
 impl Version {
     pub(super) fn make(number: usize, bodies: &Arc<[Body; 3]>) -> Version {
-        // SAFETY: loom reports whoever else looks at it.
+        // SAFETY: loom reports any other access at the same time.
         bodies[number].0.with_mut(|body| unsafe { *body = number as u32 + 1 });
         Version { number, bodies: bodies.clone() }
     }
@@ -33,7 +33,7 @@ impl Version {
 
 impl Drop for Version {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: loom reports any other access at the same time.
         self.bodies[self.number].0.with_mut(|body| unsafe { *body = 0 });
     }
 }
@@ -42,10 +42,10 @@ pub(super) fn bodies() -> Arc<[Body; 3]> {
     Arc::new([0, 0, 0].map(|n| Body(UnsafeCell::new(n))))
 }
 
-/// The number of the version that stands there, after a look into its contents.
+/// The number of a version, after a check of its contents.
 pub(super) fn read(version: &Version, bodies: &[Body; 3]) -> usize {
     let number = version.number;
-    // SAFETY: as above.
+    // SAFETY: loom reports a write at the same time.
     let body = bodies[number].0.with(|body| unsafe { *body });
     assert_eq!(body as usize, number + 1, "the contents aren't there");
     number
@@ -90,7 +90,7 @@ fn no_reader_after_the_grace_period() {
                 let local = local.register();
                 let guard = pin(&local);
                 let version = current.load(&guard);
-                // an event inside an event: the inner guard doesn't end the outer section
+                // an event inside an event: the inner guard doesn't end the outer pin
                 drop(pin(&local));
                 read(version, &bodies)
             }

@@ -1,4 +1,4 @@
-//! From the rings to a taker: one drain at a time, in order, and `delivered` only when the taker has it.
+//! From the rings to a consumer: one drain at a time, in order, and `delivered` only when the consumer has the records.
 
 use super::explore;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A session with one ring that holds `records`, each its number as ticks.
+/// A session with one ring of `records` records, whose ticks are their numbers.
 fn session(records: u64) -> (std::sync::Arc<Session>, Producer) {
     let session = std::sync::Arc::new(Session::new(1, 0, "", 0, Options::default()));
     let (mut producer, ring) = Ring::split_pages(64, 4, Overflow::Drop);
@@ -53,11 +53,11 @@ fn two_drains_keep_the_order() {
 
 #[test]
 fn delivered_means_taken() {
-    /// What the taker writes and the waiter reads, without a lock.
+    /// The consumer writes it and the waiter reads it, without a lock.
     struct Mailbox(UnsafeCell<u64>);
-    // SAFETY: loom checks the accesses, which is the point of the model.
+    // SAFETY: loom checks the accesses; the model exists for that.
     unsafe impl Sync for Mailbox {}
-    // SAFETY: as above.
+    // SAFETY: loom checks the accesses.
     unsafe impl Send for Mailbox {}
 
     explore(3, 5, &["waiting", "delivered"], |seen| {
@@ -70,7 +70,7 @@ fn delivered_means_taken() {
             move || {
                 for _ in 0..2 {
                     let take = |_| {
-                        // SAFETY: the mark has not passed, so nobody reads it.
+                        // SAFETY: the mark has not passed, so the waiter doesn't read it.
                         mailbox.0.with_mut(|received| unsafe { *received += 1 });
                     };
                     if drain(&session, 2, take).unwrap() == 2 {
@@ -81,7 +81,7 @@ fn delivered_means_taken() {
         });
         let delivered = mark.passed();
         if delivered {
-            // SAFETY: the mark has passed, so the taker has done its last write.
+            // SAFETY: the mark has passed, so the consumer has finished its last write.
             assert_eq!(mailbox.0.with(|received| unsafe { *received }), 2);
         }
         seen.note("waiting", !delivered);
@@ -116,7 +116,7 @@ fn a_mark_waits_for_what_was_written_before_it() {
         drop(writer.join().unwrap());
         drain(&session, 9, |record| taken.push(number(&record))).unwrap();
         assert_eq!(taken, [0, 1]);
-        assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
+        assert!(session.feeds().is_empty(), "an ended ring that was read is dropped");
     });
 }
 
@@ -147,30 +147,29 @@ fn what_is_spilled_is_taken_once_and_delivered_when_it_is() {
         }
         assert!(mark.passed());
         assert_eq!(taken, [0, 1, 2]);
-        assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
+        assert!(session.feeds().is_empty(), "an ended ring that was read is dropped");
     });
 }
 
-/// Two sessions, in one of which there is what came of a record of the other's: in a ring that is there, or in one that comes into
-/// being meanwhile.
+/// Two sessions. A record of one is the cause of a record of the other. The ring of the cause is created meanwhile.
 #[test]
 fn a_cause_is_taken_with_what_came_of_it() {
     explore(3, 50, &["nothing", "the cause", "both", "nothing came of it"], |seen| {
         let (causes, (others, mut other)) = (session(0).0, session(0));
-        let (clock, told) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
+        let (clock, caused) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
         let causing = thread::spawn({
-            let (clock, told, causes) = (clock.clone(), told.clone(), causes.clone());
+            let (clock, caused, causes) = (clock.clone(), caused.clone(), causes.clone());
             move || {
                 let (mut cause, ring) = Ring::split_pages(64, 4, Overflow::Drop);
                 assert!(causes.add_ring(ring));
                 assert_eq!(cause.push([0, clock.fetch_add(1, AcqRel), 0, 0], &[]), Pushed::Stored);
-                told.store(1, Release);
+                caused.store(1, Release);
             }
         });
         let following = thread::spawn({
-            let (clock, told) = (clock.clone(), told.clone());
+            let (clock, caused) = (clock.clone(), caused.clone());
             move || {
-                let came = told.load(Acquire) == 1;
+                let came = caused.load(Acquire) == 1;
                 if came {
                     assert_eq!(other.push([0, clock.fetch_add(1, AcqRel), 0, 0], &[]), Pushed::Stored);
                 }

@@ -1,4 +1,4 @@
-//! The life of a session, its rings, and flags that only one child may take.
+//! The life of a session, its rings, and flags that only one child may get.
 
 use super::explore;
 use crate::{
@@ -33,9 +33,9 @@ fn one_destroyer_wins() {
 #[test]
 fn dead_says_that_all_is_done() {
     struct Work(UnsafeCell<u32>);
-    // SAFETY: loom checks the accesses, which is the point of the model.
+    // SAFETY: loom checks the accesses; the model exists for that.
     unsafe impl Sync for Work {}
-    // SAFETY: as above.
+    // SAFETY: loom checks the accesses.
     unsafe impl Send for Work {}
 
     explore(4, 4, &["alive", "clearing", "dead"], |seen| {
@@ -44,13 +44,13 @@ fn dead_says_that_all_is_done() {
             let shared = shared.clone();
             move || {
                 assert!(shared.0.begin_end());
-                // SAFETY: nobody looks before DEAD.
+                // SAFETY: no other thread accesses it before DEAD.
                 shared.1 .0.with_mut(|work| unsafe { *work = 1 });
                 shared.0.finish_end();
             }
         });
         if shared.0.is_dead() {
-            // SAFETY: DEAD says that the destroyer has done its work.
+            // SAFETY: after DEAD the destroyer's work is finished.
             assert_eq!(shared.1 .0.with(|work| unsafe { *work }), 1);
             seen.note("dead", true);
         } else {

@@ -1,16 +1,15 @@
-//! Loom models of what happens between threads, apart from the ring (which has its own beside it).
+//! Loom models of the protocols between threads. The models of the ring are in its own room.
 //!
-//! `tracer_calls`, `current`, `counters`, `life` and `delivery` take one protocol each and explore it deeply; `node` drives a whole
-//! [`crate::state::node::Node`] and is bounded more tightly. A model names the outcomes that some execution must reach and how
-//! many executions there must be, because a run that explores next to nothing is green as well; `mutants.rs` lists the
-//! bugs that make a model fail. `INVISO_LOOM=long` explores with one more preemption.
+//! Most models explore one protocol deeply. `node` drives a whole [`crate::state::node::Node`] with tighter bounds. A model names
+//! outcomes, each of which some execution must reach, and the least number of executions. Without them, a run that explores almost
+//! nothing would pass. `mutants.rs` lists the bugs that make a model fail. `INVISO_LOOM=long` explores with one more preemption.
 //!
 //! # What loom doesn't see
-//! - `std::sync::OnceLock`, by which [`crate::sync::segments::Segments`] grow: loom would neither switch threads inside it nor know
-//!   its edge. [`crate::sync`] has one with the same contract in its place, so what is explored is a table that grows
-//!   under its readers, given that std's keeps its contract. A process's own index still uses std's: it has one user.
-//! - `std::sync::Arc` counts: sessions and plans are kept by them. What loom checks is who may still reach one.
-//! - Ticks are real time. Nothing here branches on them but a drain, whose models have ticks of their own.
+//! - `std::sync::OnceLock`, with which [`crate::sync::segments::Segments`] grow. loom would not switch threads inside it and does not
+//!   know its edge. [`crate::sync`] replaces it by a type of the same contract. So the models explore a table that grows under its
+//!   readers, provided that std's type keeps its contract. A process's own index still uses std's type: it has one user.
+//! - The counts of `std::sync::Arc`, which keep sessions and plans alive. loom checks which threads may still reach one.
+//! - Ticks are real time. Only drains branch on them, and their models have ticks of their own.
 //! - A `SeqCst` access counts as `AcqRel`, see [`crate::sync::grace::pin`].
 
 mod counters;
@@ -28,7 +27,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// The outcomes that the executions of a model have reached.
+/// The outcomes that the executions of a model have reached, and the number of executions.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<(BTreeSet<&'static str>, usize)>>);
 
@@ -40,7 +39,7 @@ impl Seen {
     }
 }
 
-/// Runs `model` under every schedule with at most `preemptions`; it must reach `outcomes` and have `least` executions.
+/// Runs `model` under every schedule with at most `preemptions`. It must reach `outcomes` and have at least `least` executions.
 fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: impl Fn(&Seen) + Sync + Send + 'static) {
     let long = std::env::var("INVISO_LOOM").is_ok_and(|form| form == "long");
     let seen = Seen::default();

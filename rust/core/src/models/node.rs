@@ -1,4 +1,4 @@
-//! A whole node under loom: calls of traced functions beside changes of patterns, sessions that end, threads that end.
+//! A whole node under loom: calls of traced functions during changes of patterns and ends of sessions and threads.
 
 use super::explore;
 use crate::{
@@ -30,7 +30,7 @@ use inviso_term::{
 };
 use std::sync::Arc;
 
-/// A call of a function that takes nothing and that nobody waits for.
+/// A call of a function without arguments.
 struct Plain(usize);
 
 impl Subject for Plain {
@@ -109,10 +109,10 @@ fn count(node: &Node, session: &Session, key: usize) -> u64 {
     node.count(entry.count)
 }
 
-/// A thread that calls `before` now, then `keys` beside us, and ends.
+/// A thread that calls `keys` concurrently and ends. `before` is called first, here.
 ///
-/// The calls before make the thread's cells: who looks at a cell that isn't made yet looks at `made` alone, which the thread
-/// loads and then stores, and there loom 0.7.2 would not try the other order.
+/// The calls of `before` create the thread's cells. A reader of a missing cell reads only `made`, which the thread loads and then
+/// stores, and there loom 0.7.2 would not explore the other order.
 fn caller(node: &Arc<Node>, before: &[usize], keys: &'static [usize]) -> thread::JoinHandle<()> {
     let node = node.clone();
     let mut scheduler = node.thread(node.process(Kind::Thread, 0));
@@ -140,7 +140,7 @@ fn a_change_is_one_point_in_time() {
     });
 }
 
-/// A scheduler that has made a call of function 1, so that its cells are there; see [`caller`].
+/// A scheduler that has called function 1, so that its cells exist; see [`caller`].
 fn scheduler(node: &Node) -> Thread {
     let mut scheduler = node.thread(node.process(Kind::Thread, 0));
     on_call(node, &mut scheduler, 1, &Plain(9));
@@ -161,7 +161,7 @@ fn no_call_is_counted_after_a_pause() {
                 node.count(counter)
             }
         });
-        // the calls run first: loom would not find them in front of a load that the control's swap follows
+        // the calls run first: loom would not run them before a load that the control side's swap follows
         on_call(&node, &mut scheduler, 1, &Plain(1));
         on_call(&node, &mut scheduler, 1, &Plain(2));
         let paused = control.join().unwrap();
@@ -199,7 +199,7 @@ fn a_restart_loses_no_call() {
     });
 }
 
-/// A host that remembers which events function 1 gives.
+/// A host that keeps the armed events of function 1.
 struct Switch(AtomicU8);
 
 impl Arm for Switch {
@@ -210,7 +210,7 @@ impl Arm for Switch {
     }
 }
 
-/// A spec that keeps the message back and wants the call's end.
+/// A spec that suppresses the message and needs the call's end.
 fn wants_ends() -> Op {
     let atom = Term::atom;
     let body = [Term::Tuple(vec![atom("message"), atom("false")]), Term::Tuple(vec![atom("return_trace")])];

@@ -1,4 +1,4 @@
-//! Turns: what the program orders has ticks in that order, whoever counts and whoever reads the counter.
+//! Turns: ticks keep the order of the program, whether a thread counts or reads the counter.
 
 use super::explore;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// What two threads share: the order, the time, and what the one hands over to the other.
+/// Shared by the threads: the order, the time, and the latest ticks that one hands over to the other.
 struct Shared {
     order: Order,
     clock: AtomicU64,
@@ -23,13 +23,13 @@ impl Shared {
         Arc::new(Shared { order, clock: AtomicU64::new(1), handed: AtomicU64::new(0) })
     }
 
-    /// A record is written. That takes a tick, and so does reading the counter.
+    /// Writes a record. Writing takes a tick, and reading the counter takes one.
     fn record(&self, turn: &mut LastTurn) -> u64 {
         self.clock.fetch_add(1, AcqRel);
         self.order.moment(|| self.clock.fetch_add(1, AcqRel), turn)
     }
 
-    /// As many records, the last of which is handed over, and so is the first.
+    /// Writes `count` records. Hands over the first and the last.
     fn records(&self, count: usize) -> Vec<u64> {
         let mut turn = LastTurn::default();
         let mut all = Vec::new();
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-/// One thread writes so many records and hands some over to another, which writes one before it looks and one after.
+/// One thread writes `count` records and hands some over. The other thread writes one record before it reads them and one after.
 fn hands_over(count: usize, least: usize, outcomes: &'static [&'static str]) {
     explore(3, least, outcomes, move |seen| {
         let shared = Shared::new();
@@ -69,19 +69,19 @@ fn hands_over(count: usize, least: usize, outcomes: &'static [&'static str]) {
     });
 }
 
-/// The other counts while this one reads the counter.
+/// The other thread counts while this one reads the counter.
 #[test]
 fn what_comes_after_has_more_ticks() {
     hands_over(4, 100, &["nothing yet", "the first", "the last", "went on counting"]);
 }
 
-/// Both read the counter.
+/// Both threads read the counter.
 #[test]
 fn a_turn_that_was_taken_meanwhile_is_taken_back() {
     hands_over(1, 50, &["nothing yet", "the last", "went on counting"]);
 }
 
-/// Meanwhile a third says that it wants the time: what is read from then on comes after what was counted.
+/// Meanwhile a third thread requests the time. Ticks that are read after that come after counted ones.
 #[test]
 fn the_time_comes_after_what_was_counted() {
     const OUTCOMES: [&str; 2] = ["counted", "read"];

@@ -1,4 +1,4 @@
-//! Sections: a thread that is inside when a value is replaced is waited for; one that enters later sees the new value.
+//! Sections: a replacement waits for threads that are inside. A thread that enters later sees the new value.
 
 use super::{
     current::{bodies, read, Version},

@@ -1,5 +1,4 @@
-//! A reset of sequential tracing against messages under way: no token of before it comes through. And their end of use against a token
-//! that comes: it stays.
+//! Sequential tracing: no token from before a reset is accepted after it, and a token that is set while tokens go out of use stays.
 
 use super::explore;
 use crate::{
@@ -10,8 +9,8 @@ use crate::{
     trace::about::About,
 };
 
-/// One process sends a message with a token, another takes it, a third thread resets; then the taker sends in turn. Once the reset
-/// is done and the first message taken, nobody has a token of before.
+/// One process sends a message with a token, another receives it, and a third thread resets. Then the receiver sends. After the reset
+/// and the receipt, no process has a token from before.
 #[test]
 fn a_reset_reaches_what_is_under_way() {
     const OUTCOMES: [&str; 2] = ["sent before the reset", "sent after the reset"];
@@ -46,7 +45,7 @@ fn a_reset_reaches_what_is_under_way() {
         let left = letter.lock().unwrap().take();
         seen.note(OUTCOMES[0], matches!(left, Some(Carried::Token(..))));
         seen.note(OUTCOMES[1], matches!(left, Some(Carried::Empty)));
-        // somebody begins a sequence of their own: tokens are in use again
+        // another process begins a sequence: tokens are in use again
         let other = node.process(Kind::Thread, 0);
         node.seq_change(&other, |_| ());
         if let Some(carried) = left {
@@ -60,7 +59,7 @@ fn a_reset_reaches_what_is_under_way() {
     });
 }
 
-/// The last token has gone; one thread takes them out of use while another sets one.
+/// The last token is gone. One thread takes tokens out of use while another sets one.
 #[test]
 fn a_token_that_comes_as_they_go_out_of_use_is_in_use() {
     const OUTCOMES: [&str; 2] = ["out of use first", "a token first"];
@@ -83,7 +82,7 @@ fn a_token_that_comes_as_they_go_out_of_use_is_in_use() {
     });
 }
 
-/// A message is let go of as all is reset, and a token set.
+/// A message is dropped during a reset, and then a token is set.
 #[test]
 fn a_token_of_before_a_reset_takes_none_of_after_it_away() {
     const OUTCOMES: [&str; 2] = ["let go of before the reset", "let go of after the reset"];

@@ -1,4 +1,4 @@
-//! Calls of a tracer module, and its session's end.
+//! Calls of a tracer module against the end of its session.
 
 use super::explore;
 use crate::{
@@ -6,11 +6,11 @@ use crate::{
     sync::{thread, Arc, AtomicU64, Ordering::Relaxed, UnsafeCell},
 };
 
-/// What a tracer keeps, each thread for itself.
+/// A tracer's data of one thread.
 struct Kept(UnsafeCell<u32>);
-// SAFETY: loom checks the accesses, which is the point of the model.
+// SAFETY: loom checks the accesses; the model exists for that.
 unsafe impl Sync for Kept {}
-// SAFETY: as above.
+// SAFETY: loom checks the accesses.
 unsafe impl Send for Kept {}
 
 #[derive(Default)]
@@ -27,33 +27,33 @@ impl Default for Kept {
 }
 
 impl Module {
-    /// One call, as a trace point makes it; whether it was made.
-    fn call(&self, who: usize) -> bool {
-        // SAFETY: each thread has its own, and the end has it after all calls.
-        let call = || self.kept[who].0.with_mut(|kept| unsafe { *kept += 1 });
-        let told = self.calls.run(&self.errors, call).is_some();
-        // a panic in there is loom's: it counts as an error of the tracer
+    /// A call as a trace point makes it. Answers whether it ran.
+    fn call(&self, at: usize) -> bool {
+        // SAFETY: each thread has its own cell, and the end reads it after all calls.
+        let call = || self.kept[at].0.with_mut(|kept| unsafe { *kept += 1 });
+        let ran = self.calls.run(&self.errors, call).is_some();
+        // a panic inside is loom's report and counts as an error of the tracer
         assert_eq!(self.errors.load(Relaxed), 0, "a call ran beside the end");
-        told
+        ran
     }
 }
 
 #[test]
 fn no_call_outlasts_the_end() {
-    explore(3, 1000, &["told", "refused", "told once"], |seen| {
+    explore(3, 1000, &["called", "refused", "called once"], |seen| {
         let module = Arc::new(Module::default());
-        let callers = [0, 1].map(|who| {
+        let callers = [0, 1].map(|at| {
             let module = module.clone();
-            thread::spawn(move || u32::from(module.call(who)) + u32::from(who == 0 && module.call(who)))
+            thread::spawn(move || u32::from(module.call(at)) + u32::from(at == 0 && module.call(at)))
         });
         module.calls.close();
-        // SAFETY: nobody is inside any more, and nobody comes in.
-        let known = [0, 1].map(|who| module.kept[who].0.with_mut(|kept| unsafe { std::mem::replace(&mut *kept, 99) }));
+        // SAFETY: `close` has waited for all callers and admits no more.
+        let known = [0, 1].map(|at| module.kept[at].0.with_mut(|kept| unsafe { std::mem::replace(&mut *kept, 99) }));
         assert!(!module.call(0));
-        let told = callers.map(|caller| caller.join().unwrap());
-        assert_eq!(told, known);
-        seen.note("told", told == [2, 1]);
-        seen.note("told once", told[0] == 1);
-        seen.note("refused", told == [0, 0]);
+        let called = callers.map(|caller| caller.join().unwrap());
+        assert_eq!(called, known);
+        seen.note("called", called == [2, 1]);
+        seen.note("called once", called[0] == 1);
+        seen.note("refused", called == [0, 0]);
     });
 }

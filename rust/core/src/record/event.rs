@@ -1,4 +1,4 @@
-//! A record as a taker reads it: its header's fields, and its payload without what the header says of it.
+//! A record as a consumer reads it: the fields of its header, and its payload split into the parts that the header announces.
 #![forbid(unsafe_code)]
 
 use super::header::stamp;
@@ -10,22 +10,22 @@ use inviso_term::record::{
 /// A record on its way to a tracer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<B = Vec<u8>> {
-    /// When it happened, in ticks.
+    /// The time, in ticks.
     pub ticks: u64,
-    /// What happened.
+    /// The event or the loss.
     pub what: What<B>,
 }
 
-/// What a record tells.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<B = Vec<u8>> {
     /// An event.
     Event(Event<B>),
-    /// So many records were lost here.
+    /// This many records were lost here.
     Lost(u64),
 }
 
-/// An event as the trace point wrote it; its terms are owned, or borrowed while it is handed over.
+/// An event as the trace point wrote it. Its terms are owned, or borrowed during the hand-over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<B = Vec<u8>> {
     /// See [`inviso_term::record::Kind`].
@@ -34,24 +34,24 @@ pub struct Event<B = Vec<u8>> {
     pub stamps: u8,
     /// The scheduler that wrote it.
     pub scheduler: u16,
-    /// The process that it is about.
+    /// The process of the event.
     pub tracee: u64,
-    /// A name's number, another process: what the kind says.
+    /// The number of a name, or another process: the kind decides.
     pub what: u64,
-    /// The stamp's nanoseconds where the record has them itself ([`stamp::CARRIED`]), else 0.
+    /// The timestamp's nanoseconds if the record contains them ([`stamp::CARRIED`]), else 0.
     pub carried: u64,
-    /// The number that makes a strict stamp unique; 0 for other stamps.
+    /// The number that makes a strict timestamp unique; 0 for other timestamps.
     pub unique: u64,
-    /// The part of a message's number that the record has itself ([`stamp::NUMBERED`]), else 0.
+    /// The part of a message's number that the record contains ([`stamp::NUMBERED`]), else 0.
     pub numbered: u64,
     /// Terms, in the external term format.
     pub payload: B,
-    /// What a match spec adds to the message, a term; or nothing.
+    /// The term that a match spec adds to the message; empty without one.
     pub extra: B,
 }
 
 impl Record {
-    /// The same record, its terms borrowed.
+    /// The same record with borrowed terms.
     #[must_use]
     pub fn borrowed(&self) -> Record<&[u8]> {
         let what = match &self.what {
@@ -65,8 +65,8 @@ impl Record {
 }
 
 impl<B> Event<B> {
-    /// The number of the message that was sent or has arrived ([`message_number`]), by its record's ticks;
-    /// `None` for another event, and where it is not known which message has arrived.
+    /// The number of the sent or received message ([`message_number`]), from its record's ticks. `None` for other events, and if it is
+    /// not known which message was received.
     #[inline]
     #[must_use]
     pub fn message(&self, ticks: u64) -> Option<Number> {
@@ -104,7 +104,7 @@ impl<B> Event<B> {
 }
 
 impl Record<&[u8]> {
-    /// The same record, its terms its own.
+    /// The same record with owned terms.
     #[must_use]
     pub fn to_owned(&self) -> Record {
         let what = match &self.what {
@@ -121,7 +121,7 @@ impl Event<&[u8]> {
     }
 }
 
-/// A number that stands before the payload, if there is one, and the rest.
+/// The number before the payload, if `is_there`, and the rest.
 fn number(payload: &[u8], is_there: bool) -> (Option<u64>, &[u8]) {
     match payload.split_first_chunk() {
         Some((first, rest)) if is_there => (Some(u64::from_ne_bytes(*first)), rest),
@@ -129,7 +129,7 @@ fn number(payload: &[u8], is_there: bool) -> (Option<u64>, &[u8]) {
     }
 }
 
-/// The payload, and the term that stands behind it, if there is one.
+/// The payload, and the term after it, if `is_there`.
 fn extra(payload: &[u8], is_there: bool) -> (&[u8], &[u8]) {
     match payload.split_last_chunk() {
         Some((rest, length)) if is_there => {
@@ -139,6 +139,7 @@ fn extra(payload: &[u8], is_there: bool) -> (&[u8], &[u8]) {
     }
 }
 
+/// Decodes a record.
 pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
     let stamps = (header[0] >> 40) as u8;
     let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
@@ -159,16 +160,16 @@ pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
     }
 }
 
-/// The number of a message: the scheduler that wrote the record of its sending, and that record's ticks. So the record of a sending needs no
-/// room for it; the record of the receipt has it as `what`. Two messages with one number are 2^48 ticks apart: 15 hours at 5 GHz.
+/// The number of a message: the scheduler that wrote the record of its sending, and the ticks of that record. So the record of a
+/// sending needs no field for it. The record of the receipt has it as `what`. Two messages with one number are 2^48 ticks apart: 15
+/// hours at 5 GHz.
 #[inline(always)]
 #[must_use]
 pub const fn message_number(scheduler: u16, ticks: u64) -> u64 {
     (scheduler as u64) << 48 | ticks & ((1 << 48) - 1)
 }
 
-/// The message, and the term that stands behind it for its receiver, in the payload of a record of [`Kind::Send`] whose `what`
-/// is 0.
+/// The message and the term of its receiver, which follows it in the payload. For records of [`Kind::Send`] whose `what` is 0.
 #[must_use]
 pub fn with_receiver(payload: &[u8]) -> (&[u8], &[u8]) {
     match payload.split_last_chunk() {

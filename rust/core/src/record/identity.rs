@@ -1,20 +1,20 @@
-//! What the number of a process or port says of it.
+//! The information in the number of a process or port.
 #![forbid(unsafe_code)]
 
-/// What a process is; the low two bits of its pid.
+/// The kind of a process: the low two bits of its pid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An operating system thread.
     Thread = 0,
     /// A task of an event loop.
     Task = 1,
-    /// A queue, which messages can be sent to while it isn't known who will take them.
+    /// A queue: messages are sent to it before their receiver is known.
     Queue = 2,
-    /// A link to the outside world.
+    /// A connection to the outside.
     Port = 3,
 }
 
-/// Processes or ports: what `process/4` and what `port/4` is about.
+/// Processes (`process/4`) or ports (`port/4`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Threads and tasks.
@@ -24,7 +24,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether something of this kind belongs to it.
+    /// Whether this kind belongs to the class.
     #[must_use]
     pub fn has(self, kind: Kind) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Class {
 }
 
 impl Kind {
-    /// What the process with this pid is or was.
+    /// The kind of the process with this pid.
     #[must_use]
     pub fn of(pid: u64) -> Kind {
         match pid & 3 {
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is one that runs.
+    /// Whether it is a thread or a task.
     #[must_use]
     pub fn is_process(self) -> bool {
         matches!(self, Kind::Thread | Kind::Task)

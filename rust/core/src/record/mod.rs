@@ -1,4 +1,4 @@
-//! A record in a ring: what it holds, and what stands in each place of its message.
+//! A record in a ring: its fields, and the elements of its message.
 
 pub mod event;
 pub mod header;

@@ -1,7 +1,9 @@
-//! What stands in each place of a record's message: an [`Element`] of the table of shapes, with what the record has for it.
+//! The parts of a record's message: each [`Element`] of the table of shapes with its data from the record.
 //!
-//! All that make messages render these parts: the external term format ([`crate::delivery::message`]), terms ([`crate::state::tracer`]) and the host's
-//! objects. Where a record keeps what an element needs is known here only.
+//! All renderers of messages use these parts: the external term format ([`crate::delivery::message`]), terms ([`crate::state::tracer`])
+//! and the host's objects. Only this file knows where a record has the data of an element.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -15,10 +17,10 @@ use crate::{
 use inviso_term::record::Element;
 use std::borrow::Cow;
 
-/// What stands in one place of a message.
+/// One element of a message, with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// `trace_ts`, if the message has a time stamp, or `trace`.
+    /// `trace_ts` if the message has a timestamp, else `trace`.
     Trace(bool),
     /// The tag of the record's kind.
     Tag,
@@ -26,21 +28,21 @@ pub enum Part<'a> {
     Identity(u64),
     /// `{Module, Function, Arity}` of the name with this number.
     Function(u64),
-    /// `{Module, Function, Arguments}`: the name's number and the list's bytes.
+    /// `{Module, Function, Arguments}`: the number of the name and the bytes of the list.
     Call(u64, &'a [u8]),
     /// A term's bytes.
     Term(&'a [u8]),
-    /// A term's bytes, or what stands for an object of the program's, if the session takes objects.
+    /// A term's bytes. In a session that takes objects, the bytes may stand for an object of the program.
     Value(&'a [u8]),
-    /// Two elements: those of this pair.
+    /// Two elements: the elements of this pair.
     Pair(Cow<'a, [u8]>),
     /// An integer.
     Number(u64),
-    /// The time stamp: [`time`] says which.
+    /// The timestamp, see [`time`].
     Stamp,
 }
 
-/// What a record has for an element of its message; `None` where the message goes without.
+/// The part for an element of a record's message. `None` if the message has no such element.
 #[inline]
 #[must_use]
 pub fn part<B: AsRef<[u8]>>(element: Element, event: &Event<B>) -> Option<Part<'_>> {
@@ -51,7 +53,7 @@ pub fn part<B: AsRef<[u8]>>(element: Element, event: &Event<B>) -> Option<Part<'
         Element::Tracee => Part::Identity(event.tracee),
         Element::Call if !payload.is_empty() => Part::Call(event.what, payload),
         Element::Caller if !payload.is_empty() => Part::Term(payload),
-        // nothing in the arguments' place: the interpreter did not show any
+        // without arguments: the interpreter did not show them
         Element::Call | Element::Function | Element::Caller => Part::Function(event.what),
         Element::Message if event.what == 0 => Part::Value(with_receiver(payload).0),
         Element::Message | Element::Value => Part::Value(payload),
@@ -66,7 +68,7 @@ pub fn part<B: AsRef<[u8]>>(element: Element, event: &Event<B>) -> Option<Part<'
     })
 }
 
-/// The scheduler's number, if it was asked for.
+/// The scheduler's number, if a flag requests it.
 pub(crate) fn scheduler<B>(event: &Event<B>) -> Option<u16> {
     (event.stamps & stamp::SCHEDULER != 0).then_some(event.scheduler)
 }
@@ -75,18 +77,18 @@ fn is_stamped<B>(event: &Event<B>) -> bool {
     event.stamps & stamp::MASK != stamp::NONE
 }
 
-/// A time stamp, as a message has it.
+/// The timestamp of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// Nanoseconds of the monotonic clock.
     Monotonic(u64),
-    /// The same, and a number that tells stamps of one moment apart.
+    /// Nanoseconds of the monotonic clock, and a number that makes the timestamp unique.
     Strict(u64, u64),
     /// The time of day: megaseconds, seconds, microseconds.
     Wall(u64, u64, u64),
 }
 
-/// The time stamp that a record's flags ask for.
+/// The timestamp that a record's flags request.
 #[inline]
 #[must_use]
 pub fn time<B>(clock: &Clock, ticks: u64, event: &Event<B>) -> Time {
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// What records of a kind may have: `what` and the payload.
+    /// Possible values of `what` and payloads of a kind.
     fn contents(kind: Kind) -> Vec<(u64, Vec<u8>)> {
         let (list, name) = (Term::List(vec![Term::from(1)]), etf::encode(&Term::atom("shop")));
         let value = etf::encode(&Term::str("v"));
@@ -161,7 +163,7 @@ mod tests {
         pairs.chain(own.contains(&Element::Receiver).then_some((0, named))).collect()
     }
 
-    /// Every element of a message about a tracee that an export has read, but the first three.
+    /// All elements that an export has read of a message about a tracee, without the first three.
     fn read_back(message: &[u8]) -> Vec<Term> {
         let Some(Read { what: What::Trace(trace), stamp }) = Read::parse(message) else { panic!("no trace message") };
         let term = |bytes: Option<&[u8]>| bytes.map(|bytes| etf::decode(bytes).unwrap());
@@ -195,7 +197,7 @@ mod tests {
             (stamp::MONOTONIC | stamp::CARRIED, &[]),
             (stamp::STRICT | stamp::CARRIED | stamp::SCHEDULER, &more),
         ];
-        // a drop record is told of as a number, and never as an event
+        // a drop record is reported as a number, never as an event
         for kind in Kind::ALL.into_iter().filter(|kind| !kind.tag().is_empty() && *kind != Kind::Drop) {
             let shape = kind.shape();
             let contents = contents(kind).into_iter();
@@ -222,7 +224,7 @@ mod tests {
                     _ if stamps & stamp::MASK == stamp::NONE => None,
                     Time::Strict(ns, unique) => Some(Term::Tuple(vec![Term::Int(ns.into()), Term::Int(unique.into())])),
                     Time::Monotonic(ns) => Some(Term::Int(ns.into())),
-                    Time::Wall(..) => panic!("none was asked for"),
+                    Time::Wall(..) => panic!("no flag requests it"),
                 };
                 let word = Term::atom(if stamp.is_some() { TRACE_TS } else { TRACE });
                 let tag = Some(Term::atom(event.tag()));
@@ -232,8 +234,8 @@ mod tests {
                     scheduler.filter(|_| shape.has(Element::Scheduler)),
                     stamp.filter(|_| shape.has(Element::Stamp)),
                 ];
-                let told = head.into_iter().chain([Some(event.term()), event.extra()]).chain(ends);
-                assert_eq!(told.flatten().collect::<Vec<_>>(), encoded, "{kind:?}");
+                let parts = head.into_iter().chain([Some(event.term()), event.extra()]).chain(ends);
+                assert_eq!(parts.flatten().collect::<Vec<_>>(), encoded, "{kind:?}");
 
                 match Read::parse(&bytes).unwrap().what {
                     What::Trace(_) => assert_eq!(read_back(&bytes), encoded[3..], "{kind:?}"),

@@ -1,8 +1,8 @@
-//! An event of sequential tracing, from the trace point to the message: what its record holds, and what that stands for.
+//! Events of sequential tracing: their records, and the terms that these stand for.
 //!
-//! A record has the numbers of the token and its processes as they are, the label, and what was sent: a cache line for most. That both
-//! pids and the names of the event are written out is left to whoever takes it. A token that has come from another node names a
-//! process of that one; it is rare, and its record holds the whole term.
+//! A record has the raw numbers of the token and its processes, the label, and the message: mostly one cache line. The consumer writes
+//! out both pids and the event's names. A token from another node names a process of that node. Such tokens are rare, and their records
+//! contain the whole term.
 #![forbid(unsafe_code)]
 
 use crate::record::{event::Event, header::Head, identity as tracee};
@@ -13,7 +13,7 @@ use inviso_term::{
 };
 use std::borrow::Cow;
 
-/// An event, and the processes that it is about.
+/// An event and its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeqEventKind {
     Send { from: u64, to: u64 },
@@ -21,19 +21,19 @@ pub(crate) enum SeqEventKind {
     Print { by: u64 },
 }
 
-/// How the record of each begins; a term in full begins with that of a tuple.
+/// The first byte of each kind of record. A whole term begins with the tag of a tuple instead.
 const SEND: u8 = 1;
 const RECEIVE: u8 = 2;
 const PRINT: u8 = 3;
 
-/// What stands before the label: which event, the label's length, the two serials.
+/// Bytes before the label: kind of event, length of the label, two serials.
 const FIXED: usize = 1 + 2 + 8 + 8;
 
-/// Room for what a term has besides the label and what was sent: heads, names and numbers, and two pids.
+/// Enough bytes for a term without label and message: tags, names, numbers and two pids.
 const AROUND: usize = 256;
 
 impl SeqEventKind {
-    /// The process whose event it is.
+    /// The process of the event.
     pub fn process(self) -> u64 {
         match self {
             SeqEventKind::Send { from: process, .. }
@@ -42,7 +42,7 @@ impl SeqEventKind {
         }
     }
 
-    /// How its record begins, who it comes from, and who it is for: 0 for nobody.
+    /// The first byte of its record, its sender, and its receiver (0 for none).
     fn parts(self) -> (u8, u64, u64) {
         match self {
             SeqEventKind::Send { from, to } => (SEND, from, to),
@@ -52,28 +52,28 @@ impl SeqEventKind {
     }
 }
 
-/// What a record has of a token.
+/// The fields of a token that a record has.
 pub(crate) struct TokenFields<'a> {
-    /// The label's bytes, no more than a u16 can count.
+    /// The label; its length fits a u16.
     pub label: &'a [u8],
-    /// The serial before, and its own.
+    /// The previous serial and the token's own.
     pub serial: (i64, i64),
-    /// The process of another node that sent it.
+    /// The sender, if it is a process of another node.
     pub away: Option<&'a Identifier>,
 }
 
-/// Room for what the record of an event has besides what was sent.
+/// Enough bytes for the record of an event without its message.
 pub(crate) fn around(token: &TokenFields<'_>) -> usize {
     let away = token.away.map_or(0, |away| away.node.len());
     token.label.len() + AROUND + away
 }
 
-/// Writes the payload of an event's record; `message` writes what was sent or printed.
+/// Writes the payload of an event's record. `message` writes the sent or printed term.
 pub(crate) fn write(
-    out: &mut Encoder<'_>, token: &TokenFields<'_>, told: SeqEventKind,
+    out: &mut Encoder<'_>, token: &TokenFields<'_>, event: SeqEventKind,
     message: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>,
 ) -> Result<Head, Full> {
-    let (form, from, to) = told.parts();
+    let (form, from, to) = event.parts();
     let head = match token.away {
         None => {
             let mut fixed = [form; FIXED];
@@ -97,13 +97,14 @@ pub(crate) fn write(
     Ok(head)
 }
 
-/// `{Label, Info}`, a term, as messages have it, of the record of an event. What is none stays as it is.
+/// The term `{Label, Info}` of an event's record. A payload that is a whole term is answered as it is.
 #[must_use]
 pub fn pair<B: AsRef<[u8]>>(event: &Event<B>) -> Cow<'_, [u8]> {
     let payload = event.payload.as_ref();
     written_out(event.tracee, event.what, payload).map_or(Cow::Borrowed(payload), Cow::Owned)
 }
 
+/// The term, written out. `None` if the payload is a whole term.
 fn written_out(tracee: u64, what: u64, payload: &[u8]) -> Option<Vec<u8>> {
     let (form, rest) = payload.split_first().filter(|(form, _)| (SEND..=PRINT).contains(*form))?;
     let (length, rest) = rest.split_first_chunk()?;
@@ -120,7 +121,7 @@ fn written_out(tracee: u64, what: u64, payload: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// All of the term but what was sent or printed, which is its end.
+/// Writes the term up to the sent or printed message, which is its end.
 fn before(
     out: &mut Encoder<'_>, label: &[u8], form: u8, serial: (i64, i64),
     from: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>, to: u64,
@@ -168,14 +169,14 @@ mod tests {
         Event { kind, stamps: 0, scheduler: 0, tracee, what, carried: 0, unique: 0, numbered: 0, payload, extra: &[] }
     }
 
-    /// What the record of an event stands for.
-    fn said(told: SeqEventKind, away: Option<Arc<Identifier>>, room: usize) -> Option<String> {
+    /// The text of the term that an event's record stands for.
+    fn text(event: SeqEventKind, away: Option<Arc<Identifier>>, room: usize) -> Option<String> {
         let label = etf::encode(&Term::str("order"));
         let token = TokenFields { label: &label, serial: (3, -9), away: away.as_deref() };
         let mut room = vec![0; room];
         let mut out = Encoder::new(&mut room);
-        let head = write(&mut out, &token, told, |out| out.str(&"sent".repeat(99))).ok()?;
-        let event = event(head.tracee, head.what, out.written());
+        let head = write(&mut out, &token, event, |out| out.str(&"sent".repeat(99))).ok()?;
+        let event = super::tests::event(head.tracee, head.what, out.written());
         Some(etf::decode(&pair(&event)).unwrap().to_string())
     }
 
@@ -185,7 +186,7 @@ mod tests {
         let port = Term::Port(Identifier::own((4 | tracee::Kind::Port as u64) >> 2));
         let away = Arc::new(Identifier::new(4, "shop@far", 7));
         let far = Term::Pid((*away).clone());
-        for (told, away, what) in [
+        for (event, away, what) in [
             (SeqEventKind::Send { from: 8, to: 12 }, None, format!("send,{{3,-9}},{},{}", own(8), own(12))),
             (
                 SeqEventKind::Send { from: 8, to: 4 | tracee::Kind::Port as u64 },
@@ -196,11 +197,11 @@ mod tests {
             (SeqEventKind::Receive { from: 0, at: 12 }, Some(away), format!("receive,{{3,-9}},{far},{}", own(12))),
             (SeqEventKind::Print { by: 8 }, None, format!("print,{{3,-9}},{},[]", own(8))),
         ] {
-            let whole = said(told, away.clone(), 4096).unwrap();
+            let whole = text(event, away.clone(), 4096).unwrap();
             assert!(whole.contains(&what), "{whole}, not {what}");
             assert!(whole.contains("order") && whole.contains("sentsent"), "{whole}");
-            // no room for what was sent: the place where it stood says so
-            let short = said(told, away, 200).unwrap();
+            // without space for the message, a mark is in its place
+            let short = text(event, away, 200).unwrap();
             assert!(short.contains(&what) && !short.contains("sentsent"), "{short}");
         }
     }

@@ -1,30 +1,30 @@
-//! Waiting for room: the blocking policy's only meeting point.
+//! Waits for space in a ring, under the blocking policy.
 //!
 //! # Roles
 //!
-//! The producer waits, the reader wakes it each time that it has freed a page, and so does whoever
-//! closes the ring.
+//! The producer waits. The reader wakes it after each page that it frees. A thread that closes the
+//! ring wakes it, too.
 //!
 //! # States
 //!
-//! None beyond the lock's: what is waited for is a frame's word or `closed`.
+//! Only the lock's. The producer waits for a change of a frame's word or of `closed`.
 //!
 //! # Orderings
 //!
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | the lock | waker, after its change | waiter, before it looks | either the waiter sees the change or the waker finds it waiting |
+//! | the lock | waker, after its change | waiter, before it checks | the waiter sees the change, or the waker finds it waiting |
 //!
 //! # Checked by
 //!
-//! The blocking models of `ring`. loom has no clock: there, a finite limit is over at the second
-//! look and only `Duration::MAX` really waits, so that a wake-up that is lost shows as a deadlock.
+//! The blocking models of `ring`. loom has no clock: under loom a finite limit is over at the second
+//! check, and only `Duration::MAX` really waits. So a lost wake-up shows as a deadlock.
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{mutants::mutant, spin_loop, Condvar, Mutex, MutexGuard};
+use crate::sync::{mutants::mutant, spin_loop, Condvar, Mutex, MutexGuard, Unpoisoned};
 
-/// Looks before the thread sleeps: some microseconds, what a reader needs to end a page.
+/// Checks before the thread sleeps: some microseconds, about the time in which a reader ends a page.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 128 };
 
 pub(super) struct Backpressure {
@@ -37,7 +37,7 @@ impl Backpressure {
         Backpressure { gate: Mutex::new(()), freed: Condvar::new() }
     }
 
-    /// Waits until `ready` says so, or for `limit`. Returns what `ready` said last.
+    /// Waits until `ready` is true, at most for `limit`. Returns the last answer of `ready`.
     pub(super) fn wait(&self, limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
         if limit.is_zero() {
             return ready();
@@ -62,7 +62,7 @@ impl Backpressure {
         true
     }
 
-    /// Wakes who waits. The caller's change comes before it.
+    /// Wakes the waiting thread. The caller makes its change before.
     pub(super) fn wake(&self) {
         if !mutant!("wakes_unlocked") {
             drop(self.lock());
@@ -71,10 +71,10 @@ impl Backpressure {
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
-        self.gate.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.gate.lock().unpoisoned()
     }
 
-    /// Sleeps until somebody wakes it; `None` when the time is over.
+    /// Sleeps until a wake-up. `None` when the time is over.
     #[cfg(not(loom))]
     fn sleep<'a>(&'a self, gate: MutexGuard<'a, ()>, deadline: &Deadline) -> Option<MutexGuard<'a, ()>> {
         let left = match deadline.0 {
@@ -84,7 +84,7 @@ impl Backpressure {
         if left.is_zero() {
             return None;
         }
-        let (gate, _) = self.freed.wait_timeout(gate, left).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (gate, _) = self.freed.wait_timeout(gate, left).unpoisoned();
         Some(gate)
     }
 
@@ -95,11 +95,11 @@ impl Backpressure {
             crate::sync::thread::yield_now();
             return None;
         }
-        Some(self.freed.wait(gate).unwrap_or_else(|poisoned| poisoned.into_inner()))
+        Some(self.freed.wait(gate).unpoisoned())
     }
 }
 
-/// When to give up; `None` is never.
+/// The end of a wait; `None` for never.
 struct Deadline(Option<Instant>);
 
 impl Deadline {

@@ -2,15 +2,15 @@
 //!
 //! # Roles
 //!
-//! Any thread may call [`Ring::drain`]; the lock around [`Cursor`] lets one in and tells the others
+//! Any thread may call [`Ring::drain`]. The lock around [`Cursor`] admits one; the others get
 //! [`Busy`].
 //!
 //! # States
 //!
-//! The cursor is at record `read` of page `seq`, or before the first page when `seq` is 0. Within a
-//! drain the reader may hold that page. Before the cursor's record, `base + read - tail` records
-//! are missing: that many were lost. A sealed page that was read to its end is freed. Where no page
-//! is left, all that is still counted in `head` was lost.
+//! The cursor is at record `read` of page `seq`, or before the first page if `seq` is 0. Within a
+//! drain the reader may hold that page. `base + read - tail` records were lost before the cursor's
+//! record. A sealed page that was read to its end is freed. If no page is left, all remaining records
+//! that `head` counts were lost.
 //!
 //! # Orderings
 //!
@@ -27,43 +27,42 @@ use super::{
     page::{step, Frame, PageState},
     Overflow, Ring,
 };
-use crate::sync::{mutants::mutant, MutexGuard, Ordering::Relaxed, TryLockError};
+use crate::sync::{mutants::mutant, MutexGuard, Ordering::Relaxed, TryLockError, Unpoisoned};
 
-/// What a drain gives to its closure.
+/// A record or a loss, as the closure of a drain gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordRef<'a> {
-    /// A record as it was pushed, with its length in bytes (header included) in the first `u32` of
-    /// `header`.
+    /// A pushed record. The first `u32` of `header` is its length in bytes, including the header.
     Event {
         /// The header.
         header: [u64; 4],
         /// The payload, in the ring's own memory.
         payload: &'a [u8],
     },
-    /// Between the records before and after this one, `count` records were lost.
+    /// `count` records were lost at this place.
     Drop {
-        /// How many, at least 1. What is lost in one place may come as several of these.
+        /// At least 1. The losses at one place may come as several of these.
         count: u64,
     },
 }
 
-/// Somebody else is draining the ring, perhaps further up this thread's stack.
+/// Another drain of the ring is running, perhaps further up this thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another drain of this ring is under way")]
 pub struct Busy;
 
-/// What a drain did.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Events taken.
     pub events: u64,
-    /// Records that drop records stand for.
+    /// Lost records that drop records report.
     pub lost: u64,
-    /// Whether all was taken that the ring had when the drain began.
+    /// Whether the drain took all records that the ring had at its beginning.
     pub empty: bool,
 }
 
-/// Where reading goes on.
+/// The reading position.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
     seq: u64,
@@ -71,18 +70,18 @@ pub(super) struct Cursor {
     read: u32,
     /// Bytes of this page that were taken.
     offset: usize,
-    /// Our copy of the ring's `tail`.
+    /// A copy of the ring's `tail`.
     tail: u64,
 }
 
 impl Ring {
-    /// Gives the records that are there now to `take`, oldest first, at most `max` of them, drop
-    /// records included.
+    /// Passes the present records to `take`, oldest first, at most `max` of them including drop
+    /// records.
     ///
-    /// `Continue` takes the record. `Break` leaves it for the next drain and ends this one, and so
-    /// does a panic. What is pushed meanwhile is left for the next drain, so a drain always ends.
-    /// Nothing waits: while another drain is under way this returns [`Busy`]. [`Ring::tail`] moves
-    /// at the end of each page and of the drain.
+    /// `Continue` takes the record. `Break` or a panic leaves it for the next drain and ends this
+    /// one. Records that are pushed meanwhile are left for the next drain, so a drain always ends.
+    /// It never waits: during another drain it returns [`Busy`]. [`Ring::tail`] moves at the end of
+    /// each page and of the drain.
     ///
     /// # Errors
     ///
@@ -93,11 +92,9 @@ impl Ring {
     {
         let cursor = match self.consumed.cursor.try_lock() {
             Ok(cursor) => cursor,
-            // a closure panicked: its record wasn't taken, and `PageReader` has left all as it must be
+            // a closure panicked: its record wasn't taken, and `PageReader` has restored the page
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if mutant!("waits_its_turn") => {
-                self.consumed.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-            }
+            Err(TryLockError::WouldBlock) if mutant!("waits_its_turn") => self.consumed.cursor.lock().unpoisoned(),
             Err(TryLockError::WouldBlock) => return Err(Busy),
         };
         let mut reading = PageReader { ring: self, cursor, page: None };
@@ -120,25 +117,25 @@ impl Ring {
     }
 }
 
-/// What comes next.
+/// The next item of a drain.
 #[derive(Clone, Copy)]
 enum Next<'a> {
-    /// The record at the cursor, in this page, which is held.
+    /// The record at the cursor, in this held page.
     Event(&'a Frame),
-    /// So many lost records.
+    /// This many lost records.
     Gap(u64),
 }
 
-/// A drain under way. However it ends, it lets go of the page and moves `tail`.
+/// A running drain. Its drop releases the page and moves `tail`.
 struct PageReader<'a> {
     ring: &'a Ring,
     cursor: MutexGuard<'a, Cursor>,
-    /// The cursor's page, while we hold it (`+reader`).
+    /// The cursor's page while it is held (`+reader`).
     page: Option<&'a Frame>,
 }
 
 impl<'a> PageReader<'a> {
-    /// Finds what is next; `head`, which was acquired, says that something is.
+    /// Finds the next item. The acquired `head` counts at least one more.
     fn next(&mut self, head: u64) -> Next<'a> {
         self.hold();
         let page = loop {
@@ -147,11 +144,11 @@ impl<'a> PageReader<'a> {
                 _ => {}
             }
             if !self.next_page() {
-                // no page up to `current` has anything left, and `head` counts none behind that
+                // no page up to `current` has a record left, and `head` counts none after it
                 return Next::Gap(head - self.cursor.tail);
             }
         };
-        // relaxed: `head` or `current` has told us, before we first held the page
+        // relaxed: `head` or `current` published it before the page was first held
         let position = page.base.load(Relaxed) + u64::from(self.cursor.read);
         if mutant!("hides_gap") {
             self.cursor.tail = position;
@@ -164,40 +161,40 @@ impl<'a> PageReader<'a> {
 
     /// Whether the cursor's page was read to its end.
     fn is_at_end(&self, page: &Frame) -> bool {
-        // relaxed: if the page was sealed before what comes next, `head` or `current` has told us
+        // relaxed: if the page was sealed before the next item, `head` or `current` has published that
         self.cursor.read == page.sealed.load(Relaxed)
     }
 
-    /// Leaves the cursor's page for the oldest newer one, if there is a newer one.
+    /// Frees the cursor's page and holds the oldest newer one, if there is one.
     fn next_page(&mut self) -> bool {
         let current = self.ring.produced.current.load(edge::TURN_SEEN.order());
-        self.free();
+        self.free_page();
         self.hold_after(current)
     }
 
-    /// Holds the cursor's page again, unless it was overwritten since or freed.
+    /// Holds the cursor's page again, unless it was overwritten or freed since.
     fn hold(&mut self) {
         let Cursor { seq, read, .. } = *self.cursor;
         if self.page.is_none() && seq != 0 {
-            self.page = self.held(seq, read);
+            self.page = self.hold_page(seq, read);
         }
     }
 
-    /// Holds page `seq` if it is there and `read` of its records were read.
-    fn held(&self, seq: u64, read: u32) -> Option<&'a Frame> {
+    /// Holds page `seq` if it is live and `read` of its records were read.
+    fn hold_page(&self, seq: u64, read: u32) -> Option<&'a Frame> {
         let frame = self.ring.frame(seq);
-        // relaxed: a hold publishes nothing; `head` and `current` publish what it lets us read
+        // relaxed: a hold publishes nothing; `head` and `current` publish the page
         let held = frame.change(PageState::live(seq, read), PageState::held(seq, read), Relaxed);
         held.is_ok().then_some(frame)
     }
 
-    /// Holds the oldest page after the cursor's up to `current`. There is none if `current` is the
-    /// cursor's own, or if the producer went round the whole ring since it was loaded.
+    /// Holds the oldest page after the cursor's, up to `current`. There is none if `current` is the
+    /// cursor's own, or if the producer passed the whole ring since `current` was loaded.
     fn hold_after(&mut self, current: u64) -> bool {
         let oldest = (current + 1).saturating_sub(self.ring.frames.len() as u64);
         for seq in oldest.max(self.cursor.seq + 1)..=current {
-            // if it fails the page is gone or was skipped: `current` says that its turn has been
-            if let Some(page) = self.held(seq, 0) {
+            // a page up to `current` that isn't live is gone or was skipped
+            if let Some(page) = self.hold_page(seq, 0) {
                 self.page = Some(page);
                 self.cursor.seq = seq;
                 self.cursor.read = 0;
@@ -208,7 +205,7 @@ impl<'a> PageReader<'a> {
         false
     }
 
-    /// Shows `next` to the closure and takes it if the closure does.
+    /// Passes `next` to the closure. Takes it if the closure answers `Continue`.
     fn offer(&mut self, next: Next<'a>, take: &mut impl FnMut(RecordRef<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         if mutant!("took_early") {
             self.ring.consumed.tail.store(self.cursor.tail + 1, edge::TOOK.order());
@@ -221,11 +218,11 @@ impl<'a> PageReader<'a> {
             Next::Event(page) => {
                 let offset = self.cursor.offset;
                 if mutant!("give_back_early") {
-                    self.let_go();
+                    self.release_page();
                 }
-                // SAFETY: `next` says Event only while we hold the page, and no one but us lets go
-                // of it; there, `head` counts a record at the cursor, whose bytes we have acquired
-                // with it
+                // SAFETY: `Next::Event` means that this reader holds the page, and only this reader
+                // releases it. `head` counts a record at the cursor, and its bytes were acquired with
+                // `head`
                 let (header, payload) = unsafe { page.record(offset) };
                 let step = step(payload.len());
                 let answer = take(RecordRef::Event { header, payload });
@@ -241,8 +238,8 @@ impl<'a> PageReader<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Frees the cursor's page, which is sealed and was read to its end.
-    fn free(&mut self) {
+    /// Frees the cursor's page, which is sealed and read to its end.
+    fn free_page(&mut self) {
         if let Some(page) = self.page.take() {
             self.publish_tail();
             if !mutant!("never_frees") {
@@ -255,8 +252,8 @@ impl<'a> PageReader<'a> {
         }
     }
 
-    /// Leaves the cursor's page as it is.
-    fn let_go(&mut self) {
+    /// Releases the cursor's page without freeing it.
+    fn release_page(&mut self) {
         if let Some(page) = self.page.take() {
             let Cursor { seq, read, .. } = *self.cursor;
             let read = if mutant!("forgets_read") { 0 } else { read };
@@ -272,8 +269,8 @@ impl<'a> PageReader<'a> {
 impl Drop for PageReader<'_> {
     fn drop(&mut self) {
         match self.page {
-            Some(page) if self.is_at_end(page) || mutant!("frees_open") => self.free(),
-            _ => self.let_go(),
+            Some(page) if self.is_at_end(page) || mutant!("frees_open") => self.free_page(),
+            _ => self.release_page(),
         }
         self.publish_tail();
     }

@@ -1,11 +1,11 @@
 //! A bounded ring of variable-length records: one thread writes, any one thread at a time reads.
 //!
 //! There is one ring for each pair of scheduler thread and session. The thread that owns the
-//! [`Producer`] pushes trace events, each a 32-byte header and a payload; whoever delivers them
-//! calls [`Ring::drain`]. The ring is made of pages that are allocated when they are first needed,
-//! so a session that sees no event costs a few hundred bytes. Every record that is pushed is either
-//! read or counted as lost, and a loss is read as a record of its own at the place where it
-//! happened: `read + lost = produced`, always.
+//! [`Producer`] pushes trace events: a 32-byte header and a payload each. The thread that delivers
+//! them calls [`Ring::drain`]. The ring consists of pages that are allocated at their first use, so
+//! a session without events costs a few hundred bytes. Every pushed record is either read or
+//! counted as lost. A loss is read as a record of its own, at the place where it happened:
+//! `read + lost = produced`, always.
 //!
 //! ```
 //! use inviso_core::ring::{Overflow, Pushed, RecordRef, Ring};
@@ -27,53 +27,49 @@
 //! | role | who | may |
 //! | --- | --- | --- |
 //! | producer | the thread that owns the [`Producer`] | push; take pages; allocate |
-//! | reader | any thread inside [`Ring::drain`], one at a time, by a lock that is only tried | hold one page, free it, move `tail` |
-//! | others | any thread | [`Ring::close`]; look at positions |
+//! | reader | any thread inside [`Ring::drain`]; a `try_lock` admits one at a time | hold one page, free it, move `tail` |
+//! | others | any thread | [`Ring::close`]; read positions |
 //!
-//! A page has a sequence number `seq`, counted from 1, and lives in frame `seq % frames`. A number
-//! that the producer has passed is live, gone or skipped, and what is gone or skipped stays so: a
-//! reader that looks for the next page goes through the numbers in order and can't miss one. A page
-//! remembers how many records were produced before it (`base`), so a reader that knows its own
-//! `tail` knows exactly how many were lost before the page: `base - tail`. Nothing else is needed
-//! to account for losses under any policy.
+//! A page has a sequence number `seq`, counted from 1, and its place is frame `seq % frames`. A
+//! number that the producer has passed is live, gone or skipped. A number that is gone or skipped
+//! stays so. So a reader that tries the numbers in order can't miss a page. A page has the number
+//! of records that were produced before it (`base`). So a reader knows from its own `tail` how many
+//! records were lost before the page: `base - tail`. That accounts for all losses under any policy.
 //!
 //! # States
 //!
-//! The word of a frame (`page::PageState`), `s` being a page's number and `r` the records of it that
-//! were read:
+//! The word of a frame is a `page::PageState`. `s` is the page's number, `r` the number of its records
+//! that were read:
 //!
-//! | state | meaning | leaves it | to |
+//! | state | meaning | left by | to |
 //! | --- | --- | --- | --- |
 //! | `FREE` | no page; maybe no memory yet | producer | `BUSY#s` |
 //! | `BUSY#s` | the producer prepares page `s` | producer | `LIVE#s/0` |
 //! | `LIVE#s/r` | page `s` has records; no reader holds it | reader; producer (overwrite, not its own newest page) | `LIVE#s/r+reader`; `BUSY#t` |
-//! | `LIVE#s/r+reader` | a reader is inside | reader | `LIVE#s/r'`, or `FREE` once it is sealed and read to its end |
+//! | `LIVE#s/r+reader` | a reader is inside | reader | `LIVE#s/r'`; `FREE` if it is sealed and read to its end |
 //!
 //! A page is sealed when its number of records is final. The producer seals it before it counts a
-//! loss or takes another page, so within a page there is never a loss; all of them lie between
-//! pages.
+//! loss or takes another page. So losses are always between pages, never within one.
 //!
 //! # Orderings
 //!
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `head`: `edge::COMMIT` | producer, after the record or the loss is in place | drain, once at its start | the bytes and the seals of all that is counted in `head` |
-//! | `current`: `edge::TURN` | producer, after the page is `LIVE` | drain, at the end of a page | the frame's word, `base` and memory of a page that is newer than the `head` that this drain saw |
-//! | frame word: `edge::GIVE_BACK` | reader, when it lets go of a page | producer, when it takes it | its reads of the bytes are over before they are written again |
-//! | `tail`: `edge::TOOK` | drain, after the closure took the records | [`Ring::tail`] | what the closure did with the records |
+//! | `head`: `edge::COMMIT` | producer, after the record or the loss is in place | drain, once at its start | the bytes and the seals of all records that `head` counts |
+//! | `current`: `edge::TURN` | producer, after the page is `LIVE` | drain, at the end of a page | word, `base` and memory of a page that is newer than the `head` that this drain saw |
+//! | frame word: `edge::GIVE_BACK` | reader, when it releases a page | producer, when it takes the frame | all reads of the bytes end before they are written again |
+//! | `tail`: `edge::TOOK` | drain, after the closure took the records | [`Ring::tail`] | the effects of the closure |
 //! | `ended`: `edge::ENDED` | producer, after its last push | [`Ring::is_ended`] | the last `head` |
 //!
-//! All else is relaxed: `head` and `lost` as numbers, `closed` (a push that happens after the close
-//! reads it by coherence), `base`, `sealed`, memory and the word `LIVE` (published by the edges
-//! above), and the reader's hold (a read-modify-write; what it reads is published by `head` or
-//! `current`). The producer and the reader never read back what they alone write; they keep plain
-//! copies.
+//! Everything else is relaxed: `head` and `lost` as numbers; `closed` (a push that happens after the
+//! close reads it by coherence); `base`, `sealed`, memory and the word `LIVE` (published by the
+//! edges above); the reader's hold (a read-modify-write; `head` or `current` publishes the page).
+//! The producer and the reader keep plain copies of the words that only they write.
 //!
 //! # Checked by
 //!
-//! `models.rs` under loom, for each policy; `mutants.rs` lists the bugs that those models must
-//! find, and `tests/loom.sh` plants them one by one. `tests.rs` compares with a slow list and runs
-//! two real threads.
+//! `models.rs` under loom, for each policy. `mutants.rs` lists the bugs that those models must find;
+//! `tests/loom.sh` plants them one by one. `tests.rs` compares with a slow list and runs real threads.
 
 mod backpressure;
 mod consumer;
@@ -101,32 +97,33 @@ pub const HEADER_BYTES: usize = 32;
 /// The largest and the smallest page that [`Ring::split`] chooses.
 const PAGE_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 10;
 
-/// With three frames an overwriting producer always finds one that is neither its own nor held by
-/// the reader.
+/// With three frames an overwriting producer always finds one that is neither its own newest nor held
+/// by the reader.
 const MIN_FRAMES: usize = 3;
 
-/// No ring is larger than this, whatever is asked for.
+/// The largest size of a ring; larger requests are cut to it.
 const MAX_BYTES: usize = 1 << 34;
 
 const _: () = assert!(*PAGE_BYTES.end() / HEADER_BYTES <= page::PageState::MAX_RECORDS as usize);
 const _: () = assert!(PAGE_BYTES.start().is_power_of_two() && PAGE_BYTES.end().is_power_of_two());
 
-/// What a push does when every page is full.
+/// The policy of a push when every page is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// The new record is lost.
     Drop,
-    /// The oldest page that no reader holds is lost and the new record stored: a flight recorder.
+    /// The oldest page that no reader holds is lost, and the new record is stored: a flight recorder.
     Overwrite,
-    /// The push waits for a reader, at most so long; then the new record is lost. The owning thread
-    /// stands still meanwhile, so it must hold nothing that the reader waits for: [`Producer::wait_by`].
+    /// The push waits for a reader, at most for `limit`; then the new record is lost. The owning
+    /// thread is blocked meanwhile, so it must hold nothing that the reader needs: see
+    /// [`Producer::wait_by`].
     Block {
-        /// The longest wait of one push. `Duration::MAX` is for ever.
+        /// The longest wait of one push. `Duration::MAX` waits for ever.
         limit: Duration,
     },
 }
 
-/// The side of a ring that all threads share. [`Ring::split`] makes it, with its one [`Producer`].
+/// The shared side of a ring. [`Ring::split`] creates it with its only [`Producer`].
 pub struct Ring {
     frames: Box<[Frame]>,
     page_bytes: usize,
@@ -137,20 +134,20 @@ pub struct Ring {
     consumed: Consumed,
 }
 
-/// What the producer writes, on cache lines of its own.
+/// The words that the producer writes, on their own cache lines.
 #[repr(align(128))]
 struct Produced {
-    /// Records produced, lost ones included.
+    /// Records produced, including lost ones.
     head: AtomicU64,
     /// The number of the newest page; 0 before the first.
     current: AtomicU64,
     /// Records lost.
     lost: AtomicU64,
-    /// No push will store anything any more.
+    /// No later push stores anything.
     ended: AtomicBool,
 }
 
-/// What the reader writes, on cache lines of its own.
+/// The words that the reader writes, on their own cache lines.
 #[repr(align(128))]
 struct Consumed {
     /// Records taken by readers, or reported to them as lost.
@@ -159,11 +156,11 @@ struct Consumed {
 }
 
 impl Ring {
-    /// Makes a ring of about `bytes` bytes and its only producer.
+    /// Creates a ring of about `bytes` bytes and its only producer.
     ///
-    /// Pages are an eighth of `bytes`, between 4 KiB and 64 KiB, and there are at least three. They
-    /// are allocated one by one when they are first written to and freed with the ring.
-    /// [`Ring::max_payload`] follows from their size.
+    /// A page has an eighth of `bytes`, between 4 KiB and 64 KiB, and there are at least three pages.
+    /// Each page is allocated at its first record and freed with the ring. [`Ring::max_payload`]
+    /// follows from the size of a page.
     pub fn split(bytes: usize, overflow: Overflow) -> (Producer, Arc<Ring>) {
         let bytes = bytes.min(MAX_BYTES);
         let eighth = 1 << (bytes / 8).max(1).ilog2();
@@ -171,8 +168,8 @@ impl Ring {
         Ring::split_pages(page_bytes, (bytes / page_bytes).max(MIN_FRAMES), overflow)
     }
 
-    /// Makes a ring of `frames` pages (at least two) of `page_bytes` each (a multiple of 8, at
-    /// least a header). Models and tests use it to have a ring that two records fill.
+    /// Creates a ring of `frames` pages (at least two) of `page_bytes` each (a multiple of 8, at
+    /// least a header). Models and tests use it for rings that two records fill.
     pub(crate) fn split_pages(page_bytes: usize, frames: usize, overflow: Overflow) -> (Producer, Arc<Ring>) {
         assert!(frames >= 2 && page_bytes.is_multiple_of(8));
         assert!((HEADER_BYTES..=*PAGE_BYTES.end()).contains(&page_bytes));
@@ -193,8 +190,8 @@ impl Ring {
         (Producer::new(Arc::clone(&ring)), ring)
     }
 
-    /// Refuses every push that begins afterwards; one that is under way may still be stored. What
-    /// is stored stays readable. A push that waits for room gives up and is refused.
+    /// Refuses every later push. A push that has begun may still be stored. Stored records stay
+    /// readable. A push that waits for space is refused.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
         if matches!(self.overflow, Overflow::Block { .. }) && !mutant!("close_wakes_nobody") {
@@ -207,36 +204,35 @@ impl Ring {
         self.closed.load(Relaxed)
     }
 
-    /// Whether the producer is gone or was refused: if so, what a later drain finds is all there
-    /// will ever be.
+    /// Whether the producer is gone or was refused. If so, a later drain finds all records that
+    /// there will ever be.
     pub fn is_ended(&self) -> bool {
         self.produced.ended.load(edge::ENDED_SEEN.order())
     }
 
-    /// Records produced so far, lost ones included. Everything that was pushed before this call is
-    /// counted.
+    /// Records produced so far, including lost ones. Counts every earlier push.
     pub fn head(&self) -> u64 {
         self.produced.head.load(Relaxed)
     }
 
-    /// Records that readers took so far, or were told are lost. Once this is at least a
-    /// [`Ring::head`] remembered earlier, all that was produced before that moment is delivered,
-    /// and what the closures did with it is visible here.
+    /// Records that readers took so far, including those that were reported to them as lost. When this
+    /// reaches an earlier value of [`Ring::head`], all records from before that moment are delivered,
+    /// and the effects of the closures are visible to the caller.
     pub fn tail(&self) -> u64 {
         self.consumed.tail.load(edge::TOOK_SEEN.order())
     }
 
-    /// Records lost so far, whether or not a reader knows already.
+    /// Records lost so far, including losses that are not reported yet.
     pub fn lost(&self) -> u64 {
         self.produced.lost.load(Relaxed)
     }
 
-    /// The longest payload that fits, in bytes; a longer one is lost under every policy.
+    /// The longest payload that fits, in bytes. A record with a longer one is lost under every policy.
     pub fn max_payload(&self) -> usize {
         self.page_bytes - HEADER_BYTES
     }
 
-    /// What happens on overflow.
+    /// The policy on overflow.
     pub fn overflow(&self) -> Overflow {
         self.overflow
     }

@@ -1,9 +1,9 @@
 //! The ring under loom: each policy, partial reads, closing, two drains, `delivered`.
 //!
-//! Every record carries its number in the order of production, so a reader knows at each step what
-//! has to come next. A model names the outcomes that some execution must reach and how many
-//! executions there must be; `mutants.rs` lists the bugs that make a model fail. `INVISO_LOOM=long`
-//! explores with two more preemptions.
+//! Every record has its number in the order of production. So a reader can check each next record. A
+//! model names outcomes, each of which some execution must reach, and the least number of
+//! executions. `mutants.rs` lists the bugs that make a model fail. `INVISO_LOOM=long` explores with
+//! two more preemptions.
 
 use std::{
     collections::BTreeSet,
@@ -15,13 +15,13 @@ use std::{
 use super::{Drained, Overflow, Producer, Pushed, RecordRef, Ring, HEADER_BYTES};
 use crate::sync::{thread, Arc, AtomicBool, Ordering, UnsafeCell};
 
-/// A page for one record or for two, without payload.
+/// The size of a page for one record, and for two, without payload.
 const ONE: usize = HEADER_BYTES;
 const TWO: usize = 2 * HEADER_BYTES;
 const FOREVER: Overflow = Overflow::Block { limit: Duration::MAX };
 const A_WHILE: Overflow = Overflow::Block { limit: Duration::from_secs(1) };
 
-/// The outcomes that the executions of a model have reached.
+/// The outcomes that the executions of a model have reached, and the number of executions.
 #[derive(Clone, Default)]
 struct Seen(StdArc<StdMutex<(BTreeSet<&'static str>, usize)>>);
 
@@ -33,8 +33,8 @@ impl Seen {
     }
 }
 
-/// Runs `model` under every schedule with at most `preemptions`; it must reach `outcomes` and have
-/// `least` executions.
+/// Runs `model` under every schedule with at most `preemptions`. It must reach `outcomes` and have at
+/// least `least` executions.
 fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: impl Fn(&Seen) + Sync + Send + 'static) {
     let long = std::env::var("INVISO_LOOM").is_ok_and(|form| form == "long");
     let seen = Seen::default();
@@ -57,7 +57,7 @@ fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: i
     println!("{executions} executions reached {reached:?}");
 }
 
-/// A producer that numbers what it produces and remembers what became of it.
+/// A producer that numbers its records and keeps the outcome of each push.
 struct Numbered {
     producer: Producer,
     stored: Vec<u64>,
@@ -89,7 +89,7 @@ impl Numbered {
     }
 }
 
-/// A reader that checks the order and remembers what it got.
+/// A reader that checks the order and keeps the numbers that it got.
 #[derive(Default)]
 struct Checked {
     position: u64,
@@ -128,7 +128,7 @@ impl Checked {
         drained
     }
 
-    /// Reads to the end; the producer has pushed `produced` records and stands still.
+    /// Reads to the end. The producer has pushed `produced` records and has ended.
     fn finish(&mut self, ring: &Ring, produced: u64) {
         assert!(self.drain(ring, usize::MAX).empty);
         assert_eq!((ring.head(), ring.tail(), self.position), (produced, produced, produced));
@@ -194,7 +194,7 @@ fn overwrite_keeps_the_newest() {
         reader.drain(&ring, 2);
         let pushed = pusher.join().unwrap();
         reader.finish(&ring, 5);
-        // with two pages, a push is refused while the reader is inside of the other one
+        // with two pages, a push is refused while the reader holds the other one
         assert!(pushed.lost.iter().all(|lost| reader.lost.contains(lost)));
         assert!(pushed.lost.contains(&4) || reader.events.ends_with(&[4]), "the newest is there");
         seen.note("nothing lost", reader.lost.is_empty());
@@ -354,8 +354,8 @@ fn two_drains_take_each_record_once() {
         let (producer, ring) = Ring::split_pages(ONE, 2, Overflow::Drop);
         let mut numbered = Numbered::new(producer);
         let _ = numbered.push(&[]);
-        // loom runs one thread at a time and can't leave one inside of this lock, so it adds no
-        // edge
+        // loom runs one thread at a time and never switches while this lock is held, so the lock adds
+        // no edge
         let reader = StdArc::new(StdMutex::new(Checked::default()));
         let drain = |ring: &Ring, reader: &StdMutex<Checked>| {
             let take = |record: RecordRef<'_>| {
@@ -383,11 +383,11 @@ fn two_drains_take_each_record_once() {
 
 #[test]
 fn delivered_means_that_the_tracer_has_it() {
-    /// What the closure writes and the waiter reads, without a lock.
+    /// The closure writes it and the waiter reads it, without a lock.
     struct Mailbox(UnsafeCell<u64>);
-    // SAFETY: loom checks the accesses, which is the point of the model
+    // SAFETY: loom checks the accesses; the model exists for that
     unsafe impl Sync for Mailbox {}
-    // SAFETY: as above
+    // SAFETY: loom checks the accesses
     unsafe impl Send for Mailbox {}
 
     explore(4, 10, &["waiting", "delivered"], |seen| {
@@ -402,7 +402,7 @@ fn delivered_means_that_the_tracer_has_it() {
             move || {
                 let take = |_: RecordRef<'_>| {
                     mailbox.0.with_mut(|received| {
-                        // SAFETY: `tail` hasn't passed `position`, so nobody reads it
+                        // SAFETY: `tail` hasn't passed `position`, so the waiter doesn't read it
                         unsafe { *received += 1 }
                     });
                     ControlFlow::Continue(())
@@ -412,7 +412,7 @@ fn delivered_means_that_the_tracer_has_it() {
         });
         let delivered = ring.tail() >= position;
         if delivered {
-            // SAFETY: `tail` has passed `position`, so the closure has done its last write
+            // SAFETY: `tail` has passed `position`, so the closure has finished its last write
             assert_eq!(mailbox.0.with(|received| unsafe { *received }), 2);
         }
         seen.note("waiting", !delivered);

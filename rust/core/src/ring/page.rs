@@ -1,24 +1,24 @@
-//! A frame of the ring: its state word, its page's memory, and the bytes of a record.
+//! A frame of the ring: its state word, the memory of its page, and the bytes of a record.
 //!
 //! # Roles
 //!
-//! The producer and the reader of `ring` (see there). This file knows how a word and a record look,
-//! not who may change them when.
+//! The producer and the reader of `ring` (see there). This file defines the layout of a word and of a
+//! record. `ring` defines which role may change them.
 //!
 //! # States
 //!
-//! [`PageState`] packs, from the lowest bit: kind (2 bits), records read (16), page number (46). At a
-//! page a microsecond the numbers last two years; at the rate that a core can fill pages of 64 KiB,
-//! thirty.
+//! [`PageState`] packs, from the lowest bit: kind (2 bits), records read (16), page number (46). With a
+//! page each microsecond the numbers last two years. At the rate of a core that fills pages of 64 KiB
+//! they last thirty.
 //!
 //! # Orderings
 //!
-//! None of its own: callers pass them, from the table in `ring`.
+//! Callers pass them, from the table in `ring`.
 //!
 //! # Checked by
 //!
-//! The models of `ring`. Under loom each 8 bytes of a page have a shadow cell that is touched when
-//! they are, so an access that no edge orders fails the model.
+//! The models of `ring`. Under loom each 8 bytes of a page have a shadow cell. Each access to the bytes
+//! accesses the cell, too. So an access that no edge orders fails the model.
 
 use std::{
     alloc::{alloc, dealloc, Layout},
@@ -31,22 +31,22 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 /// Pages begin on a cache line.
 const PAGE_ALIGN: usize = 64;
 
-/// Where the first `u32` in memory is in the header's first `u64`: a record's length in bytes with
-/// its header.
+/// The shift of the header's first `u32` in memory within its first `u64`. That `u32` is the record's
+/// length in bytes, including the header.
 const LENGTH_SHIFT: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 
 const _: () = assert!(HEADER_BYTES == size_of::<[u64; 4]>());
 const _: () = assert!(PAGE_ALIGN >= align_of::<[u64; 4]>());
 
-/// How far ahead of what is being written cache lines are asked for: some records.
+/// How far ahead of the write position cache lines are prefetched: some records.
 const AHEAD: usize = 512;
 
-/// Asks for the line that will be written soon: what is written to a ring that is larger than the caches would otherwise wait for
-/// memory, and the traced program for room to store. Only a hint; the address need not exist.
+/// Prefetches a line that will be written soon. Without it, writes to a ring larger than the caches wait for memory, and the traced
+/// program waits for its store buffer. It is a hint: the address need not exist.
 #[inline(always)]
 pub(super) fn fetch_ahead(at: *mut u8) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    // SAFETY: a hint about an address, which is not accessed
+    // SAFETY: a prefetch is a hint and doesn't access the address
     unsafe {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
         _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(AHEAD).cast());
@@ -61,7 +61,7 @@ pub(super) struct PageState(u64);
 
 impl PageState {
     pub(super) const FREE: PageState = PageState(0);
-    /// The number of records that a page may have.
+    /// The largest number of records of a page.
     pub(super) const MAX_RECORDS: u32 = (1 << 16) - 1;
 
     const BUSY: u64 = 1;
@@ -76,7 +76,7 @@ impl PageState {
         PageState(Self::BUSY | seq << Self::SEQ_SHIFT)
     }
 
-    /// Page `seq` can be read; `read` of its records were.
+    /// Page `seq` can be read. `read` of its records have been read.
     pub(super) const fn live(seq: u64, read: u32) -> PageState {
         PageState(Self::LIVE | (read as u64) << Self::READ_SHIFT | seq << Self::SEQ_SHIFT)
     }
@@ -90,7 +90,7 @@ impl PageState {
         self.0 & Self::KIND == Self::HELD
     }
 
-    /// The records of the page that a reader took.
+    /// The number of records that readers took from the page.
     pub(super) const fn read(self) -> u32 {
         (self.0 >> Self::READ_SHIFT) as u32 & Self::MAX_RECORDS
     }
@@ -114,7 +114,7 @@ impl fmt::Debug for PageState {
 /// A place for a page.
 pub(super) struct Frame {
     word: AtomicU64,
-    /// Records produced before the page's first.
+    /// Records produced before the page's first record.
     pub(super) base: AtomicU64,
     /// Null until the frame is first used.
     pub(super) memory: AtomicPtr<u8>,
@@ -140,7 +140,7 @@ impl Frame {
         }
     }
 
-    /// Changes the word from `from` to `to`, or says what it is.
+    /// Changes the word from `from` to `to`. The error is the actual word.
     pub(super) fn change(&self, from: PageState, to: PageState, success: Ordering) -> Result<(), PageState> {
         match self.word.compare_exchange(from.0, to.0, success, Relaxed) {
             Ok(_) => Ok(()),
@@ -150,21 +150,21 @@ impl Frame {
 
     /// Whether there is no page.
     pub(super) fn is_free(&self) -> bool {
-        // relaxed: a guess
+        // relaxed: a hint
         self.word.load(Relaxed) == PageState::FREE.0
     }
 
-    /// Sets the word, which the caller owns: `BUSY` is the producer's, `+reader` the reader's.
-    /// Returns the old one.
+    /// Sets the word. The caller must own it: the producer owns `BUSY`, the reader owns `+reader`.
+    /// Returns the old word.
     pub(super) fn set(&self, to: PageState, order: Ordering) -> PageState {
         PageState(self.word.swap(to.0, order))
     }
 
-    /// Allocates the frame's page. Null if there is no memory. Only the producer calls it, once a
+    /// Allocates the frame's page. Null without memory. Only the producer calls it, once for each
     /// frame.
     pub(super) fn allocate(&self, page_bytes: usize) -> *mut u8 {
-        // SAFETY: the layout's size isn't 0, `Ring::split_pages` has asserted a header's size at
-        // least
+        // SAFETY: the layout's size isn't 0: `Ring::split_pages` has asserted at least the size of a
+        // header
         let memory = unsafe { alloc(layout(page_bytes)) };
         self.memory.store(memory, Relaxed);
         memory
@@ -173,9 +173,8 @@ impl Frame {
     pub(super) fn free_memory(&mut self, page_bytes: usize) {
         let memory = self.memory.load(Relaxed);
         if !memory.is_null() {
-            // SAFETY: `allocate` got it with this layout, and `&mut self` in the ring's drop says
-            // that no producer (it owns an Arc of the ring) and no reader (it borrows the ring) is
-            // left
+            // SAFETY: `allocate` used this layout. `&mut self` in the ring's drop proves that no
+            // producer is left (it owns an Arc of the ring) and no reader (it borrows the ring)
             unsafe { dealloc(memory, layout(page_bytes)) };
         }
     }
@@ -184,31 +183,32 @@ impl Frame {
     ///
     /// # Safety
     ///
-    /// The caller holds this page (`+reader`) as long as the slice lives, and a record that it has
-    /// acquired by `head` begins at `offset`.
+    /// The caller holds this page (`+reader`) as long as the slice lives. At `offset` begins a record
+    /// that an acquired `head` counts.
     pub(super) unsafe fn record(&self, offset: usize) -> ([u64; 4], &[u8]) {
         #[cfg(loom)]
         self.shadow.read(offset, HEADER_BYTES);
         let memory = self.memory.load(Relaxed);
-        // SAFETY: the page is live, so its memory is allocated; the record is complete, aligned
-        // (steps are multiples of 8), and nobody writes to it: the producer writes behind it, and
-        // can't take a page that we hold
+        // SAFETY: the page is live, so its memory is allocated. The record is complete and aligned
+        // (steps are multiples of 8). Nobody writes to it: the producer writes behind it and can't
+        // take a page that the caller holds
         let header = unsafe { memory.add(offset).cast::<[u64; 4]>().read() };
         let length = (header[0] >> LENGTH_SHIFT) as u32 as usize;
         #[cfg(loom)]
         self.shadow.read(offset, step(length - HEADER_BYTES));
-        // SAFETY: as above; `length` was written by `write_record` and counts the header
+        // SAFETY: the record is complete and nobody writes to it, as above. `write_record` wrote
+        // `length`, which includes the header
         let payload = unsafe { slice::from_raw_parts(memory.add(offset + HEADER_BYTES), length - HEADER_BYTES) };
         (header, payload)
     }
 
-    /// Tells the model that `length` bytes at `offset` are read.
+    /// Reports a read of `length` bytes at `offset` to the model.
     #[cfg(loom)]
     pub(super) fn model_read(&self, offset: usize, length: usize) {
         self.shadow.read(offset, length);
     }
 
-    /// Tells the model that `length` bytes at `offset` are written.
+    /// Reports a write of `length` bytes at `offset` to the model.
     #[cfg(loom)]
     pub(super) fn model_write(&self, offset: usize, length: usize) {
         self.shadow.write(offset, length);
@@ -221,27 +221,27 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// The bytes that a record with such a payload takes.
+/// The size of a record with a payload of this size, in bytes.
 #[inline]
 pub(super) const fn step(payload_bytes: usize) -> usize {
     HEADER_BYTES + ((payload_bytes + 7) & !7)
 }
 
-/// Writes a record, its length into the first `u32` of its header.
+/// Writes a record. Its length goes into the first `u32` of its header.
 ///
 /// # Safety
 ///
-/// `at` is aligned to 8 and begins `step(payload.len())` bytes of a page of at most `u32::MAX`
-/// bytes that only the caller may touch.
+/// `at` is aligned to 8. It begins `step(payload.len())` bytes that only the caller may access. Their
+/// page has at most `u32::MAX` bytes.
 #[inline]
 pub(super) unsafe fn write_record(at: *mut u8, header: [u64; 4], payload: &[u8]) {
     let length = (HEADER_BYTES + payload.len()) as u64;
-    // word by word, so that a header that is in registers doesn't go through the stack
+    // word by word, so that a header in registers doesn't go through the stack
     let [first, second, third, fourth] = header;
     let first = first & !(0xffff_ffff << LENGTH_SHIFT) | length << LENGTH_SHIFT;
     let words = at.cast::<u64>();
-    // SAFETY: the caller owns these bytes and they are aligned; `payload` is borrowed from
-    // elsewhere, as nobody else may have a reference into bytes that only the caller may touch
+    // SAFETY: the caller promises that the bytes are aligned and that only it may access them. So
+    // `payload`, a live reference, can't overlap them
     unsafe {
         words.write(first);
         words.add(1).write(second);
@@ -255,15 +255,14 @@ fn layout(page_bytes: usize) -> Layout {
     Layout::from_size_align(page_bytes, PAGE_ALIGN).expect("a page is 64 KiB at most")
 }
 
-/// What tells loom which bytes are touched.
+/// Shadow cells that show loom the accesses to a page.
 #[cfg(loom)]
 mod shadow {
     use crate::sync::UnsafeCell;
 
     pub(super) struct Shadow(Box<[UnsafeCell<()>]>);
 
-    // SAFETY: the cells have no content; loom checks the accesses to them and panics where they
-    // race
+    // SAFETY: the cells have no content. loom checks the accesses to them and panics at a race
     unsafe impl Sync for Shadow {}
 
     impl Shadow {

@@ -2,13 +2,14 @@
 //!
 //! # Roles
 //!
-//! One thread owns the [`Producer`]; it may be sent to another thread but not shared.
+//! One thread owns the [`Producer`]. It may move to another thread but is not shared.
 //!
 //! # States
 //!
-//! Between two pushes the producer is *open* (its newest page has `room`) or *sealed* (`room` is 0: no page yet, or the
-//! page is final). A push that fits is a copy and the commit. Any other push seals the page and looks for another: the
-//! next frame if it is free; when overwriting, the page there unless a reader holds it, and then the frame after.
+//! Between two pushes the producer is *open* (its newest page has `room`) or *sealed* (`room` is 0: there is no page
+//! yet, or the page is final). A push that fits is a copy and the commit. Any other push seals the page and tries the
+//! next frame, if it is free. An overwriting producer takes the page there unless a reader holds it; then it tries the
+//! frame after that one.
 //!
 //! # Orderings
 //!
@@ -27,59 +28,58 @@ use super::{
 };
 use crate::sync::{mutants::mutant, Arc, Ordering::Relaxed};
 
-/// See [`Producer::take_pressure`].
+/// How many frames a ring needs to report pressure, see [`Producer::take_pressure`].
 const PRESSED_FRAMES: usize = 8;
 
-/// What became of a record.
+/// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
-    /// It is in the ring.
+    /// The record is in the ring.
     Stored,
-    /// It is lost, and counted.
+    /// The record is lost and counted.
     Lost,
-    /// The ring is closed: nothing was stored and nothing counted.
+    /// The ring is closed: the record is neither stored nor counted.
     Closed,
 }
 
-/// How the owning thread waits for room: it lets go of what a reader may need, calls the argument once, and takes it again.
+/// How the owning thread waits for space: it releases everything that a reader may need (such as a global lock), calls the argument
+/// once, and takes it again.
 pub type Waits = fn(&mut dyn FnMut());
 
-/// The writing side of a [`Ring`]; there is exactly one. Dropping it ends the ring: see
-/// [`Ring::is_ended`].
+/// The only writing side of a [`Ring`]. Dropping it ends the ring: see [`Ring::is_ended`].
 pub struct Producer {
     /// The next free byte of the newest page.
     at: *mut u8,
-    /// The bytes that are left there; 0 when the page is sealed.
+    /// The free bytes of the newest page; 0 when it is sealed.
     room: usize,
-    /// Our copy of the ring's `head`.
+    /// A copy of the ring's `head`.
     head: u64,
     ring: Arc<Ring>,
     /// The newest page's number; 0 before the first.
     seq: u64,
-    /// Our copy of the newest page's `base`.
+    /// A copy of the newest page's `base`.
     base: u64,
-    /// Our copy of the ring's `lost`.
+    /// A copy of the ring's `lost`.
     lost: u64,
     open: bool,
     ended: bool,
     pressed: bool,
     waits: Waits,
-    /// What we know of each frame.
+    /// A copy of each frame.
     copies: Box<[FrameCopy]>,
 }
 
-/// The producer's plain copy of what it wrote to a frame.
+/// The producer's plain copy of its writes to a frame.
 #[derive(Clone)]
 struct FrameCopy {
     memory: *mut u8,
-    /// The records of its sealed page.
+    /// The number of records of its sealed page.
     records: u32,
 }
 
-// SAFETY: the pointers lead into pages of the ring, which our Arc keeps; they aren't bound to a
-// thread, and what they are used for needs only that one thread at a time does, which `&mut self`
-// says
+// SAFETY: the pointers lead into pages of the ring, which the producer's Arc keeps alive. They aren't
+// bound to a thread. Their use needs one thread at a time, which `&mut self` guarantees
 unsafe impl Send for Producer {}
 
 impl Producer {
@@ -101,24 +101,24 @@ impl Producer {
         }
     }
 
-    /// Stores a record: `header`, whose first `u32` in memory is set to the record's length in
-    /// bytes (32 and the payload's), and `payload`, at most [`Ring::max_payload`] bytes. Without
-    /// room the ring's [`Overflow`] decides; only `Block` waits.
+    /// Stores a record. The first `u32` of `header` in memory is set to the record's length in bytes
+    /// (32 and the payload's). `payload` has at most [`Ring::max_payload`] bytes. Without space the
+    /// ring's [`Overflow`] decides; only `Block` waits.
     #[inline(always)]
     pub fn push(&mut self, header: [u64; 4], payload: &[u8]) -> Pushed {
         let closed = self.ring.closed.load(Relaxed) && !mutant!("ignores_close");
         if closed || page::step(payload.len()) > self.room {
-            // a copy, so that the address of `header` isn't taken on the way that is hot
+            // a copy, so that the hot path doesn't take the address of `header`
             let [first, second, third, fourth] = header;
             return self.push_cold([first, second, third, fourth], payload);
         }
-        // SAFETY: just compared
+        // SAFETY: the step was compared with `room` above, so the record fits
         unsafe { self.store(header, payload) }
     }
 
-    /// As [`Producer::push`], but doesn't wait: under [`Overflow::Block`], `None` says that there
-    /// is no room now and nothing was counted. A caller that must let go of something before it may
-    /// wait does so and then pushes.
+    /// As [`Producer::push`], but never waits: under [`Overflow::Block`] it returns `None` without
+    /// space, and counts nothing. A caller that must release something before it may wait does that
+    /// and then pushes.
     #[inline]
     pub fn try_push(&mut self, header: [u64; 4], payload: &[u8]) -> Option<Pushed> {
         if self.must_wait(payload.len()) {
@@ -127,22 +127,24 @@ impl Producer {
         Some(self.push(header, payload))
     }
 
-    /// From now on, waits for room by `waits` (only [`Overflow::Block`] ever does).
+    /// Sets how the producer waits for space. Only [`Overflow::Block`] waits.
     pub fn wait_by(&mut self, waits: Waits) {
         self.waits = waits;
     }
 
-    /// Whether the ring has got half full since this was last asked, because nobody reads it as fast. Asked for at the beginning of
-    /// pages only, of rings of at least [`PRESSED_FRAMES`] of them.
+    /// Whether the ring has become half full since the last call. It is checked at the beginning of each page, in rings of at least
+    /// 8 pages.
     pub fn take_pressure(&mut self) -> bool {
         std::mem::take(&mut self.pressed)
     }
 
-    /// The ring that this writes to.
+    /// The ring of this producer.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
+    /// Writes a record and commits it.
+    ///
     /// # Safety
     ///
     /// The record fits in `room`.
@@ -155,9 +157,9 @@ impl Producer {
         }
         #[cfg(loom)]
         self.ring.frame(self.seq).model_write(self.ring.page_bytes - self.room, step);
-        // SAFETY: `at` begins `room` bytes of the newest page, aligned because every step is a
-        // multiple of 8; readers stay below `head`, which doesn't count these bytes yet, and the
-        // page was ours when we took it (States, BUSY)
+        // SAFETY: `at` begins `room` bytes of the newest page; the caller promises that the record
+        // fits. They are aligned, because every step is a multiple of 8. Readers stay below `head`,
+        // which doesn't count these bytes yet, and only the producer writes to its newest page
         unsafe {
             page::write_record(self.at, header, payload);
             self.at = self.at.add(step);
@@ -180,14 +182,14 @@ impl Producer {
         if payload.len() > self.ring.max_payload() {
             return self.lose();
         }
-        if !self.turn() && !self.wait_for_room() {
+        if !self.take_next_page() && !self.wait_for_space() {
             return if self.is_refused() { Pushed::Closed } else { self.lose() };
         }
-        // SAFETY: a fresh page has room for the longest payload, and this one isn't longer
+        // SAFETY: a fresh page has space for the longest payload, and this one isn't longer
         unsafe { self.store(header, payload) }
     }
 
-    /// Whether a push of such a payload would wait. If not, there is room for it, or it needs none.
+    /// Whether a push of a payload of this size would wait.
     fn must_wait(&mut self, payload_bytes: usize) -> bool {
         page::step(payload_bytes) > self.room
             && matches!(self.ring.overflow, Overflow::Block { .. })
@@ -195,11 +197,11 @@ impl Producer {
             && !self.is_refused()
             && {
                 self.seal();
-                !self.turn()
+                !self.take_next_page()
             }
     }
 
-    /// Whether the ring is closed; if so this producer has ended.
+    /// Whether the ring is closed. If so, ends this producer.
     fn is_refused(&mut self) -> bool {
         let closed = self.ring.is_closed() && !mutant!("ignores_close");
         if closed {
@@ -208,7 +210,7 @@ impl Producer {
         closed
     }
 
-    /// Makes the newest page final.
+    /// Seals the newest page.
     fn seal(&mut self) {
         if self.open {
             self.open = false;
@@ -216,12 +218,13 @@ impl Producer {
             let records = (self.head - self.base) as u32;
             self.copies[self.ring.frame_index(self.seq)].records = records;
             if !mutant!("unsealed") {
-                // relaxed: published by the commit of what comes after the page
+                // relaxed: published by the commit of the next record or loss
                 self.ring.frame(self.seq).sealed.store(records, Relaxed);
             }
         }
     }
 
+    /// Counts a lost record.
     fn lose(&mut self) -> Pushed {
         self.lost += if mutant!("counts_twice") { 2 } else { 1 };
         // relaxed: a number, and published by the commit
@@ -233,24 +236,24 @@ impl Producer {
         Pushed::Lost
     }
 
-    /// Goes to a fresh page. The newest page is sealed.
-    fn turn(&mut self) -> bool {
+    /// Takes a fresh page. The newest page must be sealed.
+    fn take_next_page(&mut self) -> bool {
         let frames = self.ring.frames.len() as u64;
         let (rounds, further) = match self.ring.overflow {
-            // Every frame but the newest page's own, which has the newest records. A round can fail though a reader
-            // holds one page at a time: it may go on from the first frame's page to the next one's while we do. But
-            // then it has freed the first, so with three frames the second round finds one.
+            // every frame except that of the newest page, which has the newest records. A round can fail although a
+            // reader holds one page at a time: the reader may continue from the first frame's page to the next one's
+            // during the round. But then it has freed the first, so with three frames the second round finds one
             Overflow::Overwrite if mutant!("never_skips") => (2, 1),
             Overflow::Overwrite if mutant!("tries_once") => (1, frames - 1),
             Overflow::Overwrite => (2, frames - 1),
-            // a reader goes through pages in order, so the next frame is the first to become free
+            // a reader reads pages in order, so the next frame becomes free first
             Overflow::Drop | Overflow::Block { .. } => (1, 1),
         };
-        (0..rounds).any(|_| (self.seq + 1..=self.seq + further).any(|seq| self.take(seq)))
+        (0..rounds).any(|_| (self.seq + 1..=self.seq + further).any(|seq| self.take_page(seq)))
     }
 
-    /// Makes page `seq` the newest if its frame can be had.
-    fn take(&mut self, seq: u64) -> bool {
+    /// Makes page `seq` the newest if its frame is available.
+    fn take_page(&mut self, seq: u64) -> bool {
         let ring = &*self.ring;
         let index = ring.frame_index(seq);
         let (frame, copies) = (&ring.frames[index], &mut self.copies[index]);
@@ -272,7 +275,7 @@ impl Producer {
         if copies.memory.is_null() {
             copies.memory = frame.allocate(ring.page_bytes);
             if copies.memory.is_null() {
-                // relaxed: nobody wrote anything that the next owner, who is us, would have to see
+                // relaxed: nothing was written, and the next owner is this thread again
                 frame.set(PageState::FREE, Relaxed);
                 return false;
             }
@@ -298,14 +301,14 @@ impl Producer {
         true
     }
 
-    /// Under the blocking policy, waits for a page; else says that there is none.
-    fn wait_for_room(&mut self) -> bool {
+    /// Waits for a page under the blocking policy. Answers whether there is one.
+    fn wait_for_space(&mut self) -> bool {
         let Overflow::Block { limit } = self.ring.overflow else {
             return false;
         };
         let (ring, waits) = (Arc::clone(&self.ring), self.waits);
         let mut ready = false;
-        waits(&mut || ready = ring.backpressure.wait(limit, || self.turn() || ring.is_closed()));
+        waits(&mut || ready = ring.backpressure.wait(limit, || self.take_next_page() || ring.is_closed()));
         ready && self.open
     }
 

@@ -1,5 +1,4 @@
-//! The ring on real threads and against a slow list. The interleavings are the models' matter
-//! (`models.rs`).
+//! The ring on real threads and against a slow list. `models.rs` explores the interleavings.
 
 mod slow;
 mod stress;
@@ -15,7 +14,7 @@ use crate::sync::{Arc, Ordering::Relaxed};
 
 const NOW: Overflow = Overflow::Block { limit: Duration::ZERO };
 
-/// What a drain may give, owned.
+/// An owned copy of a drain's item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     Event(u64, Vec<u8>),
@@ -134,7 +133,7 @@ fn a_ring_of_eight_pages_says_once_a_page_that_it_is_half_full() {
     };
     // pages of two records each; the fifth begins while the first is there
     assert_eq!(pressed(8, u64::MAX), [8, 10, 12, 14]);
-    // a read in the third gives the first two back
+    // a read during the third page frees the first two
     assert_eq!(pressed(8, 4), [12, 14]);
     assert_eq!(pressed(7, u64::MAX), []);
 }

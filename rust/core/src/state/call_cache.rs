@@ -1,7 +1,6 @@
-//! What a thread remembers of functions: how a call of each ends up, so that the snapshot's table and the plan need not be
-//! looked at again.
+//! The call cache: a thread's memory of the actions at calls of a function. A hit needs neither the snapshot's table nor the plan.
 //!
-//! Nothing here is shared. What is remembered holds for one snapshot, told by its version; the next one makes all of it void.
+//! It is not shared. An entry is valid for one version of the snapshot. The next version makes all entries invalid.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -11,17 +10,17 @@ use crate::{
 use inviso_match::Program;
 use std::sync::Arc;
 
-/// What happens at a call in one session, besides counting.
+/// The action of one session at a call, besides counting.
 pub(crate) enum Action {
     /// Time or memory is charged.
     Measure(Measured),
-    /// The same, in a session with a call tree.
+    /// Time or memory is charged, in a session with a call tree.
     Branch(Branching),
     /// A record without a payload is written.
     Emit(EmitPlan),
     /// A match spec decides.
     Filter(Filter),
-    /// Whatever the plan says for the session with this id.
+    /// The plan's entry of the session with this id is run.
     Planned(u32),
 }
 
@@ -37,7 +36,7 @@ impl Action {
         }
     }
 
-    /// Whether it needs the time, whatever comes of it.
+    /// Whether it always needs the time.
     #[inline(always)]
     pub fn is_clocked(&self) -> bool {
         match self {
@@ -48,7 +47,7 @@ impl Action {
         }
     }
 
-    /// The kinds that it stands for.
+    /// Its kinds.
     pub fn kinds(&self) -> u16 {
         match self {
             Action::Measure(known) if known.exit_actions == exit_actions::TIME => kinds::TIME,
@@ -63,7 +62,7 @@ impl Action {
 /// See [`Action::Measure`].
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    /// The process that called last, and its cell.
+    /// The process of the latest call, and its cell.
     pub pid: u64,
     pub cell: CellRef,
     pub id: u32,
@@ -94,7 +93,7 @@ pub(crate) struct EmitPlan {
     pub tracer: u64,
     /// The record's first word.
     pub first: u64,
-    /// The process's flags for which the word is right.
+    /// The flags of the process for which the word is valid.
     pub flags: Flags,
     pub id: u32,
     pub name: u32,
@@ -112,19 +111,19 @@ pub(crate) struct Filter {
     pub index: u16,
 }
 
-/// All that happens at a call of a function. On a cache line of its own.
+/// All actions at a call of a function, on one cache line.
 #[repr(align(64))]
 pub(crate) struct CachedCall {
     pub code: usize,
-    /// The snapshot that says so.
+    /// The version of the snapshot.
     pub version: u32,
-    /// The first counter that is added to, plus 1; 0 for none.
+    /// The first counter plus 1; 0 for none.
     pub counter: u32,
     pub first: Option<Action>,
     pub more: Option<Box<More>>,
 }
 
-/// What happens beyond one counter and one action.
+/// Counters and actions after the first ones.
 #[derive(Default)]
 pub(crate) struct More {
     pub counters: Vec<u32>,
@@ -134,7 +133,7 @@ pub(crate) struct More {
 const _: () = assert!(size_of::<CachedCall>() == 64);
 
 impl CachedCall {
-    /// A call of `code` adds to these counters, then does these things.
+    /// An entry for `code`: a call adds to the counters and then runs the actions.
     pub fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> CachedCall {
         let counter = if counters.is_empty() { 0 } else { counters.remove(0) + 1 };
         let first = if actions.is_empty() { None } else { Some(actions.remove(0)) };
@@ -142,7 +141,7 @@ impl CachedCall {
         CachedCall { code, version, counter, first, more: more.then(|| Box::new(More { counters, actions })) }
     }
 
-    /// The action that comes after `n` others.
+    /// The action after `n` others.
     #[inline(always)]
     pub fn action(&mut self, n: usize) -> Option<&mut Action> {
         match n {
@@ -151,7 +150,7 @@ impl CachedCall {
         }
     }
 
-    /// Another action in the place of one.
+    /// Replaces an action.
     pub fn replace(&mut self, n: usize, action: Action) {
         if let Some(there) = self.action(n) {
             *there = action;
@@ -159,11 +158,11 @@ impl CachedCall {
     }
 }
 
-/// Functions, each at the one place that its address gives.
+/// A direct-mapped cache: the address of a function gives its only place.
 #[derive(Default)]
 pub(crate) struct CallCache(Vec<CachedCall>);
 
-/// Places at first and at most; powers of two.
+/// The first and the largest number of places; powers of two.
 const FEW: usize = 64;
 const MANY: usize = 4096;
 
@@ -173,20 +172,20 @@ impl CallCache {
         (code >> 4 ^ code >> 13) & (places.wrapping_sub(1))
     }
 
-    /// Where a function is, if what is remembered of it still holds.
+    /// The place of a function, if its entry is valid.
     #[inline(always)]
     pub fn find(&self, code: usize, version: u32) -> Option<usize> {
         let place = Self::place(code, self.0.len());
         self.0.get(place).filter(|known| known.code == code && known.version == version).map(|_| place)
     }
 
-    /// What is remembered at a place that [`CallCache::find`] gave.
+    /// The entry at a place from [`CallCache::find`].
     #[inline(always)]
     pub fn at(&mut self, place: usize) -> &mut CachedCall {
         &mut self.0[place]
     }
 
-    /// Remembers a function.
+    /// Adds an entry.
     pub fn keep(&mut self, known: CachedCall) {
         if self.0.is_empty() {
             self.0.resize_with(FEW, Self::nothing);

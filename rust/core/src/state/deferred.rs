@@ -1,4 +1,4 @@
-//! What a trace point leaves to be done when the section has been left: see `emit::deferred`.
+//! Work that a trace point queues inside the section and that runs after leaving it: see `emit::deferred`.
 #![forbid(unsafe_code)]
 
 use super::{flags::Flags, session::Session};
@@ -6,42 +6,42 @@ use crate::{record::header::Head, sync::AtomicBool};
 use inviso_term::record::Kind;
 use std::sync::Arc;
 
-/// What is still to be done.
+/// A piece of deferred work.
 pub(crate) enum Deferred {
-    /// A message is made.
+    /// Creates a message.
     Values(Values),
-    /// A tracer module is told.
+    /// Calls a tracer module with an event.
     Event {
         session: Arc<Session>,
         header: [u64; 4],
         payload: Vec<u8>,
-        /// Whether it has said that it wants to be.
+        /// Whether the module has already accepted the event.
         asked: bool,
     },
-    /// A tracer module is asked about a call or a message, and what is set on that goes on.
+    /// Asks a tracer module about a call or a message, and continues with the accepted kinds.
     Question(Question),
 }
 
-/// A call's message without its arguments, or without the value that it returned.
+/// A call's message, still without its arguments or its return value.
 pub(crate) struct Values {
     pub session: Arc<Session>,
     pub flags: Flags,
     pub head: Head,
     pub now: u64,
-    /// What a match spec adds to the message, as a term.
+    /// The term that a match spec adds to the message.
     pub extra: Vec<u8>,
-    /// See `emit::carried`: what the arguments take is not in the stamp.
+    /// See `emit::carried`: the timestamp doesn't include the time for the arguments.
     pub carried: Option<u64>,
     pub asked: bool,
 }
 
-/// What a tracer module is asked before any match spec runs.
+/// A question to a tracer module, before any match spec runs.
 pub(crate) struct Question {
     pub session: Arc<Session>,
     pub kind: Kind,
     pub tracee: u64,
-    /// Of a call, the kinds of messages that it is about.
+    /// For a call: the kinds of its messages.
     pub which: u16,
-    /// Of a call's meta messages, where an answer that the tracer is none any more is noted.
+    /// For a call's meta messages: set if the tracer answers that it no longer accepts events.
     pub meta_lost: Option<Arc<AtomicBool>>,
 }

@@ -23,17 +23,17 @@ macro_rules! flags {
 flags! {
     /// Messages about calls of traced functions.
     CALL = 0, "call";
-    /// Where execution goes on after a locally traced function.
+    /// The function in which execution continues after a locally traced function.
     RETURN_TO = 1, "return_to";
-    /// The number of arguments in place of the arguments.
+    /// The number of arguments instead of the arguments.
     ARITY = 2, "arity";
-    /// Specs run, messages don't come.
+    /// Match specs run, but no message is sent.
     SILENT = 3, "silent";
-    /// spawn, spawned, exit, register, link ….
+    /// Events of processes: spawn, spawned, exit, register, link ….
     PROCS = 4, "procs";
-    /// Messages sent.
+    /// Sent messages.
     SEND = 5, "send";
-    /// Messages received.
+    /// Received messages.
     RECEIVE = 6, "receive";
     /// Scheduling.
     RUNNING = 7, "running";
@@ -63,27 +63,27 @@ flags! {
     STRICT_MONOTONIC_TIMESTAMP = 19, "strict_monotonic_timestamp";
     /// The scheduler's number, before the time stamp.
     SCHEDULER_ID = 20, "scheduler_id";
-    /// Stamps in CPU time of the thread; for the node, with all processes only.
+    /// Timestamps in CPU time of the thread. It applies to the whole node and is set with all processes only.
     CPU_TIMESTAMP = 21, "cpu_timestamp";
 }
 
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// What the flag `all` stands for: every flag but `cpu_timestamp`.
+    /// The flag `all`: every flag except `cpu_timestamp`.
     pub const ALL: Flags = Flags((1 << 21) - 1);
-    /// The time stamp flags.
+    /// The flags for timestamps.
     pub const STAMPS: Flags =
         Flags(Self::TIMESTAMP.0 | Self::MONOTONIC_TIMESTAMP.0 | Self::STRICT_MONOTONIC_TIMESTAMP.0);
 
     /// The flags that only ports have.
     pub const PORTS_ONLY: Flags = Flags(Self::PORTS.0 | Self::RUNNING_PORTS.0);
-    /// The flags that ports have; the others but [`Flags::PORTS_ONLY`] are of processes only.
+    /// The flags that ports have.
     pub const OF_PORTS: Flags = Flags(
         Self::SEND.0 | Self::RECEIVE.0 | Self::PORTS_ONLY.0 | Self::SILENT.0 | Self::STAMPS.0 | Self::SCHEDULER_ID.0,
     );
 
-    /// The flag of a name, or `None`.
+    /// The flag with a name, or `None`.
     ///
     /// ```
     /// use inviso_core::flags::Flags;
@@ -105,7 +105,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// Those that processes to come, or ports to come, can have.
+    /// The flags of the set that new processes, or new ports, can have.
     #[must_use]
     pub fn of(self, class: Class) -> Flags {
         match class {

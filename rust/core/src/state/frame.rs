@@ -1,40 +1,40 @@
-//! What a thread keeps of one traced call that has not ended, and what it is charging.
+//! The shadow frame of an open traced call, and the timers that charge cells.
 #![forbid(unsafe_code)]
 
 use crate::count::cells::CellRef;
 
-/// What a shadow frame wants at its call's end.
+/// The actions of a shadow frame at its call's end.
 pub mod exit_actions {
-    /// call_time's charge.
+    /// Charge call_time.
     pub const TIME: u16 = 1;
-    /// call_memory's charge.
+    /// Charge call_memory.
     pub const MEMORY: u16 = 2;
-    /// call_latency's record.
+    /// Record call_latency.
     pub const LATENCY: u16 = 4;
-    /// return_to: the call's message was sent.
+    /// Emit return_to: the call's message was sent.
     pub const RETURN_TO: u16 = 8;
-    /// return_from: its match spec asked for it.
+    /// Emit return_from, by the match spec.
     pub const RETURN_FROM: u16 = 16;
-    /// exception_from: its match spec asked for it.
+    /// Emit exception_from, by the match spec.
     pub const EXCEPTION_FROM: u16 = 32;
-    /// return_from of a meta trace.
+    /// Emit return_from of a meta trace.
     pub const META_RETURN: u16 = 64;
-    /// exception_from of a meta trace.
+    /// Emit exception_from of a meta trace.
     pub const META_EXCEPTION: u16 = 128;
-    /// Messages about how the call ends.
+    /// All messages about the call's end.
     pub const RESULTS: u16 = RETURN_FROM | EXCEPTION_FROM | META_RETURN | META_EXCEPTION;
-    /// What is charged while the call runs.
+    /// All charges; they pause while the call is suspended.
     pub const MEASURED: u16 = TIME | MEMORY;
-    /// What concerns the whole call, suspended or not.
+    /// All actions for the whole call, including its suspensions.
     pub const KEPT: u16 = LATENCY | RETURN_TO | RESULTS;
 }
 
-/// One traced call that has not ended, for one session and one of: time, memory, the rest.
+/// An open traced call, for one session and one of: time, memory, the other actions.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
-    /// The activation, as the host identifies it.
+    /// The host's identity of the activation.
     pub at: usize,
-    /// The cell that was current before, see [`Timer`].
+    /// The cell that was charged before, see [`Timer`].
     pub before: Option<CellRef>,
     /// Ticks at entry.
     pub start: u64,
@@ -50,7 +50,7 @@ impl Frame {
     }
 }
 
-/// What one session is charging on this thread.
+/// The cells that one session charges on this thread.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Timer {
     pub id: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Timer {
     memory: Charge,
 }
 
-/// A cell that what runs is charged to, and the clock's or the allocator's reading when that began.
+/// The charged cell, and the reading of the clock or the allocator at the latest charge.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Charge {
     cell: Option<CellRef>,
@@ -66,13 +66,13 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// The key of the cell that is charged, 0 without one.
+    /// The key of the charged cell; 0 without one.
     #[inline(always)]
     pub fn key(&self) -> u32 {
         self.cell.map_or(0, |cell| cell.get().key())
     }
 
-    /// Charges what ran since the mark, and goes on with another cell; answers the one before.
+    /// Charges the amount since the mark, and continues with another cell. Answers the former cell.
     #[inline(always)]
     pub fn switch(&mut self, to: Option<CellRef>, now: u64) -> Option<CellRef> {
         let before = self.cell;
@@ -85,24 +85,24 @@ impl Charge {
 }
 
 impl Timer {
-    /// Nothing is charged yet in the session with this id.
+    /// A timer without cells, for the session with this id.
     pub fn new(id: u32) -> Timer {
         Timer { id, ..Timer::default() }
     }
 
-    /// Charges what ran until now; what is charged goes on with [`Timer::resume`].
+    /// Charges the amounts until now. [`Timer::resume`] continues.
     pub fn pause(&mut self, now: u64, allocated: u64) {
         self.time.switch(self.time.cell, now);
         self.memory.switch(self.memory.cell, allocated);
     }
 
-    /// What runs from now on is charged to what was charged before the pause.
+    /// Continues with the cells from before the pause.
     pub fn resume(&mut self, now: u64, allocated: u64) {
         self.time.mark = now;
         self.memory.mark = allocated;
     }
 
-    /// What is charged: `exit_actions` is [`exit_actions::TIME`] or [`exit_actions::MEMORY`].
+    /// The charge of time or of memory: `exit_actions` is [`exit_actions::TIME`] or [`exit_actions::MEMORY`].
     #[inline(always)]
     pub fn of(&mut self, exit_actions: u16) -> &mut Charge {
         if exit_actions & exit_actions::TIME != 0 {

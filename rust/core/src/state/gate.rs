@@ -1,24 +1,25 @@
-//! Calling a tracer module: not inside a section, not inside another such call, not after its session's end.
+//! Admits calls of a tracer module: never inside a section, inside another such call, or after the end of the session.
 //!
 //! # Roles
-//! Any thread calls. One destroyer closes, and waits for those who are inside.
+//! Any thread calls. One destroyer closes the gate and waits for the callers inside.
 //!
 //! # States
-//! A word: how many are inside, and whether it is closed. Who comes in adds one and looks; who finds it closed goes at once.
+//! One word: the number of callers inside, and whether the gate is closed. A caller adds one and checks. If the gate is closed, the
+//! caller leaves at once.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | a leave | caller, `Release` | destroyer, `Acquire` | what the tracer did has been done when the session's end returns |
-//! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: either the add is seen, or the caller sees it closed |
+//! | a caller leaves | caller, `Release` | destroyer, `Acquire` | the tracer's work is finished when the session's end returns |
+//! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: the destroyer sees the add, or the caller sees the gate closed |
 //!
 //! # Checked by
-//! `models::tracer_calls` (loom); `tests/tracer.rs`.
+//! `models::tracer_calls` (loom), mutants `call_leaves_relaxed`, `call_looks_first`, `close_unwaited`; `tests/tracer.rs`.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
     mutants::{mutant, Edge},
-    AtomicU32, AtomicU64,
+    pause, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use std::{
@@ -47,9 +48,12 @@ pub(crate) struct CallGate(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
 
+/// Rounds of a wait without a sleep.
+const YIELDS: u32 = 64;
+
 const LEAVE: Edge = Edge(Release, "call_leaves_relaxed");
 
-/// One call; leaves when it is dropped.
+/// A running call; leaves the gate when it is dropped.
 struct Entered<'a>(&'a CallGate);
 
 impl Drop for Entered<'_> {
@@ -74,7 +78,7 @@ impl CallGate {
         Some(Entered(self))
     }
 
-    /// Runs a callback; `None` where it may not run, or where it panicked.
+    /// Runs a callback. `None` if it may not run, or if it panicked.
     pub fn run<R>(&self, errors: &AtomicU64, with: impl FnOnce() -> R) -> Option<R> {
         let call = self.enter()?;
         let done = catch_unwind(AssertUnwindSafe(with));
@@ -85,15 +89,14 @@ impl CallGate {
         done.ok()
     }
 
-    /// Lets nobody in any more, and waits until all have left; not from inside a call, which would wait for itself, or for one that
-    /// waits for it.
+    /// Closes the gate and waits until all callers have left. Called from inside a call, it doesn't wait: the call would wait for itself,
+    /// or for a call that waits for it.
     pub fn close(&self) {
         self.0.fetch_or(CLOSED, AcqRel);
+        let mut rounds = 0;
         while !mutant!("close_unwaited") && !is_inside() && self.0.load(Acquire) != CLOSED {
-            #[cfg(not(loom))]
-            crate::sync::thread::sleep(std::time::Duration::from_micros(200));
-            #[cfg(loom)]
-            crate::sync::thread::yield_now();
+            rounds += 1;
+            pause(rounds, YIELDS);
         }
     }
 }

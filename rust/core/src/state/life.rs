@@ -1,23 +1,25 @@
-//! Whether a session may be used: the word that decides between those who use it and those who end it.
+//! The life of a session: a word that decides between its users and the thread that ends it.
 //!
 //! # Roles
-//! Anyone looks. Of those who would end it, the exchange picks one, who does the rest.
+//! Any thread reads. The exchange selects one *destroyer*, which does the rest of the end.
 //!
 //! # States
 //! | state | meaning | left by |
 //! | --- | --- | --- |
-//! | ALIVE | may be used | one destroyer, who wins the exchange to CLEARING |
-//! | CLEARING | no call is admitted; its entries are being taken out | the same destroyer |
-//! | DEAD | nothing of it is left in any plan or process; its rings may still be read | nobody |
+//! | ALIVE | may be used | the destroyer, which wins the exchange to CLEARING |
+//! | CLEARING | no use is admitted; its entries are being removed | the destroyer |
+//! | DEAD | no plan or process has a part of it; its rings may still be read | never |
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | CLEARING | destroyer, `AcqRel` exchange | anyone, `Acquire` | who is told "not alive" sees what came before the end |
-//! | DEAD | destroyer, `Release` store | anyone, `Acquire` | who sees DEAD sees the closed rings and the cleared plans |
+//! | CLEARING | destroyer, `AcqRel` exchange | anyone, `Acquire` | a reader of "not alive" sees everything from before the end |
+//! | DEAD | destroyer, `Release` store | anyone, `Acquire` | a reader of DEAD sees the closed rings and the cleared plans |
 //!
 //! # Checked by
 //! `models::life`, `models::node` (loom); mutants `end_twice`, `dead_relaxed`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
@@ -54,7 +56,7 @@ const DEAD_STORE: Edge = Edge(Release, "dead_relaxed");
 pub struct Life(AtomicU8);
 
 impl Life {
-    /// ALIVE.
+    /// A life in the state ALIVE.
     #[must_use]
     pub fn new() -> Self {
         Life(AtomicU8::new(LifeState::ALIVE.0))
@@ -64,7 +66,7 @@ impl Life {
         LifeState(self.0.load(Acquire))
     }
 
-    /// Whether it may be used.
+    /// Whether the session may be used.
     #[inline(always)]
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -77,7 +79,7 @@ impl Life {
         self.state() == LifeState::DEAD
     }
 
-    /// ALIVE to CLEARING; `true` for the one caller who is to do the rest.
+    /// ALIVE to CLEARING. `true` for the one caller that has to do the rest.
     pub fn begin_end(&self) -> bool {
         if mutant!("end_twice") {
             let alive = self.is_alive();
@@ -87,7 +89,7 @@ impl Life {
         self.0.compare_exchange(LifeState::ALIVE.0, LifeState::CLEARING.0, AcqRel, Acquire).is_ok()
     }
 
-    /// CLEARING to DEAD. Only for who won [`Life::begin_end`], at the very end.
+    /// CLEARING to DEAD. Only the winner of [`Life::begin_end`] may call it, as the last step.
     pub fn finish_end(&self) {
         self.0.store(LifeState::DEAD.0, DEAD_STORE.order());
     }

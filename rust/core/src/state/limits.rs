@@ -1,27 +1,39 @@
 //! Limits of the system that a session watches (trace.md, `system/3`).
+//!
+//! # Roles
+//! The control side sets limits. Any thread compares.
+//!
+//! # States
+//! A limit is [`OFF`] or a number.
+//!
+//! # Orderings
+//! `Relaxed`: no data depends on a limit.
+//!
+//! # Checked by
+//! `tests/kinds.rs`, `tests/python/test_system.py`.
 #![forbid(unsafe_code)]
 
 use crate::sync::AtomicU64;
 
-/// An event of the system.
+/// A system event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitEvent {
-    /// A collection took so many milliseconds.
+    /// A collection took this many milliseconds.
     LongGc = 0,
-    /// A process has so many messages waiting.
+    /// This many messages wait for a process.
     LongMessageQueue = 1,
-    /// A process or port ran for so many milliseconds on end.
+    /// A process or port ran for this many milliseconds without a break.
     LongSchedule = 2,
-    /// Memory is so many words after a collection.
+    /// Memory has this many words after a collection.
     LargeHeap = 3,
-    /// A process waits for a port to take what it writes.
+    /// A process waits because a port doesn't accept its data.
     BusyPort = 4,
-    /// A process waits for another node to take what it sends.
+    /// A process waits because another node doesn't accept its messages.
     BusyDistPort = 5,
 }
 
 impl LimitEvent {
-    /// All of them with the names that users write, in the order of their numbers.
+    /// All events with the names that users write, in the order of their numbers.
     pub const NAMES: [(&'static str, LimitEvent); 6] = [
         ("long_gc", LimitEvent::LongGc),
         ("long_message_queue", LimitEvent::LongMessageQueue),
@@ -38,10 +50,10 @@ impl LimitEvent {
     }
 }
 
-/// No limit is set: nobody watches.
+/// No limit.
 pub(crate) const OFF: u64 = u64::MAX;
 
-/// A session's limits, by event; for a queue there are two.
+/// A session's limits, by event. A queue has a second one, `disable`.
 pub(crate) struct Limits {
     pub limits: [AtomicU64; 6],
     pub disable: AtomicU64,

@@ -1,21 +1,27 @@
 //! Links and names of the processes and ports of a node.
 //!
 //! # Roles
-//! Any thread: a short lock, under which nothing else is locked and nothing waited for.
+//! Any thread, under a short lock. Under it no other lock is taken, and nothing waits.
+//!
+//! # States
+//! `used` is false until the first link or name, then true for good.
 //!
 //! # Orderings
-//! The lock's. `used` of names is written and read under the node's lock of its processes; of links it is a hint that is never taken back.
+//! The lock's. For names, `used` is written and read under the lock of the registry. For links it is a hint.
+//!
+//! # Checked by
+//! `tests/kinds.rs`.
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicBool, Mutex, Ordering::Relaxed, Unpoisoned};
 use rustc_hash::FxHashMap;
 
-/// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
+/// Links and names of a node.
 #[derive(Default)]
 pub(crate) struct Relations {
     pub known: Mutex<LinkTables>,
-    /// Whether there has ever been a link or a name. Of names it is written and read under the node's lock of its processes, so
-    /// that a process that ends finds its own.
+    /// Whether there has ever been a link or a name. For names it is written and read under the lock of the registry, so that an ending
+    /// process finds its own name.
     pub used: AtomicBool,
 }
 
@@ -27,13 +33,13 @@ pub(crate) struct LinkTables {
 }
 
 impl Relations {
-    /// Whether anything may have a link or a name. Of names to be trusted under the lock of the node's processes.
+    /// Whether there may be a link or a name. For names it is exact under the lock of the registry.
     pub fn are_used(&self) -> bool {
         self.used.load(Relaxed)
     }
 
-    /// A process has ended, and is not among the node's any more: a name that it was given after `Node::unrelate`, or
-    /// has because nobody called that, is free again.
+    /// Frees the name of an ended process that is no longer in the registry. It may have got the name after `Node::unrelate`, or the host
+    /// may not have called that.
     pub fn forget_name(&self, pid: u64) {
         let mut known = self.known.lock().unpoisoned();
         if let Some(name) = known.by_pid.remove(&pid) {
@@ -43,6 +49,7 @@ impl Relations {
 }
 
 impl LinkTables {
+    /// Adds a link in one direction. Answers whether it is new.
     pub fn join(&mut self, one: u64, other: u64) -> bool {
         let links = self.links.entry(one).or_default();
         let fresh = !links.contains(&other);
@@ -52,6 +59,7 @@ impl LinkTables {
         fresh
     }
 
+    /// Removes a link in one direction. Answers whether there was one.
     pub fn part(&mut self, one: u64, other: u64) -> bool {
         let Some(links) = self.links.get_mut(&one) else { return false };
         let Some(at) = links.iter().position(|link| *link == other) else { return false };

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-/// A function as the program knows it: module, name, arity.
+/// A function's module, name and number of parameters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Mfa {
-    /// The defining module's name, which many share.
+    /// The name of the defining module, shared by its functions.
     pub module: Arc<str>,
     /// The qualified name.
     pub function: Box<str>,

@@ -1,4 +1,4 @@
-//! What a node, its sessions, processes and threads keep. The rooms above act on it.
+//! The data of a node, its sessions, processes and threads. The rooms above contain the behaviour.
 
 pub(crate) mod call_cache;
 pub(crate) mod control;

@@ -1,4 +1,18 @@
-//! Names of functions, each with a number that fits a trace record.
+//! Names of functions, each with a number for trace records.
+//!
+//! # Roles
+//! Any thread adds names and reads them.
+//!
+//! # States
+//! A name keeps its number for good.
+//!
+//! # Orderings
+//! The lock's.
+//!
+//! # Checked by
+//! `tests/messages.rs`, `tests/message.rs`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -8,7 +22,7 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// All names that were ever traced: as many as the program has names, however often they are traced.
+/// All names that were ever traced. Their number is bounded by the program's names.
 #[derive(Default)]
 pub struct Names(RwLock<Table>);
 
@@ -19,7 +33,7 @@ struct Table {
 }
 
 impl Names {
-    /// The number of a name.
+    /// The number of a name; adds the name if it is new.
     pub fn number(&self, name: &Arc<Mfa>) -> u32 {
         if let Some(n) = self.0.read().unpoisoned().numbers.get(name) {
             return *n;
@@ -34,13 +48,13 @@ impl Names {
         number
     }
 
-    /// The number of a name that was traced before.
+    /// The number of a name, if it was traced before.
     #[must_use]
     pub fn known(&self, name: &Mfa) -> Option<u32> {
         self.0.read().unpoisoned().numbers.get(name).copied()
     }
 
-    /// The name of a number.
+    /// The name with this number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {
         self.0.read().unpoisoned().names.get(number as usize).cloned()

@@ -1,5 +1,20 @@
-//! A node: one program that is traced. Holds what all sessions share; everything else hangs off a session, a
-//! process or a thread.
+//! A node: one traced program. It has the state that all sessions share. All other state belongs to a session, a process or a thread.
+//!
+//! # Roles
+//! Traced threads read the snapshot inside their sections. The control side changes state. The host adds threads and processes.
+//!
+//! # States
+//! Those of its parts.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `snapshot` | see [`crate::sync::current`] | | |
+//! | `threads`, `registry`, `control` | their locks | their locks | a thread's counts are in one place; no process misses a change of flags |
+//! | `has_plans`, `width`, `cpu_stamps` | the control side | traced threads, `Relaxed` | hints; the snapshot decides |
+//!
+//! # Checked by
+//! `models::node`, `models::counters` (loom), mutants `fold_unlocked`, `process_ends_unlocked`, `destroy_keeps_flags`.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -38,6 +53,7 @@ use crossbeam_epoch::{Collector, LocalHandle};
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// The living threads of a node, and the counters.
 pub(crate) struct Threads {
     pub live: Vec<Arc<Shared>>,
     pub pool: counts::Pool,
@@ -46,6 +62,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    /// The sum of a counter's cells over the living threads.
     pub fn total(&self, counter: u32) -> u64 {
         self.live.iter().map(|t| t.counts.read(counter)).sum()
     }
@@ -63,31 +80,32 @@ pub struct Node {
     pub(crate) control: Mutex<Control>,
     pub(crate) threads: Mutex<Threads>,
     pub(crate) suspended_calls: SuspendedCalls,
-    /// Coroutines that wait, in sessions with a call tree, by address and counter.
+    /// Waiting coroutines, in sessions with a call tree, by address and counter.
     pub(crate) suspended: SuspendedCalls,
     collector: Collector,
     waits: Waits,
     pub(crate) registry: Mutex<Registry>,
     next_unique: AtomicU64,
-    /// Sessions that ask for stamps in CPU time.
+    /// The number of sessions that request timestamps in CPU time.
     cpu_stamps: AtomicU32,
     control_word: AtomicU32,
     pub(crate) relations: Relations,
     pub(crate) seq: Seq,
     /// Whether the snapshot has any plan.
     pub(crate) has_plans: AtomicBool,
-    /// How many indices sessions have had.
+    /// One more than the largest index that a session has had.
     pub(crate) width: AtomicU32,
 }
 
 impl Node {
-    /// A node in which nothing is traced.
+    /// A node without sessions.
     #[must_use]
     pub fn new(clock: Clock) -> Arc<Node> {
         Node::waiting_by(clock, |wait| wait())
     }
 
-    /// As [`Node::new`]; a thread that has to wait for a reader (`Overflow::Block`) does it by `waits`.
+    /// As [`Node::new`]. A thread that must wait for a reader (`Overflow::Block`) calls `waits`.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn waiting_by(clock: Clock, waits: Waits) -> Arc<Node> {
         Arc::new(Node {
@@ -123,8 +141,9 @@ impl Node {
         self.order.moment(|| self.clock.ticks(), turn)
     }
 
-    /// When this thread sends something beside its records now, in their order.
-    pub fn now(&self, thread: &mut crate::state::thread::Thread) -> u64 {
+    /// The present moment of a thread, in the order of its records, for an event without a record.
+    /// Only other crates of the workspace use it.
+    pub fn now(&self, thread: &mut Thread) -> u64 {
         self.moment(&mut thread.turn)
     }
 
@@ -148,13 +167,13 @@ impl Node {
         Thread::new(shared, own, self.waits)
     }
 
-    /// Ends a scheduler: its counts are taken over, its rings stay readable.
+    /// Ends a scheduler. Its counts are folded, and its rings stay readable.
     pub fn end_thread(&self, thread: Thread) {
         self.forget_thread(&thread.shared);
     }
 
     pub(crate) fn forget_thread(&self, shared: &Arc<Shared>) {
-        // locked throughout, so that a reader finds these counts in one place and not in both or neither
+        // locked throughout, so that a reader finds these counts in exactly one place
         let mut threads = self.threads.lock().unpoisoned();
         if let Some(at) = threads.live.iter().position(|t| Arc::ptr_eq(t, shared)) {
             threads.live.swap_remove(at);
@@ -167,34 +186,38 @@ impl Node {
         }
     }
 
-    /// A new process, with the flags that new processes get in each session.
+    /// Adds a process. It gets the flags of new processes in each session.
     pub fn process(&self, kind: Kind, object: usize) -> Arc<Tracee> {
         self.registry.lock().unpoisoned().adopt(kind, object, None)
     }
 
-    /// A process that runs a tracer: sessions find it, but it is none of those that are new to them, as no beginning of it is told.
+    /// Adds a process that runs a tracer. Sessions find it, but it has no flags, and no event reports its beginning.
+    /// Only other crates of the workspace use it.
     pub fn tracer_process(&self) -> Arc<Tracee> {
         self.registry.lock().unpoisoned().admit()
     }
 
-    /// A process that no session finds and that has no flags: for threads that are not the program's.
+    /// A process without flags that no session finds: for threads that don't belong to the program.
+    /// Only other crates of the workspace use it.
     pub fn hidden(&self) -> Arc<Tracee> {
         let number = self.registry.lock().unpoisoned().number();
         Arc::new(Tracee::new(number << 2 | Kind::Thread as u64, Kind::Thread, 0))
     }
 
-    /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
+    /// Adds a process that `parent` starts. It inherits flags by `set_on_spawn` and `set_on_first_spawn`.
+    /// Only other crates of the workspace use it.
     pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
         self.registry.lock().unpoisoned().adopt(kind, object, Some(parent))
     }
 
-    /// A number that no process or port of this node has or will have, for something that is neither.
+    /// A number for an object that is neither a process nor a port. No process or port of this node will have it.
+    /// Only other crates of the workspace use it.
     pub fn unused_number(&self) -> u64 {
         self.registry.lock().unpoisoned().number()
     }
 
-    /// The process has ended. `true` for the caller who ended it. A process that has ended may still make calls (a task that is done calls
-    /// its callbacks): they count for it until [`Node::fold_counters`].
+    /// Ends a process. `true` for the caller that ended it. An ended process may still make calls, such as the callbacks of a finished
+    /// task. They count for it until [`Node::fold_counters`].
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         let unlocked = mutant!("process_ends_unlocked").then(|| tracee.begin_end());
         let mut registry = self.registry.lock().unpoisoned();
@@ -203,28 +226,30 @@ impl Node {
         }
         if tracee.is_tracer() {
             drop(registry);
-            self.lose_tracers(tracee); // before it counts as dead: a dead tracer must have no flags
+            self.lose_tracers(tracee); // before the process is dead: no flags of a dead tracer may be visible
             registry = self.registry.lock().unpoisoned();
         }
         tracee.end();
-        let _let_go_of_outside_the_lock = registry.living.remove(&tracee.pid);
-        let named = self.relations.are_used() && tracee.kind.is_process(); // a port's host unrelates it, and tells of that
+        let _dropped_outside_the_lock = registry.living.remove(&tracee.pid);
+        let named = self.relations.are_used() && tracee.kind.is_process(); // the host calls `unrelate` for a port, which emits events
         drop(registry);
         if named {
             self.relations.forget_name(tracee.pid);
         }
-        self.lose_tracers(tracee); // of sessions that began between the first look and its end
+        self.lose_tracers(tracee); // for sessions that began after the first check
         true
     }
 
-    /// The process has ended, and no call goes on in it: its counters are kept apart or summed up.
+    /// Folds the counters of a process that has ended and has no open call.
+    /// Only other crates of the workspace use it.
     pub fn fold_counters(&self, tracee: &Tracee) {
         if tracee.is_counted() {
             self.sessions().iter().for_each(|s| s.arena.fold(tracee.pid, s.options.ended_processes));
         }
     }
 
-    /// A process is about to be known as ended: the sessions whose tracer it is have none.
+    /// Removes an ending process as the tracer of all its sessions.
+    /// Only other crates of the workspace use it.
     pub fn lose_tracers(&self, tracee: &Tracee) {
         if tracee.is_tracer() {
             let all = self.sessions();
@@ -232,7 +257,8 @@ impl Node {
         }
     }
 
-    /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
+    /// Removes the tracer of a session, and all flags. Patterns stay (trace.md, `process/4`).
+    /// Only other crates of the workspace use it.
     pub fn lose_tracer(&self, session: &Session) {
         let registry = self.registry.lock().unpoisoned();
         session.lose_tracer();
@@ -241,14 +267,14 @@ impl Node {
         self.ask_cpu_stamps(session, false);
     }
 
-    /// Whether time stamps under `timestamp` are CPU time now (trace.md, `process/4`, cpu_timestamp).
+    /// Whether the flag `timestamp` gives CPU time now (trace.md, `process/4`, cpu_timestamp).
     #[inline(always)]
     #[must_use]
     pub fn stamps_cpu_time(&self) -> bool {
         self.cpu_stamps.load(Relaxed) != 0
     }
 
-    /// The flag is the whole node's, and on while any session asks for it.
+    /// Notes a session's request. CPU time is on for the whole node while any session requests it.
     pub(crate) fn ask_cpu_stamps(&self, session: &Session, how: bool) {
         match (session.ask_cpu_stamps(how), how) {
             (false, true) => drop(self.cpu_stamps.fetch_add(1, Relaxed)),
@@ -257,13 +283,14 @@ impl Node {
         }
     }
 
-    /// The living process of a pid.
+    /// The living process with this pid.
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
         self.registry.lock().unpoisoned().living.get(&pid).cloned()
     }
 
-    /// Whether any function has a plan; a host may leave out calls of those that have none.
+    /// Whether any function has a plan. A host need not report calls of functions without a plan.
+    /// Only other crates of the workspace use it.
     #[inline(always)]
     #[must_use]
     pub fn traces_functions(&self) -> bool {
@@ -271,12 +298,14 @@ impl Node {
     }
 
     /// The trace control word (trace.md: `get_tcw`).
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn control_word(&self) -> u32 {
         self.control_word.load(Relaxed)
     }
 
-    /// Sets the trace control word; answers what it was.
+    /// Sets the trace control word. Answers the former one.
+    /// Only other crates of the workspace use it.
     pub fn set_control_word(&self, word: u32) -> u32 {
         self.control_word.swap(word, AcqRel)
     }
@@ -315,7 +344,7 @@ impl Node {
         self.read(|s| s.sessions().find(|s| s.id == id && s.is_alive()).cloned())
     }
 
-    /// Reads the current snapshot. For the control side: the hot path pins with its own participant.
+    /// Reads the current snapshot. For the control side; the hot path uses its section.
     pub fn read<R>(&self, with: impl FnOnce(&Snapshot) -> R) -> R {
         let local = self.reader();
         let read = {
@@ -326,7 +355,7 @@ impl Node {
         read
     }
 
-    /// The calling thread's participant, which is kept from one reading to the next: processes come and go by the thousand.
+    /// The calling thread's participant. It is kept between readings, because thousands of processes may begin and end.
     fn reader(&self) -> LocalHandle {
         #[cfg(not(loom))]
         if let Ok(Some(known)) = READER.try_with(Cell::take) {
@@ -337,7 +366,7 @@ impl Node {
         self.collector.register()
     }
 
-    /// Waits until every event that began before has ended, and every look at a snapshot: see [`crate::sync::section`] and
+    /// Waits until every earlier section and every earlier reading of a snapshot has ended: see [`crate::sync::section`] and
     /// [`grace::wait`].
     pub fn grace(&self) -> grace::Passed {
         let sections: Vec<&'static Section> = self.threads.lock().unpoisoned().live.iter().map(|t| t.section).collect();
@@ -345,13 +374,13 @@ impl Node {
         grace::wait(&self.collector.register())
     }
 
-    /// The function of a name number.
+    /// The name with this number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {
         self.names.name(number)
     }
 
-    /// A number larger than any it gave before.
+    /// A number larger than all before.
     pub fn unique(&self) -> u64 {
         self.next_unique.fetch_add(1, Relaxed)
     }
@@ -362,16 +391,16 @@ thread_local! {
     static READER: Cell<Option<LocalHandle>> = const { Cell::new(None) };
 }
 
-/// Keeps a participant for the thread's next reading. Not under loom, whose threads are no threads.
+/// Keeps a participant for the thread's next reading. Not under loom, whose threads are not real threads.
 fn keep_reader(local: LocalHandle) {
     #[cfg(not(loom))]
-    let _at_the_threads_end = READER.try_with(|reader| reader.set(Some(local)));
+    let _fails_at_the_threads_end = READER.try_with(|reader| reader.set(Some(local)));
     #[cfg(loom)]
     drop(local);
 }
 
 impl Drop for Node {
-    /// Frees the snapshots that were swapped out without waiting for a grace period.
+    /// Frees the retired snapshots that still wait for a grace period.
     fn drop(&mut self) {
         let passed = self.grace();
         if let Ok(control) = self.control.get_mut() {
@@ -380,15 +409,15 @@ impl Drop for Node {
     }
 }
 
-/// Which processes or ports a change of flags is for.
+/// The processes or ports of a change of flags.
 #[derive(Clone, Copy)]
 pub enum Who<'a> {
     /// One process or port.
     One(&'a Tracee),
-    /// Those that exist and those to come.
+    /// Existing and new ones.
     All(Class),
-    /// Those that exist.
+    /// Existing ones.
     Existing(Class),
-    /// Those to come.
+    /// New ones.
     New(Class),
 }

@@ -1,4 +1,4 @@
-//! What a session traces of messages.
+//! The message patterns of a session.
 #![forbid(unsafe_code)]
 
 use inviso_match::Program;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 /// Which messages a session traces, of the processes that have the flag (trace.md, `send/3`, `recv/3`).
 #[derive(Clone, Default, Debug)]
 pub enum Pattern {
-    /// All.
+    /// All messages.
     #[default]
     All,
-    /// None.
+    /// No message.
     Nothing,
-    /// Those that a match spec takes.
+    /// The messages that a match spec accepts.
     Spec(Arc<Program>),
 }
 
-/// A session's patterns for messages.
+/// A session's message patterns.
 #[derive(Clone, Default, Debug)]
 pub struct Patterns {
-    /// For those that are sent: the spec sees `[Receiver, Message]`.
+    /// For sent messages: the spec sees `[Receiver, Message]`.
     pub send: Pattern,
-    /// For those that arrive: the spec sees `[Node, Sender, Message]`.
+    /// For received messages: the spec sees `[Node, Sender, Message]`.
     pub receive: Pattern,
 }

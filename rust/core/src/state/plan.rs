@@ -1,4 +1,4 @@
-//! What happens at a call of one function: an entry for each session that traces it. Immutable once made.
+//! The plan of one function: an immutable list with an entry for each session that traces the function.
 #![forbid(unsafe_code)]
 
 use crate::{state::session::Session, sync::Ordering::Release};
@@ -17,9 +17,9 @@ pub mod events {
     pub const END: u8 = 2;
     /// An exception is caught somewhere.
     pub const HANDLED: u8 = 4;
-    /// A call of a function that is not written in the traced language; seen where it is called.
+    /// A call of a function that is not written in the traced language. The event is at the call in the caller.
     pub const FOREIGN: u8 = 8;
-    /// A call is suspended or goes on.
+    /// A call is suspended or resumes.
     pub const PAUSE: u8 = 16;
     /// An exception leaves a call; contained in [`END`].
     pub const RAISE: u8 = 32;
@@ -28,11 +28,11 @@ pub mod events {
 /// One session's settings on one function.
 #[derive(Clone)]
 pub struct Entry {
-    /// The session's id, low half; enough to tell a stale frame.
+    /// The low half of the session's id; enough to detect a stale frame.
     pub id: u32,
     /// The session's index.
     pub index: u16,
-    /// What is set.
+    /// The session's setting on the function.
     pub set: Setting,
     /// The session.
     pub session: Arc<Session>,
@@ -45,20 +45,20 @@ impl Entry {
         Entry { id: session.id as u32, index: session.index, set: Setting::default(), session: session.clone() }
     }
 
-    /// Messages, which can't be paused, are what is set; where a tracer module is asked about them they are not sent at once.
-    fn lay_out(&mut self) {
+    /// Makes all set kinds of messages run: messages can't be paused. With a tracer module, [`kinds::ASKS`] runs instead.
+    fn run_messages(&mut self) {
         let messages = self.has & kinds::MESSAGES;
         let asks = messages != 0 && self.session.options.tracer.is_some();
         self.set.run = self.run & !(kinds::MESSAGES | kinds::ASKS) | if asks { kinds::ASKS } else { messages };
     }
 
-    /// The entry as it is once the tracer module has answered: it sends these of its messages.
+    /// The entry after the tracer module's answer: the accepted kinds of messages run.
     pub(crate) fn accepted(&self, which: u16) -> Entry {
         let run = self.has & which & kinds::MESSAGES;
         Entry { set: Setting { run, ..self.set.clone() }, ..self.clone() }
     }
 
-    /// Whether meta messages have somebody to go to, looked up at a call, which notes if they don't.
+    /// Whether meta messages have a tracer. Notes it if they don't.
     pub(crate) fn finds_meta_tracer(&self) -> bool {
         if !self.session.has_tracer() {
             self.meta_lost.iter().for_each(|lost| lost.store(true, Release));
@@ -90,7 +90,7 @@ impl Entry {
     }
 }
 
-/// What is set stands in an entry as in a pattern for later functions.
+/// The setting, as in a pattern for later functions.
 impl Deref for Entry {
     type Target = Setting;
 
@@ -100,31 +100,31 @@ impl Deref for Entry {
     }
 }
 
-/// Everything that happens at a call of one function.
+/// The plan of one function.
 pub struct Plan {
-    /// The function's number while anything is set on it.
+    /// The function's number while a session has a setting on it.
     pub slot: u32,
     /// The number of its name, see [`crate::state::names::Names`].
     pub name: u32,
-    /// What any entry runs.
+    /// The kinds that any entry runs.
     pub run: u16,
-    /// The interpreter events that are needed.
+    /// The interpreter events that the plan needs.
     pub events: u8,
     /// Whether the function is not written in the traced language.
     pub foreign: bool,
-    /// The sessions, newest first.
+    /// The entries of the sessions, newest first.
     pub entries: Box<[Entry]>,
 }
 
 impl Plan {
-    /// A plan of these entries, or `None` when nothing is set.
+    /// A plan of these entries. `None` if no entry has a setting.
     #[must_use]
     pub fn of(slot: u32, name: u32, foreign: bool, mut entries: Vec<Entry>) -> Option<Plan> {
         entries.retain(|e| e.has != 0);
         if entries.is_empty() {
             return None;
         }
-        entries.iter_mut().for_each(Entry::lay_out);
+        entries.iter_mut().for_each(Entry::run_messages);
         entries.sort_by_key(|e| std::cmp::Reverse(e.session.id));
         let run = entries.iter().fold(0, |all, e| all | e.run);
         let events = if foreign { events::FOREIGN } else { entries.iter().fold(0, |all, e| all | e.events()) };

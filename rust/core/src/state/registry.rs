@@ -1,8 +1,14 @@
-//! The processes and ports of a node that live, and the sessions whose flags new ones get.
+//! The living processes and ports of a node, and the sessions whose flags new ones get.
 //!
 //! # Roles
-//! All of it is behind one lock, which whoever starts or ends a process takes once: a program may start many thousands. Who
-//! changes the flags of many, or ends a session, passes through the same lock, and so misses none and leaves nothing behind.
+//! The start and the end of a process take the node's lock of the registry once each: a program may start many thousands. A change of the
+//! flags of many processes, and the end of a session, take it, too. So they miss no process and leave no flag behind.
+//!
+//! # States
+//! A process is in `living` from its start to its end. A session is in `sessions` until its end is done.
+//!
+//! # Orderings
+//! The lock's.
 //!
 //! # Checked by
 //! `models::node` (loom), mutants `flags_unlocked`, `destroy_keeps_flags`, `process_ends_unlocked`.
@@ -16,25 +22,25 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Who lives.
+/// The living processes and ports, and the sessions.
 #[derive(Default)]
 pub(crate) struct Registry {
     /// Processes and ports by their numbers.
     pub living: FxHashMap<u64, Arc<Tracee>>,
-    /// Sessions that exist, and some whose end is not done.
+    /// Living sessions, and sessions whose end is not done.
     sessions: Vec<Arc<Session>>,
-    /// The last number that was given out.
+    /// The latest number.
     last: u64,
 }
 
 impl Registry {
-    /// A number that nothing has had, and that no process or port will have.
+    /// A new number.
     pub fn number(&mut self) -> u64 {
-        self.last += 1; // pids from 4 on: smaller ones are reserved, see `cells::FOLDED`
+        self.last += 1; // so pids begin at 4; smaller ones are reserved, see `cells::FOLDED`
         self.last
     }
 
-    /// A new process or port: it has the flags that `parent` hands down, or else those of new ones.
+    /// Adds a new process or port. It inherits the flags of `parent`, or gets those of new ones.
     pub fn adopt(&mut self, kind: Kind, object: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         let pid = self.number() << 2 | kind as u64;
         let tracee = in_place::arc(|| Tracee::new(pid, kind, object));
@@ -48,7 +54,7 @@ impl Registry {
         tracee
     }
 
-    /// A new process whose beginning nobody is told of: it has no flags before somebody sets them on it.
+    /// Adds a new process without an event and without flags.
     pub fn admit(&mut self) -> Arc<Tracee> {
         let pid = self.number() << 2 | Kind::Thread as u64;
         let tracee = in_place::arc(|| Tracee::new(pid, Kind::Thread, 0));
@@ -56,18 +62,18 @@ impl Registry {
         tracee
     }
 
-    /// New processes have flags of this session from now on.
+    /// Adds a session: new processes get its flags from now on.
     pub fn add_session(&mut self, session: &Arc<Session>) {
         self.sessions.push(session.clone());
     }
 
-    /// The session has ended: nobody has flags of it, nor will.
+    /// Removes an ended session: no process has its flags, now or later.
     pub fn remove_session(&mut self, session: &Session) {
         self.sessions.retain(|known| known.id != session.id);
         self.clear(session);
     }
 
-    /// Nobody has flags of this session.
+    /// Clears the flags of a session in all processes.
     pub fn clear(&self, session: &Session) {
         self.living.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
     }

@@ -1,4 +1,7 @@
-//! A trace session: its settings, cells and rings. Everything about it dies with it.
+//! A trace session: its settings, cells and rings.
+//!
+//! # Roles
+//! The control side changes settings. Schedulers add rings. The drain takes records. The destroyer ends the session. Any thread reads.
 //!
 //! # States
 //! Those of [`crate::state::life`].
@@ -6,12 +9,15 @@
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | rings | their mutex | their mutex | a ring that is added is closed at the end, or refused |
-//! | what nobody was told of | whoever gave it up, `Relaxed` | the drain, `Relaxed` | a number, which nothing else depends on |
-//! | flags of new processes | any, `AcqRel` | `Relaxed`, holding the node's processes | the mutex orders them; see [`crate::state::node`] |
+//! | rings | their mutex | their mutex | an added ring is closed at the session's end, or it is refused |
+//! | unreported losses | the caller of `give_up`, `Relaxed` | the drain, `Relaxed` | no data depends on the number |
+//! | flags of new processes | any, `AcqRel` | any, `Relaxed`, under the lock of the registry | the lock orders them; see [`crate::state::node`] |
+//! | `tracer_lost` | the thread that ends the tracer, `Release` | any, `Acquire` | a reader of the loss sees the tracer's end |
+//! | `asked_dump` | a traced thread, `AcqRel` swap | the recorder, `AcqRel` swap | the recorder's dump has the records from before the request |
+//! | `cpu_stamps`, `seen_flags`, `seen_tokens` | the control side | any | hints and notes, no data depends on them |
 //!
 //! # Checked by
-//! `models::life`, `models::node` (loom).
+//! `models::life`, `models::node` (loom), mutants `closes_unlocked`, `destroy_keeps_flags`; the tests below.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -39,32 +45,30 @@ use crate::{
 };
 use inviso_match::Program;
 
-/// Bounds and policies of a session, fixed when it is made.
+/// Bounds and policies of a session, fixed at its creation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of one scheduler's ring.
     pub ring_bytes: usize,
-    /// What a full ring does.
+    /// The policy of a full ring.
     pub overflow: Overflow,
-    /// How many ended processes keep their counters apart before the oldest are summed up.
+    /// How many ended processes have counters of their own. The counters of older ones are summed up.
     pub ended_processes: usize,
-    /// How much of a call's arguments is taken, and how.
+    /// How arguments are copied, with the limits.
     pub capture: Capture,
-    /// Where time stamps come from.
+    /// The source of timestamps.
     pub clock: Stamps,
     /// See [`Session::is_inner`].
     pub is_inner: bool,
-    /// A tracer module, which is called in place of anything being put into a ring: see [`crate::state::tracer`].
+    /// A tracer module, which is called instead of writing to rings: see [`crate::state::tracer`].
     pub tracer: Option<Module>,
-    /// Told once that somebody wants what the rings hold to be written, until [`Session::take_dump`]: on a traced thread, which it
-    /// must not keep.
+    /// Called at a request for a dump of the rings, once until [`Session::take_dump`]. It runs on a traced thread and must return soon.
     pub on_dump: Option<fn()>,
-    /// The exceptions whose exception_from asks for that.
+    /// The exceptions whose exception_from requests a dump.
     pub dump_on: Option<Exceptions>,
-    /// Nanoseconds from which on a call of a function that has call_latency asks for that.
+    /// The least number of nanoseconds of a call that requests a dump, for functions with call_latency.
     pub dump_slower: Option<u64>,
-    /// The session whose flags are switched by the match specifications of this one, where that is another one: the regular trace
-    /// beside a meta trace.
+    /// The session whose flags the match specs of this session switch, if it is another one: the regular trace beside a meta trace.
     pub switched: Option<Switched>,
 }
 
@@ -78,47 +82,47 @@ impl std::fmt::Debug for Switched {
     }
 }
 
-/// How much of a call's arguments a session takes, and how.
+/// How a session copies a call's arguments, with the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// Containers inside each other.
+    /// The largest number of nested containers.
     pub depth: u32,
-    /// Items of one container.
+    /// The largest number of items of one container.
     pub items: usize,
-    /// Bytes of one str, bytes or int.
+    /// The largest number of bytes of one str, bytes or int.
     pub bytes: usize,
-    /// Bytes that all arguments of one call may take in the ring.
+    /// The largest number of bytes of all arguments of one call in the ring.
     pub total: usize,
-    /// What is taken.
+    /// The form of the arguments.
     pub takes: Takes,
 }
 
-/// What a session takes of arguments.
+/// The form in which a session takes arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Copies; of what can't be copied, what it is.
+    /// Copies. An object that can't be copied is represented by its type.
     Values,
-    /// Copies; of what can't be copied, its text too, which the program's own code makes.
+    /// Copies. An object that can't be copied is represented by its type and by its text, which the program's own code creates.
     Texts,
-    /// The objects themselves, which the host keeps beside the ring.
+    /// The objects, which the host keeps beside the ring.
     Objects,
 }
 
-/// Where the time stamps of a session's messages come from.
+/// The source of the timestamps of a session's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamps {
     /// The node's ticks.
     Ticks,
-    /// The operating system, asked at each event.
+    /// The operating system's clocks, read at each event.
     System,
 }
 
-/// Some of the exceptions that leave calls.
+/// A selection of exceptions that leave calls.
 #[derive(Clone, Debug)]
 pub enum Exceptions {
-    /// Those whose class and value a match specification takes.
+    /// Exceptions whose class and value a match spec accepts.
     Matching(std::sync::Arc<Program>),
-    /// Instances of these classes and of those derived from them, by the host's numbers.
+    /// Instances of these classes and of their subclasses, by the host's numbers.
     Of(Vec<usize>),
 }
 
@@ -146,37 +150,37 @@ impl Default for Options {
     }
 }
 
-/// The tracer's pid of a session with a tracer module: no process has it.
+/// The pid that stands for a tracer module; no process has it.
 pub const MODULE: u64 = u64::MAX;
 
 /// The rings of a session.
 #[derive(Default)]
 struct Feeds {
     now: Vec<Arc<Feed>>,
-    /// What rings lost that are gone, and what was given up.
+    /// Losses of rings that are gone, and records that were given up.
     lost: u64,
 }
 
 /// One session.
 pub struct Session {
-    /// Never used twice in a node.
+    /// Unique in a node.
     pub id: u64,
-    /// Its place among the living sessions; used again after its death.
+    /// Its place among the living sessions, which is reused after its end.
     pub index: u16,
-    /// As given by its maker.
+    /// The name from its creation.
     pub name: Box<str>,
-    /// As given by its maker.
+    /// The options from its creation.
     pub options: Options,
     /// Cells of call_time and call_memory.
     pub arena: Arena,
-    /// Set where those are measured by chains of callers, before a pattern is set.
+    /// The call tree, if these cells are measured by chains of callers. Set before the first pattern.
     pub tree: OnceLock<Tree>,
-    /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
+    /// Whether it is not a session of a user: it stands for the system tracer of sequential tracing.
     pub is_inner: bool,
-    /// The pid of the tracer process, 0 if the session is its own tracer, [`MODULE`] if it has a tracer module. A tracer process is
-    /// never traced by its session.
+    /// The pid of the tracer process; 0 if the session is its own tracer; [`MODULE`] for a tracer module. A session never traces its
+    /// tracer process.
     pub tracer: AtomicU64,
-    /// Held by the drain that is under way.
+    /// Locked by the running drain.
     pub(crate) draining: Mutex<Spilled>,
     counter: Counter,
     pub(crate) limits: Limits,
@@ -190,7 +194,7 @@ pub struct Session {
     seen_flags: [AtomicU32; 2],
     seen_tokens: AtomicU8,
     feeds: Mutex<Feeds>,
-    /// Lost records of which the next drain is to tell: see [`Session::give_up`].
+    /// Lost records that the next drain reports: see [`Session::give_up`].
     untold: AtomicU64,
     on_load: Mutex<Option<Setting>>,
 }
@@ -233,12 +237,12 @@ impl Session {
         self.life.is_alive()
     }
 
-    /// Begins its end; `true` for the one caller who is to do the rest.
+    /// Begins its end. `true` for the one caller that has to do the rest.
     pub fn begin_end(&self) -> bool {
         self.life.begin_end()
     }
 
-    /// Its end is done: producers are told, what they committed stays readable.
+    /// Finishes its end: closes the rings. Committed records stay readable.
     pub fn finish_end(&self) {
         let mut feeds = self.feeds.lock().unpoisoned();
         for feed in &feeds.now {
@@ -253,57 +257,61 @@ impl Session {
         drop(feeds);
     }
 
-    /// How often a callback of its tracer module failed: panicked here, raised or answered nonsense where the host says so
-    /// ([`Session::note_tracer_error`]).
+    /// How often a callback of its tracer module failed: by a panic, or by an error that the host notes ([`Session::note_tracer_error`]).
     #[must_use]
     pub fn tracer_errors(&self) -> u64 {
         self.tracer_errors.load(Relaxed)
     }
 
-    /// Counts a failure of its tracer module; answers how many there were before.
+    /// Counts a failure of its tracer module. Answers the number of earlier ones.
+    /// Only other crates of the workspace use it.
     pub fn note_tracer_error(&self) -> u64 {
         self.tracer_errors.fetch_add(1, Relaxed)
     }
 
-    /// Whether its messages have somebody to go to.
+    /// Whether its tracer is present.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn has_tracer(&self) -> bool {
         self.tracer_lost.load(Acquire) == 0
     }
 
-    /// The tracer has ended: no flag is set any more, none can be.
+    /// Notes the end of the tracer: no flag is set any more, and none can be.
+    /// Only other crates of the workspace use it.
     pub fn lose_tracer(&self) {
         self.tracer_lost.store(1, Release);
         self.new_flags.iter().for_each(|flags| flags.store(0, Release));
     }
 
-    /// Asks for what the rings hold to be written. Nothing but a flag, and the host's bell when it wasn't set.
+    /// Requests a dump of the rings. Sets a flag, and calls `on_dump` if the flag was clear.
     #[cold]
     pub fn ask_dump(&self) {
-        if let Some(ring_the_bell) = self.options.on_dump {
+        if let Some(on_dump) = self.options.on_dump {
             if self.asked_dump.swap(1, AcqRel) == 0 {
-                ring_the_bell();
+                on_dump();
             }
         }
     }
 
-    /// Whether somebody has asked for it since this was last asked.
+    /// Takes the request for a dump. Answers whether there was one.
     pub fn take_dump(&self) -> bool {
         self.asked_dump.swap(0, AcqRel) != 0
     }
 
-    /// Whether somebody has asked for it; the bell is not rung again until it is taken.
+    /// Whether a dump is requested. `on_dump` is not called again until [`Session::take_dump`].
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn is_dump_asked(&self) -> bool {
         self.asked_dump.load(Acquire) != 0
     }
 
-    /// Notes whether the session asks for stamps in CPU time; answers whether it did before.
+    /// Notes whether the session requests timestamps in CPU time. Answers the former note.
     pub(crate) fn ask_cpu_stamps(&self, how: bool) -> bool {
         self.cpu_stamps.swap(u8::from(how), AcqRel) != 0
     }
 
-    /// The flags that new processes, or new ports, get; queues get none.
+    /// The flags of new processes or new ports. Queues get none.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn new_flags(&self, kind: Kind) -> Flags {
         match kind {
@@ -313,8 +321,8 @@ impl Session {
         }
     }
 
-    /// Changes the flags that new processes, or new ports, get. Flags that only the other class has are left out. Switching any flag
-    /// off switches all off: gold case te-info-new-ports.
+    /// Changes the flags of new processes or new ports. Ignores flags of the other class. Switching any flag off switches all off: gold
+    /// case te-info-new-ports.
     pub fn change_new_flags(&self, class: Class, how: bool, flags: Flags) {
         let word = &self.new_flags[class as usize];
         if how {
@@ -324,17 +332,20 @@ impl Session {
         }
     }
 
-    /// Notes that these flags were switched on somewhere; answers those that never were before.
+    /// Notes that these flags are switched on somewhere. Answers the flags that were never noted before.
+    /// Only other crates of the workspace use it.
     pub fn note_flags(&self, class: Class, flags: Flags) -> Flags {
         Flags(flags.0 & !self.seen_flags[class as usize].fetch_or(flags.0, AcqRel))
     }
 
-    /// Takes back what [`Session::note_flags`] noted, where nothing came of it.
+    /// Undoes [`Session::note_flags`] after a change that failed.
+    /// Only other crates of the workspace use it.
     pub fn forget_flags(&self, class: Class, flags: Flags) {
         self.seen_flags[class as usize].fetch_and(!flags.0, AcqRel);
     }
 
-    /// The flags that were ever switched on for a process, or for a port.
+    /// The flags that were ever switched on for a process or for a port.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn seen_flags(&self, class: Class) -> Flags {
         Flags(self.seen_flags[class as usize].load(Acquire))
@@ -346,34 +357,36 @@ impl Session {
         self.seen_flags(Class::Process).has(Flags::RETURN_TO)
     }
 
-    /// Notes that a match spec may set tokens of sequential tracing; whether that is new.
+    /// Notes that a match spec may set tokens of sequential tracing. Answers whether that is new.
+    /// Only other crates of the workspace use it.
     pub fn note_tokens(&self) -> bool {
         self.seen_tokens.swap(1, AcqRel) == 0
     }
 
-    /// Takes that back, where nothing came of it.
+    /// Undoes [`Session::note_tokens`] after a change that failed.
+    /// Only other crates of the workspace use it.
     pub fn forget_tokens(&self) {
         self.seen_tokens.store(0, Release);
     }
 
-    /// Whether that was ever noted: a first look.
+    /// Whether [`Session::note_tokens`] was called: a hint.
     pub(crate) fn has_seen_tokens(&self) -> bool {
         self.seen_tokens.load(Acquire) != 0
     }
 
-    /// What code that comes into being later gets.
+    /// The setting of functions that are created later.
     #[must_use]
     pub fn on_load(&self) -> Option<Setting> {
         self.on_load.lock().unpoisoned().clone()
     }
 
-    /// Sets what code that comes into being later gets.
+    /// Changes the setting of functions that are created later.
     pub fn set_on_load(&self, setting: Option<Setting>) {
         *self.on_load.lock().unpoisoned() = setting.filter(|setting| setting.has != 0);
     }
 
-    /// Calls `take` for everything that was counted, with the keys of functions also where cells are those of a call tree: then
-    /// there may be several of one process and key.
+    /// Calls `take` for all readings, with the keys of functions. With a call tree there may be several readings of one process and key.
+    /// Only other crates of the workspace use it.
     pub fn each_function(&self, mut take: impl FnMut(Reading)) {
         let Some(tree) = self.tree.get() else { return self.arena.each(take) };
         let mut readings = Vec::new();
@@ -386,12 +399,12 @@ impl Session {
         }
     }
 
-    /// Now, in the ticks of its records.
+    /// The present time, in the ticks of its records.
     pub(crate) fn ticks(&self) -> u64 {
         self.counter.read()
     }
 
-    /// Adds a scheduler's ring; `false` if the session has ended.
+    /// Adds a scheduler's ring. `false` if the session has ended.
     pub fn add_ring(&self, ring: Arc<Ring>) -> bool {
         let mut feeds = self.feeds.lock().unpoisoned();
         if self.life.is_dead() {
@@ -401,13 +414,13 @@ impl Session {
         true
     }
 
-    /// Its rings now, each with how far it was delivered.
+    /// Its rings, with their delivered positions.
     #[must_use]
     pub fn feeds(&self) -> Vec<Arc<Feed>> {
         self.feeds.lock().unpoisoned().now.clone()
     }
 
-    /// Lets go of rings whose scheduler has ended and that have been read to their end.
+    /// Drops rings whose scheduler has ended and that are read to their end.
     pub(crate) fn forget_ended_rings(&self) {
         let mut feeds = self.feeds.lock().unpoisoned();
         let Feeds { now, lost } = &mut *feeds;
@@ -420,14 +433,15 @@ impl Session {
         });
     }
 
-    /// Of the records that a drain has handed over, `lost` could not be kept. The next drain tells first of `untold`: those of
-    /// them, and of the losses that were handed over, of which nobody has been told.
+    /// Counts records that a drain has handed over and that the consumer could not keep. The next drain first reports `untold`: the losses
+    /// that are not reported yet, including those that the drain handed over.
+    /// Only other crates of the workspace use it.
     pub fn give_up(&self, lost: u64, untold: u64) {
         self.feeds.lock().unpoisoned().lost += lost;
         self.untold.fetch_add(untold, Relaxed);
     }
 
-    /// Lost records of which somebody is told now.
+    /// Takes the number of lost records to report.
     pub(crate) fn take_untold(&self) -> u64 {
         self.untold.swap(0, Relaxed)
     }
@@ -552,7 +566,7 @@ mod tests {
             (producer, ring)
         };
         let left = || session.feeds().iter().map(|feed| feed.ring.lost()).collect::<Vec<_>>();
-        // two that have ended and are read, one that has ended and is not, one that goes on
+        // two rings have ended and are read, one has ended and is not read, one is open
         let (ends, [read, other, unread, goes_on]) = {
             let (all, rings): (Vec<_>, Vec<_>) =
                 [(2, 0), (3, 1), (5, 1), (7, 0)].map(|(l, s)| ring(l, s)).into_iter().unzip();

@@ -1,4 +1,16 @@
-//! What a session has set on functions: the kinds, and what belongs to each.
+//! A session's setting on functions: the kinds and their data.
+//!
+//! # Roles
+//! Calls and the tracer module's answers set `meta_lost`. The control side reads and clears it. The other fields are immutable in a plan.
+//!
+//! # States
+//! `meta_lost` is absent without a meta pattern, then false or true.
+//!
+//! # Orderings
+//! `Release` and `Relaxed`: no data depends on the flag.
+//!
+//! # Checked by
+//! `tests/tracer.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -11,7 +23,7 @@ use crate::{
 use inviso_match::Program;
 use std::sync::Arc;
 
-/// What a session does with a function; also which of it is running.
+/// The kinds of tracing of a function, a bit each.
 pub mod kinds {
     /// call_count.
     pub const COUNT: u16 = 1;
@@ -21,32 +33,32 @@ pub mod kinds {
     pub const MEMORY: u16 = 4;
     /// call_latency.
     pub const LATENCY: u16 = 8;
-    /// Messages about every call.
+    /// Messages about all calls.
     pub const LOCAL: u16 = 16;
     /// Messages about calls from other modules.
     pub const GLOBAL: u16 = 32;
-    /// Messages without regard to process flags.
+    /// Messages regardless of process flags.
     pub const META: u16 = 64;
-    /// In place of those three in [`super::Setting::run`] where the session has a tracer module, which is asked first.
+    /// Stands for those three in [`super::Setting::run`] of a session with a tracer module, which is asked first.
     pub const ASKS: u16 = 128;
     /// All counters.
     pub const COUNTERS: u16 = COUNT | TIME | MEMORY | LATENCY;
-    /// All kinds that give messages.
+    /// All kinds of messages.
     pub const MESSAGES: u16 = LOCAL | GLOBAL | META;
     /// The kinds that need the time.
     pub const CLOCKED: u16 = TIME | LATENCY | MESSAGES;
-    /// The kinds that tell or measure the time; messages do where a flag asks for it, those of [`META`] always.
+    /// The kinds that report or measure the time. Other messages have a time if a flag requests it.
     pub const TIMED: u16 = TIME | LATENCY | META;
-    /// The kinds that need to see a call's end.
+    /// The kinds that need the event of a call's end.
     pub const ENDS: u16 = TIME | MEMORY | LATENCY;
-    /// The kinds that need to see a call suspended and going on.
+    /// The kinds that need the events of suspending and resuming.
     pub const PAUSES: u16 = TIME | MEMORY;
 }
 
-/// What a session has set on a function, or on those that come into being later.
+/// A session's setting on a function, or on functions that are created later.
 #[derive(Clone, Default)]
 pub struct Setting {
-    /// The kinds that act now.
+    /// The kinds that run now.
     pub run: u16,
     /// The kinds that are set: running or paused.
     pub has: u16,
@@ -58,33 +70,34 @@ pub struct Setting {
     pub memory: u32,
     /// call_latency's histogram.
     pub latency: Option<Arc<Latency>>,
-    /// What decides about local and global messages; `None` sends them all.
+    /// The match spec for local and global messages; `None` sends all.
     pub spec: Option<Arc<Program>>,
-    /// What decides about meta messages; `None` sends them all.
+    /// The match spec for meta messages; `None` sends all.
     pub meta_spec: Option<Arc<Program>>,
-    /// Whether a call of the function has found that the session's tracer is none any more, since the meta pattern was set; `None`
-    /// without one (trace.md, `info/3`, meta).
+    /// Whether a call has found that the session's tracer is gone, since the meta pattern was set. `None` without a meta pattern
+    /// (trace.md, `info/3`, meta).
     pub(crate) meta_lost: Option<Arc<AtomicBool>>,
 }
 
 impl Setting {
-    /// Messages are what is set again, also where a tracer module is asked about them: for a change.
+    /// Prepares a change: all set kinds of messages run, also with a tracer module.
     pub(crate) fn gather(&mut self) {
         self.run = self.run & !kinds::ASKS | self.has & kinds::MESSAGES;
     }
 
-    /// A meta pattern is set: its tracer counts as one again.
+    /// Sets a meta pattern: its tracer counts as present again.
     pub(crate) fn renew_meta(&mut self) {
         self.meta_lost.get_or_insert_default().store(false, Release);
     }
 
-    /// Meta messages have nobody to go to, and are not filtered, until a meta pattern is set again.
+    /// Notes that the tracer of meta messages is gone, until a meta pattern is set again.
     pub(crate) fn lose_meta(&mut self) {
         self.meta_spec = None;
         self.meta_lost.get_or_insert_default().store(true, Release);
     }
 
-    /// Whether meta messages have nobody to go to, as far as a call has found that.
+    /// Whether a call has found that the tracer of meta messages is gone.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn has_lost_meta(&self) -> bool {
         self.meta_lost.as_ref().is_some_and(|lost| lost.load(Relaxed))

@@ -1,13 +1,26 @@
-//! The snapshot: from a function's identity to its plan, for all functions at once. Immutable once made.
+//! The snapshot: an immutable table from functions to plans, with the sessions.
 //!
-//! The table is cut into chunks, so that the next snapshot copies the root and the chunks that change and shares the
-//! others.
+//! The table consists of chunks. The next snapshot copies the root and the changed chunks and shares the others.
+//!
+//! # Roles
+//! The control side creates snapshots. Any thread reads them.
+//!
+//! # States
+//! Immutable; see [`crate::sync::current`] for the change from one to the next.
+//!
+//! # Orderings
+//! `VERSION` is `Relaxed`: only its uniqueness matters.
+//!
+//! # Checked by
+//! `models::current`, `models::node` (loom); the tests below.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::state::{patterns::Patterns, plan::Plan, session::Session};
 use std::sync::Arc;
 
-/// Functions and what happens at their calls from now on; `None` for nothing.
+/// Functions and their new plans; `None` for no plan.
 pub type Changes = Vec<(usize, Option<Arc<Plan>>)>;
 
 /// A function and its plan, as the table holds them.
@@ -29,20 +42,21 @@ impl Bucket {
 pub struct Snapshot {
     chunks: Box<[Arc<[Bucket]>]>,
     sessions: Arc<[Option<Arc<Session>>]>,
-    /// What each session traces of messages, by its index.
+    /// The message patterns of the sessions, by index.
     patterns: Arc<[Patterns]>,
     /// Ids of the sessions by index, 0 where there is none.
     ids: Box<[u32]>,
     len: usize,
-    /// Tells it from every other snapshot of late.
+    /// Differs from the versions of all recent snapshots.
     pub version: u32,
     /// Interpreter events that some plan needs.
     pub events: u8,
 }
 
-/// Functions to a chunk, on average, when the chunks are laid out anew.
+/// The average number of functions in a chunk after a new layout.
 const CROWD: usize = 24;
 
+/// The next version. std's type: no model explores it.
 static VERSION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
 
 #[inline(always)]
@@ -51,7 +65,7 @@ fn hash(key: usize) -> u64 {
 }
 
 impl Snapshot {
-    /// Nothing is traced.
+    /// A snapshot without plans and sessions.
     #[must_use]
     pub fn empty() -> Self {
         Snapshot {
@@ -72,7 +86,7 @@ impl Snapshot {
         self.bucket(key)?.plan()
     }
 
-    /// Where a function stands in the table.
+    /// The entry of a function in the table.
     #[inline(always)]
     #[must_use]
     pub fn bucket(&self, key: usize) -> Option<&Bucket> {
@@ -92,28 +106,28 @@ impl Snapshot {
         }
     }
 
-    /// The session of an index, if it is still the one with this id.
+    /// The session of an index, if it has this id.
     #[inline(always)]
     #[must_use]
     pub fn session(&self, index: u16, id: u32) -> Option<&Arc<Session>> {
         self.sessions.get(index as usize)?.as_ref().filter(|s| s.id as u32 == id)
     }
 
-    /// Whether the session of an index is still the one with this id.
+    /// Whether the session of an index has this id.
     #[inline(always)]
     #[must_use]
     pub fn has_session(&self, index: u16, id: u32) -> bool {
         self.ids.get(index as usize) == Some(&id)
     }
 
-    /// How many indices of sessions are in use, or were.
+    /// One more than the largest index that a session has had.
     #[inline(always)]
     #[must_use]
     pub fn width(&self) -> u16 {
         self.ids.len() as u16
     }
 
-    /// The session of an index, and what it traces of messages.
+    /// The session of an index, and its message patterns.
     #[inline(always)]
     #[must_use]
     pub fn standing(&self, index: u16) -> Option<(&Arc<Session>, &Patterns)> {
@@ -131,7 +145,7 @@ impl Snapshot {
         self.chunks.iter().flat_map(|c| c.iter()).filter_map(|b| Some((b.key, b.plan.as_ref()?)))
     }
 
-    /// How many functions have a plan.
+    /// The number of functions with a plan.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -143,7 +157,7 @@ impl Snapshot {
         self.len == 0
     }
 
-    /// The next snapshot: the same but for these functions.
+    /// The next snapshot: this one with changes of functions.
     #[must_use]
     pub fn with(&self, changes: Changes) -> Snapshot {
         let mut by_chunk: rustc_hash::FxHashMap<usize, Changes> = Default::default();
@@ -169,7 +183,7 @@ impl Snapshot {
         Snapshot::of(chunks, self.sessions.clone(), self.patterns.clone())
     }
 
-    /// The next snapshot: the same functions, these sessions. New ones trace all messages.
+    /// The next snapshot: this one with other sessions. New sessions trace all messages.
     #[must_use]
     pub fn with_sessions(&self, sessions: Vec<Option<Arc<Session>>>) -> Snapshot {
         let id = |session: &Option<Arc<Session>>| session.as_ref().map(|s| s.id);
@@ -181,7 +195,7 @@ impl Snapshot {
         Snapshot::of(self.chunks.to_vec(), sessions.into(), patterns)
     }
 
-    /// The next snapshot: the same, but for what the session of this index traces of messages.
+    /// The next snapshot: this one with other message patterns of one session.
     #[must_use]
     pub fn with_patterns(&self, index: u16, patterns: Patterns) -> Snapshot {
         let mut all = self.patterns.to_vec();
@@ -218,6 +232,7 @@ impl Snapshot {
     }
 }
 
+/// A chunk of the old plans with the new ones.
 fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Arc<[Bucket]> {
     if let Some(new) = new {
         let fresh: rustc_hash::FxHashSet<usize> = new.iter().map(|(k, _)| *k).collect();
@@ -227,6 +242,7 @@ fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Arc<[Bucket
     chunk(&old)
 }
 
+/// A chunk of these plans: open addressing, at most a quarter full.
 fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
     let len = (plans.len() * 4 + 2).next_power_of_two();
     let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket { key: 0, plan: None }).collect();
@@ -268,7 +284,7 @@ mod tests {
         })
     }
 
-    /// Keys are like addresses. Some of the 20,000 stand at the end of their chunk, so the search for the next one goes on at its beginning.
+    /// Keys are like addresses. Some of the 20,000 are at the end of their chunk, so the search wraps around to its beginning.
     #[test]
     fn every_function_is_found_wherever_its_place_is_and_no_other() {
         let snapshot = made(20_000, 997);
@@ -318,7 +334,7 @@ mod tests {
         let found: std::collections::BTreeSet<_> = after.plans().map(|(key, plan)| (key, plan.slot as usize)).collect();
         assert_eq!(found, keys(3_000).skip(1).chain([8]).map(|key| (key, key)).collect());
         assert!(before.find(64).is_some() && before.find(8).is_none());
-        // and a plan in another's place
+        // a plan replaces another
         let again = after.with(vec![(8, plan(9, &session(1, 0)))]);
         assert_eq!((again.len(), again.find(8).map(|plan| plan.slot)), (3_000, Some(9)));
         assert_eq!(after.find(8).map(|plan| plan.slot), Some(8));

@@ -1,4 +1,4 @@
-//! Records that were taken out of a session's rings: a batch, and those that wait for want of room in the rings.
+//! Records that were taken out of rings: batches of a drain, and spilled ones that wait for the consumer.
 #![forbid(unsafe_code)]
 
 use super::feed::Feed;
@@ -8,11 +8,11 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// A record that was taken out of its ring, its payload among those of all.
+/// A record that was taken out of its ring. Its payload is in the batch's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
     pub ticks: u64,
-    /// Its session's place among those that are drained.
+    /// The place of its session among the drained sessions.
     pub of: u32,
     pub what: Bytes,
 }
@@ -36,34 +36,34 @@ impl Taken {
     }
 }
 
-/// What has been taken out of a session's rings for want of room there, oldest first.
+/// The batches that were spilled from a session's rings, oldest first.
 #[derive(Default)]
 pub(crate) struct Spilled {
     pub batches: VecDeque<SpilledBatch>,
-    /// What they take.
+    /// The size of the batches in bytes.
     pub bytes: usize,
 }
 
 impl Spilled {
-    /// Adds what one spill took.
+    /// Adds the batch of one spill.
     pub fn put(&mut self, batch: Batch, tails: Tails) {
         self.bytes += batch.size();
         self.batches.push_back(SpilledBatch { batch, read: 0, tails });
     }
 }
 
-/// What one spill took.
+/// The batch of one spill.
 pub(crate) struct SpilledBatch {
     pub batch: Batch,
-    /// How many of its records have been handed over.
+    /// The number of its records that were handed over.
     pub read: usize,
-    /// How far each ring has come when all of them have been.
+    /// The position of each ring after the last record of the batch.
     pub tails: Tails,
 }
 
 pub(crate) type Tails = Vec<(Arc<Feed>, u64)>;
 
-/// What was taken out of the rings.
+/// Records that were taken out of rings, with their payloads.
 pub(crate) struct Batch {
     pub records: Vec<Taken>,
     pub bytes: Vec<u8>,
@@ -75,12 +75,12 @@ impl Batch {
         Batch { records: Vec::new(), bytes: Vec::new(), max }
     }
 
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     pub fn size(&self) -> usize {
         self.records.len() * size_of::<Taken>() + self.bytes.len()
     }
 
-    /// Puts in a record of the session `of` that another one has.
+    /// Adds a copy of a record of another batch, for the session `of`.
     pub fn copy(&mut self, of: u32, taken: &Taken, bytes: &[u8]) {
         let what = match taken.what {
             Bytes::Lost(count) => Bytes::Lost(count),

@@ -1,18 +1,23 @@
-//! What is remembered of calls that can be suspended, from their beginning to their end: they may go on in any thread, so this is
-//! the node's, not a thread's.
+//! State of suspendable calls, from entry to exit. They may resume on another thread, so the node owns it.
 //!
 //! # Roles
-//! Any thread keeps and takes. A call is on one thread at a time, so nobody else keeps or takes the same.
+//! Any thread adds and takes calls. A call runs on one thread at a time, so no two threads use the same call.
+//!
+//! # States
+//! A call is present from its beginning to its end, or forgotten when its shard is full.
 //!
 //! # Orderings
-//! The locks'. `len` is a hint for those who look first: a call's own thread sees what it kept itself, and a call that goes on in
-//! another thread was handed over by the program's own synchronisation.
+//! The locks'. `len` is a hint, read first. A thread sees the calls that it added. When a call resumes on another thread, the program's
+//! own synchronisation has handed it over.
+//!
+//! # Checked by
+//! The tests below.
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, Unpoisoned};
 use rustc_hash::FxHashMap;
 
-/// A call that has begun.
+/// A suspendable call that has begun.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingCall {
     /// See [`crate::state::frame::exit_actions`].
@@ -23,13 +28,13 @@ pub(crate) struct PendingCall {
 
 type Shard = FxHashMap<(usize, u32), PendingCall>;
 
-/// Locks, so that threads seldom meet.
+/// The number of locks, so that threads seldom wait.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// Calls that a shard remembers; beyond it they are forgotten together (their latency and return_to are lost).
+/// The largest number of calls of a shard. A full shard forgets all its calls: their latency and return_to are lost.
 const MOST: usize = 1 << 13;
 
-/// The suspendable calls of a node, by address and session id, or another number of the session's.
+/// The suspendable calls of a node, by address and session id, or by address and another number of the session.
 pub(crate) struct SuspendedCalls {
     shards: [Mutex<Shard>; SHARDS],
     len: AtomicUsize,
@@ -43,16 +48,16 @@ impl Default for SuspendedCalls {
 
 impl SuspendedCalls {
     fn shard(&self, at: usize) -> MutexGuard<'_, Shard> {
-        self.shards[(at >> 4 ^ at >> 12) % SHARDS].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.shards[(at >> 4 ^ at >> 12) % SHARDS].lock().unpoisoned()
     }
 
-    /// Whether nothing is kept.
+    /// Whether there is no call.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len.load(Relaxed) == 0
     }
 
-    /// Keeps a call.
+    /// Adds a call.
     pub fn keep(&self, at: usize, id: u32, begun: PendingCall) {
         let mut shard = self.shard(at);
         if shard.len() >= MOST {
@@ -64,7 +69,7 @@ impl SuspendedCalls {
         }
     }
 
-    /// Takes a call out.
+    /// Removes a call and answers it.
     pub fn take(&self, at: usize, id: u32) -> Option<PendingCall> {
         let begun = self.shard(at).remove(&(at, id))?;
         self.len.fetch_sub(1, Relaxed);

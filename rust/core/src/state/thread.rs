@@ -1,6 +1,18 @@
-//! One scheduler: what a thread that runs traced code keeps for itself.
+//! One scheduler: the data of a thread that runs traced code.
 //!
-//! Nothing in here is shared but [`Shared`]; a thread is its only user, so plain fields do.
+//! # Roles
+//! The thread is the only user of a [`Thread`], so plain fields suffice. Other threads read [`Shared`].
+//!
+//! # States
+//! From `Node::thread` to `Node::end_thread`.
+//!
+//! # Orderings
+//! Those of the parts of [`Shared`]: [`crate::count::counts`], [`crate::sync::section`].
+//!
+//! # Checked by
+//! `models::node` (loom).
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -15,7 +27,7 @@ use std::sync::Arc;
 pub use super::frame::exit_actions;
 pub(crate) use super::frame::{Frame, Timer};
 
-/// What other threads may look at.
+/// The part that other threads read.
 pub struct Shared {
     /// The scheduler's number, from 1.
     pub number: u16,
@@ -31,26 +43,26 @@ impl Drop for Shared {
     }
 }
 
-/// Calls that an exception has left; the first frame that goes on gets `return_to`.
+/// Calls that an exception has left. The first frame that continues gets `return_to`.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub sessions: Vec<(u16, u32)>,
-    /// The process whose calls they were, which need not be the one that runs when that is found.
+    /// The process of these calls. Another one may run when the continuing frame is found.
     pub of: Option<Arc<Tracee>>,
-    /// The activation that goes on if nobody is seen to catch the exception, and its name as terms.
+    /// The activation that continues if no handler is seen, and its name as terms.
     pub at: usize,
     pub name: Vec<u8>,
 }
 
-/// How large a name may become; longer ones are cut by the encoder's own rule.
+/// The largest size of a name in bytes. The encoder cuts longer ones.
 pub(crate) const SCRATCH: usize = 4096;
 
-/// A thread's ends of rings, by session index, each with its session's id.
+/// A thread's producers by session index, each with the id of its session.
 #[derive(Default)]
 pub(crate) struct Rings(Vec<Option<(u32, Producer)>>);
 
 impl Rings {
-    /// The end for a session, if it has one.
+    /// The producer for a session, if there is one.
     #[inline(always)]
     pub fn of(&mut self, index: u16, id: u32) -> Option<&mut Producer> {
         match self.0.get_mut(index as usize) {
@@ -59,7 +71,7 @@ impl Rings {
         }
     }
 
-    fn put(&mut self, index: u16, id: u32, ring: Producer) -> &mut Producer {
+    fn add(&mut self, index: u16, id: u32, ring: Producer) -> &mut Producer {
         let n = index as usize;
         if self.0.len() <= n {
             self.0.resize_with(n + 1, || None);
@@ -70,7 +82,7 @@ impl Rings {
 
 /// A scheduler.
 pub struct Thread {
-    /// What others see of it.
+    /// The part that other threads read.
     pub shared: Arc<Shared>,
     pub(crate) own: Arc<Tracee>,
     pub(crate) current: Arc<Tracee>,
@@ -80,16 +92,16 @@ pub struct Thread {
     pub(crate) call_cache: CallCache,
     pub(crate) branches: Branches,
     pub(crate) scratch: Vec<u8>,
-    /// Room for what a match spec adds to a message.
+    /// A buffer for the term that a match spec adds to a message.
     pub(crate) extra: Vec<u8>,
-    /// What is still to be done when the section has been left.
+    /// Work that runs after the section is left.
     pub(crate) deferred: Vec<Deferred>,
-    /// Whether the tracer module that is told next has said that it wants to be.
+    /// Whether the tracer module has already accepted the next event.
     pub(crate) accepted: bool,
     pub(crate) rings: Rings,
-    /// Its part in the order of records.
+    /// The thread's part of the order of records.
     pub(crate) turn: LastTurn,
-    /// Ticks of the records of the sending that is being written of; 0 before the first of them.
+    /// Ticks of the records of the present sending; 0 before the first of them.
     pub(crate) sent_at: u64,
     waits: Waits,
 }
@@ -116,50 +128,51 @@ impl Thread {
         }
     }
 
-    /// The process that is this thread itself.
+    /// The process of the thread itself.
     #[must_use]
     pub fn own(&self) -> &Arc<Tracee> {
         &self.own
     }
 
-    /// This thread is another process from now on; answers the one that it was.
+    /// Makes the thread another process. Answers the former one.
     pub fn become_process(&mut self, own: Arc<Tracee>) -> Arc<Tracee> {
         self.current = own.clone();
         std::mem::replace(&mut self.own, own)
     }
 
-    /// The process that runs now.
+    /// The running process.
     #[must_use]
     pub fn current(&self) -> &Arc<Tracee> {
         &self.current
     }
 
-    /// Another process runs on this thread from now on.
+    /// Makes another process the running one.
     pub fn switch(&mut self, to: Arc<Tracee>) {
         self.current = to;
     }
 
-    /// Whether no call that has begun here wants its end to be seen, as far as it is not suspended.
+    /// Whether no open call of this thread needs its exit event. Suspended calls don't count.
     #[inline(always)]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.stack.is_empty() && self.pending.sessions.is_empty()
     }
 
-    /// Whether calls that an exception has left wait for the frame that goes on: see [`crate::trace::event::on_handled`].
+    /// Whether calls that an exception has left wait for the continuing frame: see [`crate::trace::event::on_handled`].
     #[inline(always)]
     #[must_use]
     pub fn waits_for_handler(&self) -> bool {
         !self.pending.sessions.is_empty()
     }
 
-    /// The thread's own process runs again.
+    /// Makes the thread's own process the running one.
     pub fn switch_to_own(&mut self) {
         if !Arc::ptr_eq(&self.current, &self.own) {
             self.current = self.own.clone();
         }
     }
 
+    /// The timer of a session; creates it at the first use.
     #[inline(always)]
     pub(crate) fn timer(timers: &mut Vec<Timer>, index: u16, id: u32) -> &mut Timer {
         let n = index as usize;
@@ -178,7 +191,7 @@ impl Thread {
         timers[n] = Timer::new(id);
     }
 
-    /// Puts a record into this scheduler's ring of a session.
+    /// Writes a record to this thread's ring of a session.
     #[inline(always)]
     pub(crate) fn push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {
         match self.rings.of(session.index, session.id as u32) {
@@ -208,6 +221,6 @@ impl Thread {
         if !session.add_ring(ring) {
             return Pushed::Closed;
         }
-        self.rings.put(session.index, session.id as u32, producer).push(header, payload)
+        self.rings.add(session.index, session.id as u32, producer).push(header, payload)
     }
 }

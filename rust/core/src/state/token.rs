@@ -1,10 +1,13 @@
-//! Tokens of sequential tracing, and what a process keeps of them: its token and its counters.
+//! Tokens of sequential tracing, and a process's own token and counters.
 //!
-//! Rules: seq_trace.md, its serial algorithm as written; gold README 36 to 42.
+//! Rules: seq_trace.md, with its serial algorithm; gold README 36 to 42.
 //!
 //! # Roles
-//! The thread that runs a process changes its standing; a thread that starts the process does too. Each takes a short lock, under which
-//! nothing else is locked.
+//! The thread that runs a process changes its token, and so does a thread that starts the process. Each takes a short lock. Under it no
+//! other lock is taken.
+//!
+//! # States
+//! A [`TokenState`] belongs to an era. In another era it counts as empty.
 //!
 //! # Orderings
 //! The lock's. `maybe` is a hint for the thread that runs the process.
@@ -25,13 +28,13 @@ use std::sync::Arc;
 
 pub use super::token_liveness::{Label, TokenGuard};
 
-/// The flags of a token, a bit each, as they stand in it.
+/// The flags of a token, a bit each.
 pub mod flags {
-    /// Messages that are sent.
+    /// Sent messages.
     pub const SEND: u32 = 1;
-    /// Messages that are taken.
+    /// Received messages.
     pub const RECEIVE: u32 = 2;
-    /// What is printed.
+    /// Printed terms.
     pub const PRINT: u32 = 4;
     /// `(megasecs, secs, microsecs)`.
     pub const TIMESTAMP: u32 = 8;
@@ -39,9 +42,9 @@ pub mod flags {
     pub const STRICT_MONOTONIC_TIMESTAMP: u32 = 16;
     /// Nanoseconds.
     pub const MONOTONIC_TIMESTAMP: u32 = 32;
-    /// All of them.
+    /// All flags.
     pub const ALL: u32 = 63;
-    /// Those with the names that users write.
+    /// All flags with the names that users write.
     pub const NAMES: [(&str, u32); 6] = [
         ("send", SEND),
         ("receive", RECEIVE),
@@ -52,26 +55,25 @@ pub mod flags {
     ];
 }
 
-/// Bytes of a label, at most: a record of the system tracer's ring has room for it, and for a message.
+/// The largest size of a label in bytes, so that a record in the system tracer's ring also has space for a message.
 pub const LABEL: usize = 32 << 10;
 
-/// No process counts so far. A counter that a serial from outside has brought here begins anew with the next token that it counts for: one
-/// that is taken with a serial below, or one of the process's own.
+/// Counters never reach this by themselves. A counter that an external serial pushed past it restarts at the next token: a received one
+/// with a smaller serial, or a new one of the process itself.
 pub const FAR: i64 = 1 << 61;
 
-/// Serials that are taken from outside are below this. Between [`FAR`] and here a sequence that has met with such a serial can still
-/// go its way.
+/// Accepted external serials are below this. So a sequence with a serial above [`FAR`] can still continue for long.
 pub const END: i64 = 1 << 62;
 
-/// A label as tokens have it: the same bytes for the same term, in whatever order the pairs of its maps and the members of its sets
-/// came. `None` of one that is too long.
+/// A label for tokens. Equal terms have equal bytes, regardless of the order of the pairs of maps and of the members of sets. `None` for
+/// a label that is too long.
 #[must_use]
 pub fn label(term: Term) -> Option<Label> {
     let bytes = etf::encode(&sorted(term));
     (bytes.len() <= LABEL).then(|| bytes.into())
 }
 
-/// The same term, its maps and sets in one order. Terms that are equal to Erlang, as text and bytes are, keep one too.
+/// The same term with sorted maps and sets. Terms that are equal in Erlang, such as text and bytes, have an order, too.
 fn sorted(term: Term) -> Term {
     let all = |terms: Vec<Term>| terms.into_iter().map(sorted).collect::<Vec<_>>();
     let by = |a: &Term, b: &Term| order::exact(a, b).then_with(|| etf::encode(a).cmp(&etf::encode(b)));
@@ -104,16 +106,16 @@ pub struct Token {
     pub flags: u32,
     /// A term, see [`label`].
     pub label: Label,
-    /// The serial before, and its own.
+    /// The previous serial and its own.
     pub serial: (i64, i64),
-    /// The process of this node that sent it.
+    /// The sender, if it is a process of this node.
     pub from: u64,
-    /// The process of another node that sent it: then `from` is 0.
+    /// The sender, if it is a process of another node; then `from` is 0.
     pub away: Option<Arc<Identifier>>,
 }
 
 impl Token {
-    /// What a record has of it.
+    /// The fields for a record.
     pub(crate) fn fields(&self) -> TokenFields<'_> {
         TokenFields { label: &self.label, serial: self.serial, away: self.away.as_deref() }
     }
@@ -131,15 +133,15 @@ impl Token {
     }
 }
 
-/// What a message carries.
+/// The token information of a message.
 #[derive(Clone, Debug, Default)]
 pub enum Carried {
-    /// Nothing: who takes it keeps its token. Timers' messages and those about ends of processes.
+    /// Nothing: the receiver keeps its token. For messages of timers, and messages about ends of processes.
     #[default]
     Nothing,
-    /// An empty token, which clears that of who takes it.
+    /// An empty token: it clears the receiver's token.
     Empty,
-    /// A token, and the era that it was sent in.
+    /// A token, and the era of its sending.
     Token(Token, u64),
 }
 
@@ -150,12 +152,12 @@ pub(crate) struct TokenState {
     pub token: Option<Token>,
     pub previous: i64,
     pub current: i64,
-    /// The counter was below 0 and has been counted on since, see [`rank`].
+    /// Whether the counter was below 0 and has grown since, see [`rank`].
     pub was_below: bool,
 }
 
-/// How large a counter or a serial is where two are compared. OTP's counters know no numbers below 0: what is set to one is larger than
-/// what any process counts to, and stays so when it has been counted on to 0 and beyond.
+/// The size of a counter or a serial in comparisons. OTP's counters have no numbers below 0: a negative value is larger than any count of
+/// a process, and remains larger when it has grown to 0 and beyond.
 fn rank(serial: i64, was_below: bool) -> i64 {
     const AROUND: i64 = 1 << 60;
     if serial < 0 || was_below {
@@ -166,7 +168,7 @@ fn rank(serial: i64, was_below: bool) -> i64 {
 }
 
 impl TokenState {
-    /// Counts from a token's serial on, if that is larger; see [`FAR`].
+    /// Continues from a token's serial if that is larger; see [`FAR`].
     pub fn count(&mut self, serial: i64) {
         if self.current >= FAR && serial < FAR {
             (self.current, self.was_below) = (serial.max(0), false);
@@ -175,14 +177,14 @@ impl TokenState {
         }
     }
 
-    /// Another sequence begins in this process; see [`FAR`].
+    /// Begins another sequence in this process; see [`FAR`].
     pub fn begin(&mut self) {
         if self.current >= FAR {
             (self.previous, self.current, self.was_below) = (0, 0, false);
         }
     }
 
-    /// The token that the next event of this process has, by the algorithm. The system tracer's own events don't count.
+    /// The token of the next event of this process, by the serial algorithm. The system tracer's own events don't count.
     pub fn step(&mut self, pid: u64, tracer: u64, overflows: &AtomicU64) -> Option<&Token> {
         let token = self.token.as_mut()?;
         if tracer != pid {
@@ -198,24 +200,25 @@ impl TokenState {
     }
 }
 
-/// A process's place in sequential tracing, made at its first token.
+/// The place of a process's token and counters.
 #[derive(Default)]
 pub(crate) struct TokenSlot {
+    /// Empty before the first token.
     pub standing: Mutex<Option<Box<TokenState>>>,
-    /// Whether it may have a token: a first look of the thread that runs the process. Written under the lock.
+    /// Whether there may be a token: a hint for the thread that runs the process. Written under the lock.
     pub maybe: AtomicBool,
 }
 
 impl TokenSlot {
-    /// What stands there in this era; nothing of an earlier one does.
+    /// Passes the state of this era to a function. The state of another era is cleared before.
     pub fn with<R>(&self, era: u64, with: impl FnOnce(&mut TokenState) -> R) -> R {
-        let mut place = self.standing.lock().unpoisoned();
-        let standing = place.get_or_insert_default();
-        if standing.era != era && !mutant!("seq_revived") {
-            **standing = TokenState { era, ..TokenState::default() };
+        let mut slot = self.standing.lock().unpoisoned();
+        let state = slot.get_or_insert_default();
+        if state.era != era && !mutant!("seq_revived") {
+            **state = TokenState { era, ..TokenState::default() };
         }
-        let done = with(standing);
-        self.maybe.store(standing.token.is_some(), Relaxed);
+        let done = with(state);
+        self.maybe.store(state.token.is_some(), Relaxed);
         done
     }
 }

@@ -1,18 +1,28 @@
-//! How many tokens of sequential tracing a node has, and in which era: as long as there is one, what carries them is needed.
+//! Counts live tokens of sequential tracing, by era. The host's instruments that carry tokens stay installed while tokens are in use.
 //!
-//! One word has the era in its upper half, and below it whether tokens are in use, whether one may be outside of the node, and how
-//! many there are in it. So a token is made in an era and counted there in one step, a reset forgets all of an era's in one, and tokens
-//! go out of use in one, which fails where another token has come.
+//! A *reset* begins a new era and forgets all tokens of the old one.
 //!
 //! # Roles
-//! Any thread makes tokens, copies them and lets go of them; one copy counts no more than two. Any thread resets. Whoever is told that
-//! the last has gone asks for the end of their use.
+//! Any thread creates, copies and drops tokens; all copies of a token count once. Any thread resets. The callback for the last dropped
+//! token requests the end of their use.
+//!
+//! # States
+//! One word, so each change is one step:
+//!
+//! | bits | are |
+//! | --- | --- |
+//! | 32 to 63 | the era |
+//! | 31 | `IN_USE`: tokens are in use |
+//! | 30 | `ABROAD`: a token may be outside the node |
+//! | 0 to 29 | the number of live tokens |
+//!
+//! Tokens go out of use by a step that fails if another token was created.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `word` | a token's maker, a reset, `SeqCst` | who begins or ends their use, `SeqCst` | either the maker finds what carries tokens in place, or who takes that away finds the token |
-//! | `word` | as above | hosts, `Relaxed` | who has a token was told of it after it was made |
+//! | `word` | the creator of a token, a reset, `SeqCst` | the thread that begins or ends their use, `SeqCst` | the creator finds the instruments installed, or the thread that removes them finds the token |
+//! | `word` | as above | hosts, `Relaxed` | a thread with a token got it after it was created |
 //!
 //! # Checked by
 //! `models::seq` (loom); mutants `seq_life_of_before`, `seq_ends_unseen`; the tests below.
@@ -34,10 +44,11 @@ const IN_USE: u64 = 1 << 31;
 const ABROAD: u64 = 1 << 30;
 const TOKENS: u64 = ABROAD - 1;
 
-/// See the module.
+/// The era, and the count of live tokens.
 #[derive(Default)]
 pub(crate) struct TokenLiveness {
     word: AtomicU64,
+    /// Called after the last token of an era was dropped.
     gone: OnceLock<fn()>,
 }
 
@@ -51,45 +62,46 @@ impl TokenLiveness {
         self.word.load(Acquire) >> ERA
     }
 
-    /// What is called where the last token has gone, by whichever thread and in whatever it does: it may only ask for something.
+    /// Sets the callback for the last dropped token. Any thread calls it, at any place, so it may only note a request.
     pub(crate) fn on_last_released(&self, gone: fn()) {
         let _ = self.gone.set(gone);
     }
 
-    /// A token of this era comes to be.
+    /// Creates a token in the present era.
     pub(crate) fn token(self: &Arc<Self>) -> TokenGuard {
         let word = self.change(|word| Some((word | IN_USE) + 1)).unwrap_or_default();
         TokenGuard { liveness: self.clone(), era: word >> ERA }
     }
 
-    /// A token of that era comes back, if it is still the era.
+    /// Creates a token in an era. `None` if that era is over.
     pub(crate) fn token_of(self: &Arc<Self>, era: u64) -> Option<TokenGuard> {
         self.change(|word| (word >> ERA == era).then_some((word | IN_USE) + 1))?;
         Some(TokenGuard { liveness: self.clone(), era })
     }
 
-    /// One may be outside of the node from now on, where nobody can count it.
+    /// Notes that a token may be outside the node, where it can't be counted.
     pub(crate) fn go_abroad(&self) {
         self.change(|word| Some(word | IN_USE | ABROAD));
     }
 
-    /// Whether they are in use, and there are none.
+    /// Whether tokens are in use and none is left.
     pub(crate) fn is_idle(&self) -> bool {
         u64::from(self.word.load(Relaxed) as u32) == IN_USE
     }
 
-    /// Tokens are out of use if there are none; whether that is so.
+    /// Ends the use of tokens if none is left. Answers whether it did.
     pub(crate) fn end(&self) -> bool {
         let unseen = mutant!("seq_ends_unseen") && self.is_idle();
         let idle = |word: u64| u64::from(word as u32) == IN_USE;
         self.change(|word| (idle(word) || unseen).then_some(word & u64::MAX << ERA)).is_some()
     }
 
-    /// Another era begins, without tokens.
+    /// Begins another era, without tokens.
     pub(crate) fn reset(&self) {
         self.change(|word| Some(((word >> ERA) + 1) << ERA));
     }
 
+    /// Counts a dropped token of an era.
     fn release(&self, era: u64) {
         let left = self.change(|word| (word >> ERA == era || mutant!("seq_life_of_before")).then(|| word - 1));
         if left.is_some_and(|word| (word - 1) & (ABROAD | TOKENS) == 0) {
@@ -104,7 +116,7 @@ impl TokenLiveness {
     }
 }
 
-/// A token is there, as long as this is; in its own era.
+/// A live token, counted in its era until this is dropped.
 pub struct TokenGuard {
     liveness: Arc<TokenLiveness>,
     pub(crate) era: u64,
@@ -116,12 +128,12 @@ impl Drop for TokenGuard {
     }
 }
 
-/// The label of a token, as [`label`](super::token::label) makes one. A token lives as long as somebody has its label.
+/// The label of a token, created by [`label`](super::token::label). A token is live as long as a copy of its label exists.
 #[derive(Clone)]
 pub struct Label(Arc<(Box<[u8]>, Option<TokenGuard>)>);
 
 impl Label {
-    /// The same label, of a token that lives.
+    /// The same label, with the guard of a live token.
     pub(crate) fn living(self, living: TokenGuard) -> Self {
         if self.0 .1.as_ref().is_some_and(|has| has.era == living.era) {
             return self;

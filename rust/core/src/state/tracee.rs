@@ -1,18 +1,26 @@
-//! A process as the tracer knows it: identity, trace flags by session, and where its cells are.
+//! A traced process: identity, trace flags by session, and the index of its cells.
 //!
 //! # Roles
-//! The thread that runs the process looks cells up and adds them to the index. The control side and the process
-//! itself change flags. Anyone reads.
+//! The thread that runs the process finds cells and adds them to the index. The control side and the process itself change flags. Any
+//! thread reads flags.
+//!
+//! # States
+//! | `ended` | meaning | left by |
+//! | --- | --- | --- |
+//! | LIVES | it runs | `begin_end`, under the lock of the registry |
+//! | ENDS | its end is being processed | the same caller |
+//! | ENDED | its sessions have lost it as a tracer | never |
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | flags | any, read-modify-write `AcqRel` | running thread, `Relaxed` | a flag is a wish about the future; no data hangs on it |
-//! | index | running thread, `Relaxed` | running thread | one writer, which is the only reader |
-//! | object | host, `Release` | host, `Acquire` | 0 says that the address may belong to another object now |
+//! | flags | any, read-modify-write `AcqRel` | running thread, `Relaxed` | a flag is a request for later events; no data depends on it |
+//! | index | running thread, `Relaxed` | running thread | the only reader is the only writer |
+//! | object | host, `Release` | host, `Acquire` | 0 means that the address may belong to another object now |
+//! | ended | the thread that ends it, `Release` | any, `Acquire` | a reader of ENDED sees that its sessions have lost it |
 //!
 //! # Checked by
-//! `models::life` (loom), mutant `first_spawn_split`; the tests below.
+//! `models::life`, `models::node` (loom), mutants `first_spawn_split`, `process_ends_unlocked`; the tests below.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -29,11 +37,11 @@ use std::{any::Any, sync::OnceLock};
 
 pub use crate::record::identity::{Class, Kind};
 
-/// One process's standing in one session.
+/// A process's flags and block of cells in one session.
 #[derive(Default)]
 struct Membership {
     flags: AtomicU32,
-    /// The session whose block the next two are in.
+    /// The session of the block of `next` and `end`.
     session: AtomicU32,
     next: AtomicU32,
     end: AtomicU32,
@@ -44,45 +52,45 @@ const PARTS: usize = if cfg!(loom) { 1 } else { 8 };
 
 type Memberships = Segments<Membership, 4, PARTS>;
 
-/// Number of sessions that can exist at once.
+/// The largest number of sessions at one time.
 pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
 
-/// How far the life of a process has come.
+/// The states of a process, see States.
 const LIVES: u32 = 0;
 const ENDS: u32 = 1;
 const ENDED: u32 = 2;
 
-/// How many sessions have their flags where one load finds them.
+/// How many sessions have their flags in the process itself, where one load reads them.
 const FIRST_FLAGS: usize = 4;
 
-/// A process. What a call needs stands first, so that it takes as few cache lines as can be: a program may have many thousands of
-/// processes, and each switch comes to one that has been idle.
+/// A process. The fields that a call needs are first, so that they are in few cache lines. A program may have many thousands of
+/// processes, and a switch often goes to one that has been idle.
 #[repr(C)]
 pub struct Tracee {
-    /// Its number, never used twice in a node.
+    /// Its number, unique in a node.
     pub pid: u64,
-    /// The host's object (address), 0 once that is gone.
+    /// The address of the host's object; 0 when it is gone.
     pub object: AtomicUsize,
-    /// Flags in the sessions with the lowest indices, which are nearly always all there are.
+    /// Flags in the sessions with the lowest indices. Mostly there are no others.
     first_flags: [AtomicU32; FIRST_FLAGS],
     index: Index,
-    /// Made at its first cell, or with its first flags in a later session.
+    /// Created with the first cell, or with the first flags in a session of a higher index.
     memberships: crate::sync::OnceLock<Box<Memberships>>,
     ended: AtomicU32,
     /// Whether it is some session's tracer, or was: 0 or 1.
     tracer: AtomicU32,
-    /// Whether it runs, as far as its host has told: 0 or 1.
+    /// Whether its host has reported that it runs: 0 or 1.
     pub is_in: AtomicU32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its token of sequential tracing, if it has one.
     pub(crate) seq: super::token::TokenSlot,
-    /// Whatever the host keeps with a process.
+    /// The host's own data of the process.
     pub host: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Tracee {
-    /// A process that has just been seen.
+    /// A new process.
     #[must_use]
     pub fn new(pid: u64, kind: Kind, object: usize) -> Self {
         Tracee {
@@ -100,14 +108,14 @@ impl Tracee {
         }
     }
 
-    /// Whether the process still runs, or its end is still being told.
+    /// Whether the process has not ended yet.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.ended.load(Acquire) != ENDED
     }
 
-    /// Marks that the process is ending; `true` for the one caller who did it, and who calls [`Tracee::end`] when what
-    /// hung on the process is undone. To be called under the population's lock, which lets one in at a time.
+    /// Begins the end of the process. `true` for the one caller that began it. That caller calls [`Tracee::end`] after the sessions have
+    /// lost the process. Call it under the lock of the registry, which admits one at a time.
     pub(crate) fn begin_end(&self) -> bool {
         self.object.store(0, Release);
         let lives = self.ended.load(Relaxed) == LIVES;
@@ -117,24 +125,25 @@ impl Tracee {
         lives
     }
 
-    /// Marks the process as ended: who sees it dead from here on sees its sessions without it too.
+    /// Marks the process as ended. A thread that sees it ended also sees that its sessions have lost it.
     pub(crate) fn end(&self) {
         self.ended.store(ENDED, Release);
     }
 
-    /// Notes that it runs, or does not; answers what was noted before. Only the thread that runs it does.
+    /// Notes whether it runs. Answers the former note. Only the thread that runs it may call this.
+    /// Only other crates of the workspace use it.
     pub fn set_in(&self, how: bool) -> bool {
         let was = self.is_in.load(Relaxed) != 0;
         self.is_in.store(u32::from(how), Release);
         was
     }
 
-    /// Notes that a session is about to have it as its tracer.
+    /// Notes that it will be the tracer of a session.
     pub fn note_tracer(&self) {
         self.tracer.store(1, Release);
     }
 
-    /// Whether it has been counted in a session.
+    /// Whether it has a cell in a session.
     pub(crate) fn is_counted(&self) -> bool {
         self.index.used.load(Relaxed) != 0
     }
@@ -157,7 +166,7 @@ impl Tracee {
         }
     }
 
-    fn word(&self, session: u16) -> &AtomicU32 {
+    fn flag_word(&self, session: u16) -> &AtomicU32 {
         self.first_flags.get(session as usize).unwrap_or_else(|| &self.membership(session).flags)
     }
 
@@ -165,38 +174,39 @@ impl Tracee {
         self.memberships.get_or_init(Box::default).at(session as usize)
     }
 
-    /// Switches flags on or off; answers what they were.
+    /// Switches flags on or off. Answers the former flags.
     pub fn change(&self, session: u16, how: bool, flags: Flags) -> Flags {
-        let word = self.word(session);
+        let word = self.flag_word(session);
         Flags(if how { word.fetch_or(flags.0, AcqRel) } else { word.fetch_and(!flags.0, AcqRel) })
     }
 
-    /// Switches [`Flags::SILENT`] on or off, if the process has any flag: a meta pattern's spec runs in processes that have none, and
-    /// they keep none.
+    /// Switches [`Flags::SILENT`] on or off if the process has any flag. The spec of a meta pattern also runs in processes without flags,
+    /// and they get none.
+    /// Only other crates of the workspace use it.
     pub fn silence(&self, session: u16, how: bool) {
         if self.flags(session) == Flags::NONE {
             return;
         }
         let silent = Flags::SILENT.0;
         let change = |own| (own != 0).then_some(if how { own | silent } else { own & !silent });
-        let _unless_all_went = self.word(session).fetch_update(AcqRel, Acquire, change);
+        let _fails_without_flags = self.flag_word(session).fetch_update(AcqRel, Acquire, change);
     }
 
     /// Replaces the flags.
     pub fn set(&self, session: u16, flags: Flags) {
         if flags != Flags::NONE || self.flags(session) != Flags::NONE {
-            self.word(session).store(flags.0, Release);
+            self.flag_word(session).store(flags.0, Release);
         }
     }
 
-    /// The flags that a child started now inherits, or `None` when it gets those of new processes.
+    /// The flags that a child inherits now. `None` if it gets those of new processes.
     ///
-    /// `set_on_first_spawn` is taken by exactly one child and clears itself and `set_on_spawn` in both.
+    /// Exactly one child inherits by `set_on_first_spawn`. That clears the flag and `set_on_spawn` in both processes.
     pub fn inherit(&self, session: u16) -> Option<Flags> {
         let seen = self.flags(session);
         let pair = Flags::SET_ON_SPAWN | Flags::SET_ON_FIRST_SPAWN;
         if seen.has(Flags::SET_ON_FIRST_SPAWN) {
-            let was = take_first(self.word(session), pair.0);
+            let was = take_first(self.flag_word(session), pair.0);
             if was & Flags::SET_ON_FIRST_SPAWN.0 != 0 {
                 return Some(Flags(was & !pair.0));
             }
@@ -205,26 +215,26 @@ impl Tracee {
         seen.has(Flags::SET_ON_SPAWN).then_some(seen)
     }
 
-    /// `from` links itself to this one, which gets its flags besides its own if `from` hands them on so. They take the place of
-    /// `new`: what one that is being started has because new ones have it.
+    /// `from` links itself to this process. If `from` hands its flags on by links, this process adds them to its own. They replace `new`,
+    /// the flags that a process that is being started has because new ones get them.
     ///
-    /// `set_on_first_link` is taken by exactly one and clears itself and `set_on_link` in both.
+    /// Exactly one process inherits by `set_on_first_link`. That clears the flag and `set_on_link` in both processes.
     pub fn inherit_by_link(&self, session: u16, from: &Tracee, new: Flags) {
         let seen = from.flags(session);
         let pair = Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK;
         let (handed, by, cleared) = if seen.has(Flags::SET_ON_FIRST_LINK) {
-            (Flags(take_first(from.word(session), pair.0)), Flags::SET_ON_FIRST_LINK, pair)
+            (Flags(take_first(from.flag_word(session), pair.0)), Flags::SET_ON_FIRST_LINK, pair)
         } else {
             (seen, Flags::SET_ON_LINK, Flags::NONE)
         };
         if !handed.has(by) {
-            return; // or another one was the first
+            return; // it has no such flag, or another process was the first
         }
         let get = |own| Some((if own == new.0 { 0 } else { own } | handed.0) & !cleared.0);
-        let _always_done = self.word(session).fetch_update(AcqRel, Acquire, get);
+        let _never_fails = self.flag_word(session).fetch_update(AcqRel, Acquire, get);
     }
 
-    /// The number of the process's cell for `key` in a session.
+    /// The process's cell for `key` in a session. Takes a cell if there is none.
     #[inline(always)]
     pub fn cell(&self, session: u16, id: u32, key: u32, arena: &Arena, live: impl Fn(u32) -> bool) -> u32 {
         let full = u64::from(id) << 32 | u64::from(key);
@@ -234,7 +244,7 @@ impl Tracee {
         }
     }
 
-    /// The same where there is one already, else [`NONE`].
+    /// The process's cell for `key` in a session, or [`NONE`].
     #[inline(always)]
     pub fn known_cell(&self, id: u32, key: u32) -> u32 {
         self.index.find(u64::from(id) << 32 | u64::from(key))
@@ -258,7 +268,7 @@ impl Tracee {
     }
 }
 
-/// Clears `bits` in one step and answers what stood there, so that two children can't both be the first.
+/// Clears `bits` and answers the former word, in one step, so that only one child is the first.
 fn take_first(word: &AtomicU32, bits: u32) -> u32 {
     if mutant!("first_spawn_split") {
         let was = word.load(Acquire);
@@ -268,11 +278,11 @@ fn take_first(word: &AtomicU32, bits: u32) -> u32 {
     word.fetch_and(!bits, AcqRel)
 }
 
-/// Sizes that an index can have, from 16 slots to 4 million, each four times the last.
+/// The number of sizes of an index, from 16 places to 4 million. Each is four times the one before.
 const LEVELS: usize = 10;
 
-/// Where a process's cells are: an open-addressed table of (session id, key) to cell number. Its owner alone uses
-/// it; atomics make that safe without a lock.
+/// The index of a process's cells: an open-addressed table from (session id, key) to cell number. Only the thread that runs the process
+/// uses it. Atomics make that safe without a lock.
 #[derive(Default)]
 #[repr(C)]
 struct Index {

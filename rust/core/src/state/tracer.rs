@@ -1,8 +1,8 @@
-//! Tracer modules: code that is called where an event happens, in the thread that it happens in (OTP's `erl_tracer` behaviour).
+//! Tracer modules: code that is called at an event, on the thread of the event (OTP's `erl_tracer` behaviour).
 //!
-//! A session whose [`Options`](crate::state::session::Options) have one has no rings: what happens is put down inside the section and told
-//! after it has been left, still before the traced program goes on. [`Tracer::enabled`] is asked first, for a call or a message
-//! before any match spec runs; [`Tracer::trace`] is told if the answer was [`Answer::Trace`].
+//! A session whose [`Options`](crate::state::session::Options) have a tracer module has no rings. Its events are queued inside the section.
+//! The module is called after the section is left, before the traced program continues. [`Tracer::enabled`] is called first: for a call
+//! or a message, before any match spec runs. If it answers [`Answer::Trace`], [`Tracer::trace`] gets the event.
 //!
 //! ```
 //! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
@@ -24,7 +24,7 @@
 //! let (program, seen) = (Program::new(), Arc::new(Calls::default()));
 //! let order = program.point("shop", "order", 1);
 //! let options = Options { tracer: Some(Module(seen.clone())), ..Options::default() };
-//! let session = program.session("told at once", options).unwrap();
+//! let session = program.session("called at once", options).unwrap();
 //! program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
 //! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
 //! drop(order.enter(|out| out.int(7)));
@@ -49,26 +49,27 @@ use inviso_term::{
 use std::{fmt, sync::Arc};
 
 /// Whether the calling thread is inside a callback of a tracer module.
+/// Only other crates of the workspace use it.
 #[must_use]
 pub fn is_calling() -> bool {
     gate::is_inside()
 }
 
-/// What a tracer answers when it is asked.
+/// A tracer's answer to [`Tracer::enabled`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It wants to be told.
+    /// It accepts the event.
     Trace,
-    /// It doesn't.
+    /// It refuses the event.
     Discard,
-    /// It doesn't, and is removed from the process or port: that has no trace flags of the session any more.
+    /// It refuses, and the process or port loses all trace flags of the session.
     Remove,
 }
 
-/// The pairs of callbacks that a tracer may have besides the general one.
+/// The groups of events. A tracer may have a pair of callbacks for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
-    /// `seq_trace`, `trace_status`: no other than the general pair.
+    /// `seq_trace`, `trace_status`: the general pair.
     General,
     /// call, return_to, return_from, exception_from.
     Call,
@@ -76,20 +77,20 @@ pub enum Group {
     Send,
     /// receive.
     Receive,
-    /// spawn, spawned, exit, register, unregister; link and what goes with it, of processes.
+    /// spawn, spawned, exit, register, unregister; events of links, of processes.
     Procs,
-    /// open, closed; register, unregister, link and what goes with it, of ports.
+    /// open, closed; register, unregister, events of links, of ports.
     Ports,
     /// in, out, in_exiting, out_exiting, out_exited, of processes.
     RunningProcs,
-    /// The same of ports.
+    /// The same events of ports.
     RunningPorts,
-    /// gc_minor_start and the like.
+    /// gc_minor_start and the other events of collections.
     GarbageCollection,
 }
 
 impl Group {
-    /// All of them with the end of their callbacks' names; the general pair has none.
+    /// All groups with the suffix of their callbacks' names; the general pair has no suffix.
     pub const NAMES: [(Group, &'static str); 9] = [
         (Group::General, ""),
         (Group::Call, "_call"),
@@ -102,7 +103,7 @@ impl Group {
         (Group::GarbageCollection, "_garbage_collection"),
     ];
 
-    /// The pair that an event belongs to.
+    /// The group of an event.
     #[must_use]
     pub fn of(kind: Kind, tracee: u64) -> Group {
         let port = tracee::Kind::of(tracee) == tracee::Kind::Port;
@@ -125,20 +126,21 @@ impl Group {
 
 /// The tag of an event of sequential tracing.
 pub const SEQ_TRACE: &str = Kind::Seq.tag();
-/// What is asked for where no event is: whether the tracer still wants to be one.
+/// The tag of the question without an event: whether the tracer still accepts events.
+/// Only other crates of the workspace use it.
 pub const TRACE_STATUS: &str = "trace_status";
 
 macro_rules! pairs {
     ($($(#[$doc:meta])* $group:ident $enabled:ident $trace:ident;)*) => {
-        /// A tracer (erl_tracer.md). Its callbacks run in the thread that they tell of, at the same time in several threads, with
-        /// nothing locked. A panic in one is caught and counted: [`Session::tracer_errors`](crate::state::session::Session::tracer_errors).
+        /// A tracer (erl_tracer.md). Its callbacks run on the thread of the event, on several threads at the same time, and without
+        /// locks. A panic in a callback is caught and counted: [`Session::tracer_errors`](crate::state::session::Session::tracer_errors).
         ///
-        /// While one runs, no tracer module is told of anything that happens in the thread.
+        /// During a callback, no tracer module gets events of the thread.
         pub trait Tracer: Send + Sync {
-            /// Whether to be told of an event of this process or port; `None` where there is none. Also asked for
-            /// [`TRACE_STATUS`], when trace flags are switched on. May be asked more than once for one event.
+            /// Whether the tracer accepts an event of this process or port; `None` for events without one. Also called with
+            /// [`TRACE_STATUS`] when trace flags are switched on. It may be called more than once for one event.
             fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer;
-            /// An event.
+            /// Gets an event.
             fn trace(&self, event: &Event<'_>);
             $(
                 $(#[$doc])*
@@ -152,14 +154,14 @@ macro_rules! pairs {
                     self.trace(event);
                 }
             )*
-            /// What is asked, of any group: its own pair is, unless a tracer has one way for all of them.
+            /// Calls the group's `enabled`. A tracer with one way for all groups overrides it.
             fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
                 match group {
                     Group::General => self.enabled(tag, tracee),
                     $(Group::$group => self.$enabled(tag, tracee),)*
                 }
             }
-            /// What is told, of any group; as [`Tracer::ask`].
+            /// Calls the group's `trace`. A tracer with one way for all groups overrides it.
             fn emit(&self, group: Group, event: &Event<'_>) {
                 match group {
                     Group::General => self.trace(event),
@@ -189,7 +191,7 @@ pairs! {
     GarbageCollection enabled_garbage_collection trace_garbage_collection;
 }
 
-/// A tracer, as a session's options have it.
+/// A tracer in a session's options.
 #[derive(Clone)]
 pub struct Module(pub Arc<dyn Tracer>);
 
@@ -199,12 +201,12 @@ impl fmt::Debug for Module {
     }
 }
 
-/// Which time stamp was asked for.
+/// The kind of timestamp that a flag requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timestamp {
     /// `(megasecs, secs, microsecs)`.
     Timestamp,
-    /// The same, of the thread's CPU time.
+    /// The same, in CPU time of the thread.
     CpuTimestamp,
     /// Nanoseconds.
     Monotonic,
@@ -213,7 +215,7 @@ pub enum Timestamp {
 }
 
 impl Timestamp {
-    /// The name that erl_tracer.md gives it.
+    /// The name in erl_tracer.md.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -225,11 +227,11 @@ impl Timestamp {
     }
 }
 
-/// An event, as a tracer is told of it. Its terms are made when they are asked for.
+/// An event for a tracer. Its terms are decoded on request.
 pub struct Event<'a> {
-    /// The id of the session that it is for.
+    /// The id of the session.
     pub session: u64,
-    /// The names of the node that it happened in.
+    /// The names of the node.
     pub(crate) names: &'a Names,
     /// Whether `timestamp` is CPU time.
     pub(crate) stamps_cpu_time: bool,
@@ -239,25 +241,25 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What happened.
+    /// The kind of the event.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What a message calls it.
+    /// The tag of its message.
     #[must_use]
     pub fn tag(&self) -> &'static str {
         self.kind.tag()
     }
 
-    /// The process or port that it is about; `None` of sequential tracing, where [`Event::label`] stands in its place.
+    /// The process or port of the event. `None` for sequential tracing, which has [`Event::label`] instead.
     #[must_use]
     pub fn tracee(&self) -> Option<u64> {
         self.kind.shape().has(Element::Tracee).then_some(self.record.tracee)
     }
 
-    /// The label, of sequential tracing.
+    /// The label, for sequential tracing.
     #[must_use]
     pub fn label(&self) -> Option<Term> {
         self.tracee().is_none().then(|| self.own(0)).flatten()
@@ -269,25 +271,25 @@ impl Event<'_> {
         self.own(usize::from(self.tracee().is_none())).unwrap_or_else(undefined)
     }
 
-    /// The fifth element, where there is one.
+    /// The fifth element, if there is one.
     #[must_use]
     pub fn extra(&self) -> Option<Term> {
         self.own(1 + usize::from(self.tracee().is_none()))
     }
 
-    /// What a match spec adds to the message.
+    /// The term that a match spec adds to the message.
     #[must_use]
     pub fn match_spec_result(&self) -> Option<Term> {
         (!self.record.extra.is_empty()).then(|| decoded(&self.record.extra))
     }
 
-    /// The scheduler's number, if it was asked for.
+    /// The scheduler's number, if a flag requests it.
     #[must_use]
     pub fn scheduler_id(&self) -> Option<u16> {
         parts::scheduler(self.record)
     }
 
-    /// The kind of time stamp that was asked for: to take it is the tracer's.
+    /// The requested kind of timestamp. The tracer reads the time itself.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         match self.record.stamps & stamp::MASK {
@@ -299,7 +301,7 @@ impl Event<'_> {
         }
     }
 
-    /// Of the elements that are the kind's own, the one in this place.
+    /// The element at this place, of the kind's own elements.
     fn own(&self, place: usize) -> Option<Term> {
         let own = self.kind.shape().own;
         if own == [Element::Pair] {
@@ -312,7 +314,7 @@ impl Event<'_> {
             Part::Call(name, arguments) => self.function(name, Some(decoded(arguments))),
             Part::Term(bytes) | Part::Value(bytes) => decoded(bytes),
             Part::Number(n) => Term::Int(n.into()),
-            // those around a kind's own elements, which a tracer asks for by name
+            // these elements are not the kind's own; a tracer reads them by name
             Part::Trace(_) | Part::Tag | Part::Pair(_) | Part::Stamp => undefined(),
         })
     }

@@ -1,18 +1,27 @@
-//! Call trees: a place for each chain of callers, for sessions that measure by place and not only by function.
+//! Call trees: a place for each chain of callers, for sessions that measure by place instead of by function.
 //!
-//! A place is a number that stands for a function and for the place of its caller. In a session with a tree the cells of
-//! call_time and call_memory are those of places, so that a call charges nothing but its own cell, as without a tree; inclusive
-//! measures, callers and the tree itself are made of the places when somebody reads them.
+//! A place is a number that stands for a function and for the place of its caller. In a session with a tree the cells of call_time and
+//! call_memory belong to places. So a call charges only its own cell, as without a tree. A reader computes inclusive measures, callers and
+//! the tree from the places.
 //!
 //! # Bounds
-//! A tree has at most `places` places and is at most `depth` deep. Beyond it, functions are told without their callers: their
-//! places lie side by side below one place without a function ([`UNKNOWN`]), which lies below the last caller that is known
-//! where the tree is too deep, and at the root where it is too large. So there are never more places than `places`, and one for
-//! each function.
+//! A tree has at most `places` places and at most `depth` levels. Beyond these bounds functions lose their callers: their places are side
+//! by side below one place without a function ([`UNKNOWN`]). If the tree is too deep, that place is below the last known caller. If the
+//! tree is too large, it is below the root. So there are at most `places` places and one more for each function.
 //!
 //! # Roles
-//! Threads ask for a place at the first call along a chain, by a lock, and remember it ([`Branches`]). The control side reads.
-//! Places are never taken back while the session lives, nor are slots used again ([`crate::control`]).
+//! A thread requests a place at the first call along a chain, under a lock, and caches it ([`Branches`]). The control side reads.
+//!
+//! # States
+//! Places are never removed while the session lives, and slots are not reused ([`crate::control`]).
+//!
+//! # Orderings
+//! The lock's.
+//!
+//! # Checked by
+//! The tests below, `tests/trees.rs`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -22,24 +31,24 @@ use crate::{
 };
 use rustc_hash::FxHashMap;
 
-/// The place above those that no measured function has called.
+/// The place above all calls without a measured caller.
 pub const ROOT: u32 = 0;
 
-/// The slot of a place without a function. No function has it.
+/// The slot of a place without a function.
 pub const UNKNOWN: u32 = 0;
 
-/// Places of a tree, and how deep they lie, at most.
+/// The default bounds of a tree.
 const PLACES: usize = 1 << 18;
 const DEPTH: u16 = 1024;
 
-/// A function as called along one chain of callers.
+/// A function with one chain of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The caller's place.
     pub above: u32,
     /// The function's slot, or [`UNKNOWN`].
     pub slot: u32,
-    /// Callers above it, [`ROOT`] among them.
+    /// The number of its callers, including [`ROOT`].
     depth: u16,
 }
 
@@ -62,18 +71,18 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// A tree with other bounds.
+    /// A tree with these bounds.
     #[must_use]
     pub fn bounded(places: usize, depth: u16) -> Tree {
         let root = Place { above: ROOT, slot: UNKNOWN, depth: 0 };
         Tree { known: Mutex::new(Places { places: vec![root], numbers: FxHashMap::default() }), places, depth }
     }
 
-    /// The place of a function that is called from the place `above`.
+    /// The place of a function that the place `above` calls. Adds it if it is new.
     #[must_use]
     pub fn child(&self, above: u32, slot: u32) -> u32 {
         let mut known = self.known.lock().unpoisoned();
-        // a number of another session's, in the cell of a call whose end was not seen
+        // `above` may be a number of another session, from the cell of a call whose end was not seen
         let mut above = if (above as usize) < known.places.len() { above } else { ROOT };
         let beyond = known.above(above);
         if beyond.slot == UNKNOWN && beyond.depth > 0 {
@@ -88,7 +97,7 @@ impl Tree {
         known.number(above, slot)
     }
 
-    /// All places by number; that of [`ROOT`] is the first, callers come before what they call.
+    /// All places by number. [`ROOT`] is the first, and callers come before their callees.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {
         self.known.lock().unpoisoned().places.clone()
@@ -101,6 +110,7 @@ impl Places {
         self.places[self.places[place as usize].above as usize]
     }
 
+    /// The place of a slot below a place. Adds it if it is new.
     fn number(&mut self, above: u32, slot: u32) -> u32 {
         let depth = self.places[above as usize].depth + 1;
         *self.numbers.entry((above, slot)).or_insert_with(|| {
@@ -110,30 +120,30 @@ impl Places {
     }
 }
 
-/// The cell of a function's calls from one place, in the process that called last.
+/// A cached cell: a function's calls from one place, in the process of the latest call.
 #[derive(Clone, Copy)]
 struct Branch {
     pid: u64,
     cell: CellRef,
     id: u32,
-    /// The key of the caller's cell, 0 without one.
+    /// The key of the caller's cell; 0 without one.
     above: u32,
     /// The function's key.
     function: u32,
-    /// The key of its cell in any process.
+    /// The key of the cell, in any process.
     key: u32,
 }
 
-/// What a thread remembers of trees: each branch at the one place in the table that its numbers give.
+/// A thread's direct-mapped cache of branches: the numbers of a branch give its only place.
 #[derive(Default)]
 pub(crate) struct Branches(Vec<Option<Branch>>);
 
-/// Branches at first and at most; powers of two.
+/// The first and the largest size; powers of two.
 const FEW: usize = 256;
 const MANY: usize = 1 << 14;
 
 impl Branches {
-    /// Whether no call of a session with a tree has begun in this thread.
+    /// Whether this thread has made no call in a session with a tree.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -145,8 +155,8 @@ impl Branches {
         (both.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & length.wrapping_sub(1)
     }
 
-    /// The cell that a call of a function charges in the process `current`, whose caller charges the cell with the key `above`; `None`
-    /// where that is not remembered, or the process has no such cell yet.
+    /// The cell that a call of a function charges in the process `current`. The caller charges the cell with the key `above`. `None` if the
+    /// branch is not cached, or the process has no such cell yet.
     #[inline(always)]
     pub fn find(&mut self, current: &Tracee, id: u32, above: u32, function: u32) -> Option<CellRef> {
         let at = Self::at(above, function, self.0.len());
@@ -163,7 +173,7 @@ impl Branches {
         Some(branch.cell)
     }
 
-    /// Remembers a branch: `key` is that of its cell in the process `pid`.
+    /// Adds a branch; `key` is the key of its cell in the process `pid`.
     pub fn keep(&mut self, pid: u64, id: u32, above: u32, function: u32, key: u32, cell: CellRef) {
         if self.0.is_empty() {
             self.0.resize(FEW, None);
@@ -220,7 +230,7 @@ mod tests {
         assert_eq!((tree.child(ROOT, 1), tree.child(a, 2)), (a, b));
         assert_ne!(tree.child(ROOT, 2), b);
         assert_eq!(chain(&tree, tree.child(b, 1)), [1, 2, 1]);
-        assert_eq!(chain(&tree, tree.child(1000, 7)), [7], "a number of another tree's");
+        assert_eq!(chain(&tree, tree.child(1000, 7)), [7], "a number of another tree");
     }
 
     #[test]
@@ -246,12 +256,12 @@ mod tests {
         let c = tree.child(b, 3);
         assert_eq!(chain(&tree, c), [UNKNOWN, 3]);
         assert_eq!(chain(&tree, tree.child(c, 1)), [UNKNOWN, 1]);
-        assert_eq!(tree.child(a, 2), b, "what is known stays");
+        assert_eq!(tree.child(a, 2), b, "known places stay");
         assert_eq!(chain(&tree, tree.child(ROOT, 2)), [UNKNOWN, 2]);
     }
 
     proptest! {
-        /// Calls and returns at random: a place is its chain, and there are no more than the bounds say.
+        /// Random calls and returns: a place matches its chain, and the bounds hold.
         #[test]
         fn places_are_chains(steps in proptest::collection::vec(0u32..9, 1..400), few: bool) {
             let bound = if few { 20 } else { 100_000 };

@@ -1,17 +1,33 @@
-//! Grace periods: waiting until every thread that was inside a pinned section has left it.
+//! Grace periods: a wait until every thread that was pinned has unpinned.
+//!
+//! # Roles
+//! A reader pins its thread. The control side waits.
+//!
+//! # States
+//! Those of crossbeam's epochs.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `passed` | the thread that runs the deferred closure, `Release` | [`wait`], `Acquire` | the caller sees that all earlier pins have ended |
+//!
+//! # Checked by
+//! `models::current` (loom), mutant `free_early`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::{
     mutants::mutant,
-    thread, Arc, AtomicBool,
+    pause, Arc, AtomicBool,
     Ordering::{Acquire, Release},
 };
 use crossbeam_epoch::{Guard, LocalHandle};
 
-/// Pins the calling thread until the guard is dropped. Guards nest; the outermost one counts.
+/// Pins the calling thread until the guard is dropped. Guards nest: the outermost one ends the pin.
 ///
-/// loom treats a `SeqCst` access as `AcqRel`, and on x86 crossbeam's pin is one. So a model gets the fence that crossbeam has
-/// on other machines; its partner is the fence where crossbeam tries to advance the epoch.
+/// On x86, crossbeam's pin is a `SeqCst` access, and loom treats that as `AcqRel`. So a model uses the fence that crossbeam has on
+/// other machines. Its partner is the fence of crossbeam's attempt to advance the epoch.
 #[inline(always)]
 #[must_use]
 pub fn pin(local: &LocalHandle) -> Guard {
@@ -21,14 +37,17 @@ pub fn pin(local: &LocalHandle) -> Guard {
     guard
 }
 
-/// Rounds without a pause; where nobody is pinned one is enough.
+/// Rounds without a pause. One is enough if no thread is pinned.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 4 };
 
-/// A token: a grace period has passed since it was asked for.
+/// Rounds without a sleep.
+const YIELDS: u32 = 64;
+
+/// Proof that a grace period has passed since [`wait`] was called.
 pub struct Passed(());
 
-/// Waits for a grace period. The calling thread must not be pinned and must hold nothing that a pinned section of
-/// another thread could wait for; a pinned section waits for nothing, so this always ends.
+/// Waits for a grace period. The calling thread must not be pinned. It must not hold anything that a pinned thread could wait for.
+/// Pinned threads wait for nothing, so this always ends.
 pub fn wait(local: &LocalHandle) -> Passed {
     if mutant!("free_early") {
         return Passed(());
@@ -45,18 +64,8 @@ pub fn wait(local: &LocalHandle) -> Passed {
         pin(local).flush();
         rounds += 1;
         if rounds > SPINS {
-            pause(rounds);
+            pause(rounds, YIELDS);
         }
     }
     Passed(())
-}
-
-fn pause(rounds: u32) {
-    #[cfg(not(loom))]
-    if rounds > 64 {
-        std::thread::sleep(std::time::Duration::from_micros(50));
-        return;
-    }
-    let _ = rounds;
-    thread::yield_now();
 }

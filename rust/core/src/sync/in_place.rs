@@ -1,18 +1,18 @@
-//! Making a shared object where it stays. `Arc::new` moves what it is given, which of an object of some hundred bytes is most of
-//! its cost; a program may make many thousands of processes.
+//! Creates a shared object in its final place. `Arc::new` moves its argument. For an object of some hundred bytes the move is most of
+//! the cost, and a program may create many thousands of processes.
 
 use std::sync::Arc;
 
-/// An `Arc` of what `make` makes, written at once into the memory that it keeps.
+/// An `Arc` whose value `make` creates directly in the `Arc`'s memory.
 #[inline(always)]
 pub(crate) fn arc<T>(make: impl FnOnce() -> T) -> Arc<T> {
-    let room = Arc::<T>::new_uninit();
-    let place = Arc::as_ptr(&room).cast::<T>().cast_mut();
-    // SAFETY: nobody else has the Arc yet, and its memory is as `T` needs it; it is initialised before it is said to be. If `make`
-    // panics, the room is freed and nothing in it is dropped.
+    let memory = Arc::<T>::new_uninit();
+    let place = Arc::as_ptr(&memory).cast::<T>().cast_mut();
+    // SAFETY: nobody else has the Arc yet. Its memory has the size and alignment of `T`. The value is written before `assume_init`. If
+    // `make` panics, the memory is freed and no value is dropped.
     unsafe {
         place.write(make());
-        room.assume_init()
+        memory.assume_init()
     }
 }
 

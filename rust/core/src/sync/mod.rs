@@ -1,7 +1,26 @@
 //! The only door to atomics, mutexes and threads: `std` in a normal build, loom under `--cfg loom`.
 //!
-//! Every other module of this crate takes these names from here, so that each protocol can be put under
-//! the model checker as it stands.
+//! All other modules of this crate import these names from here. So the model checker runs each protocol unchanged.
+//!
+//! # Roles
+//! Any thread uses these types. They have no state of their own beyond the two substitutes below.
+//!
+//! # States
+//! | substitute | used under | is |
+//! | --- | --- | --- |
+//! | [`OnceLock`] | loom, ThreadSanitizer | empty; `init` runs under `making`; `made` is true for good |
+//! | [`Mutex`], [`Condvar`] | ThreadSanitizer | std's, with `edge` as a counter of unlocks |
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `OnceLock::made` | the thread that ran `init`, `AcqRel` | `get`, `Acquire` | the caller of `get` sees everything that `init` did |
+//! | `Mutex::edge` | the holder, `Release` before it unlocks | the next holder, `Acquire` | ThreadSanitizer sees no edge inside std's lock |
+//!
+//! # Checked by
+//! The models of the protocols that use them, and ThreadSanitizer.
+//!
+//! Only other crates of the workspace use it.
 
 pub mod barrier;
 pub mod current;
@@ -25,22 +44,31 @@ pub use std::{
 pub use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 #[cfg(inviso_tsan)]
-pub use told::{Condvar, Mutex, MutexGuard};
+pub use visible::{Condvar, Mutex, MutexGuard};
 
-/// What a lock that is only tried says; loom uses std's own.
+/// The error of `try_lock`. loom uses std's.
 pub use std::sync::TryLockError;
 
 use std::sync::{LockResult, PoisonError};
 
-/// Takes a lock also after a holder has panicked. A panic switches tracing off in its thread; the others go on with what it left.
+/// Takes a lock even if a holder has panicked. A panic switches tracing off in its thread. Other threads use the value as it is.
 pub trait Unpoisoned<G> {
-    /// The guard, whoever held the lock before.
+    /// The guard, also of a poisoned lock.
     fn unpoisoned(self) -> G;
 }
 
 impl<G> Unpoisoned<G> for LockResult<G> {
     fn unpoisoned(self) -> G {
         self.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pause in a loop that waits for other threads: yields in the first rounds, then sleeps.
+pub(crate) fn pause(round: u32, yields: u32) {
+    if cfg!(loom) || round <= yields {
+        thread::yield_now();
+    } else {
+        std::thread::sleep(std::time::Duration::from_micros(50));
     }
 }
 
@@ -55,12 +83,14 @@ pub use loom::{
     thread,
 };
 
-/// std's own locks come without ThreadSanitizer's instrumentation, so that it takes what they guard for races. These tell it.
+/// std's locks are not instrumented for ThreadSanitizer, which would report races on the values that they guard. These locks show it
+/// the edges.
 #[cfg(inviso_tsan)]
-mod told {
+mod visible {
     use super::{
         AtomicU32,
         Ordering::{Acquire, Release},
+        Unpoisoned,
     };
     use std::{
         ops::{Deref, DerefMut},
@@ -68,14 +98,14 @@ mod told {
         time::Duration,
     };
 
-    /// std's mutex, with an edge from each holder to the next that can be seen.
+    /// std's mutex, with a visible edge from each holder to the next.
     #[derive(Default)]
     pub struct Mutex<T> {
         inner: std::sync::Mutex<T>,
         edge: AtomicU32,
     }
 
-    /// Its guard; empty only while it waits.
+    /// Its guard; empty only during a wait.
     pub struct MutexGuard<'a, T> {
         inner: Option<std::sync::MutexGuard<'a, T>>,
         edge: &'a AtomicU32,
@@ -86,15 +116,15 @@ mod told {
     pub struct Condvar(std::sync::Condvar);
 
     impl Condvar {
-        /// One that nobody waits for.
+        /// Without waiting threads.
         pub const fn new() -> Self {
             Condvar(std::sync::Condvar::new())
         }
 
         /// As std's.
         pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-            if let Some(inner) = guard.let_go() {
-                guard.take(self.0.wait(inner).unwrap_or_else(PoisonError::into_inner));
+            if let Some(inner) = guard.unlock() {
+                guard.relock(self.0.wait(inner).unpoisoned());
             }
             Ok(guard)
         }
@@ -104,9 +134,9 @@ mod told {
             &self, mut guard: MutexGuard<'a, T>, limit: Duration,
         ) -> LockResult<(MutexGuard<'a, T>, Option<WaitTimeoutResult>)> {
             let mut over = None;
-            if let Some(inner) = guard.let_go() {
-                let (inner, result) = self.0.wait_timeout(inner, limit).unwrap_or_else(PoisonError::into_inner);
-                guard.take(inner);
+            if let Some(inner) = guard.unlock() {
+                let (inner, result) = self.0.wait_timeout(inner, limit).unpoisoned();
+                guard.relock(inner);
                 over = Some(result);
             }
             Ok((guard, over))
@@ -119,26 +149,26 @@ mod told {
     }
 
     impl<'a, T> MutexGuard<'a, T> {
-        fn take(&mut self, inner: std::sync::MutexGuard<'a, T>) {
+        fn relock(&mut self, inner: std::sync::MutexGuard<'a, T>) {
             self.edge.load(Acquire);
             self.inner = Some(inner);
         }
 
-        fn let_go(&mut self) -> Option<std::sync::MutexGuard<'a, T>> {
-            self.edge.fetch_add(1, Release); // before the lock is given back
+        fn unlock(&mut self) -> Option<std::sync::MutexGuard<'a, T>> {
+            self.edge.fetch_add(1, Release); // before the real unlock
             self.inner.take()
         }
     }
 
     impl<T> Mutex<T> {
-        /// A free one.
+        /// Unlocked.
         pub const fn new(value: T) -> Self {
             Mutex { inner: std::sync::Mutex::new(value), edge: AtomicU32::new(0) }
         }
 
         fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             let mut guard: MutexGuard<'_, T> = MutexGuard { inner: None, edge: &self.edge };
-            guard.take(inner);
+            guard.relock(inner);
             guard
         }
 
@@ -183,7 +213,7 @@ mod told {
 
     impl<T> Drop for MutexGuard<'_, T> {
         fn drop(&mut self) {
-            self.let_go();
+            self.unlock();
         }
     }
 }
@@ -191,8 +221,8 @@ mod told {
 #[cfg(any(loom, inviso_tsan))]
 pub use once::OnceLock;
 
-/// loom has no `OnceLock`, and ThreadSanitizer can't see into std's; this one has the contract of std's and nothing more: one
-/// `init` runs, and who gets the value sees all that it did.
+/// loom has no `OnceLock`, and ThreadSanitizer can't see into std's. This one has the contract of std's: one `init` runs, and a reader
+/// of the value sees everything that `init` did.
 #[cfg(any(loom, inviso_tsan))]
 mod once {
     use super::{
@@ -201,7 +231,7 @@ mod once {
         Unpoisoned,
     };
 
-    /// A value that is made once.
+    /// A value that is created once.
     pub struct OnceLock<T> {
         made: AtomicBool,
         making: Mutex<()>,
@@ -215,24 +245,24 @@ mod once {
     }
 
     impl<T> OnceLock<T> {
-        /// Nothing is made.
+        /// Empty.
         #[cfg(loom)]
         pub fn new() -> Self {
             OnceLock { made: AtomicBool::new(false), making: Mutex::new(()), value: std::sync::OnceLock::new() }
         }
 
-        /// Nothing is made.
+        /// Empty.
         #[cfg(not(loom))]
         pub const fn new() -> Self {
             OnceLock { made: AtomicBool::new(false), making: Mutex::new(()), value: std::sync::OnceLock::new() }
         }
 
-        /// The value, if it is made.
+        /// The value, if there is one.
         pub fn get(&self) -> Option<&T> {
             self.made.load(Acquire).then(|| self.value.get()).flatten()
         }
 
-        /// The value; makes it if nobody has.
+        /// The value. Creates it if there is none.
         pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
             if let Some(value) = self.get() {
                 return value;

@@ -1,8 +1,8 @@
-//! The bugs that the models of this crate's own protocols must find; the ring has a table of its own.
+//! The bugs that the models of this crate must find. The ring has its own table.
 //!
-//! `tests/loom.sh` reads this table, runs the model named here with `INVISO_MUTANT=<name>` and demands that it fails. Every
-//! name that the code knows must stand in a table. A mutant is chosen when the models run, so one build serves all; a build
-//! without loom has none of them: `mutant!` is false there when it is compiled.
+//! `tests/loom.sh` reads this table, runs each model with `INVISO_MUTANT=<name>` and requires that it fails. Every name in the code
+//! must be in a table. A run of the models chooses its mutant, so one build serves all. A build without loom has no mutants: `mutant!`
+//! is false at compile time.
 //!
 //! | mutant | what is planted | found by |
 //! | --- | --- | --- |
@@ -10,38 +10,38 @@
 //! | `swap_relaxed` | a snapshot is published without Release | `current::who_sees_the_pointer_sees_the_value` |
 //! | `free_early` | a grace period is over at once | `current::no_reader_after_the_grace_period` |
 //! | `section_unfenced` | a thread enters without the light barrier | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
-//! | `section_unwaited` | nobody waits for sections | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
+//! | `section_unwaited` | the control side doesn't wait for sections | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
 //! | `section_leave_relaxed` | a thread leaves without Release | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
 //! | `publish_piecewise` | each function of a change is published by itself | `node::a_change_is_one_point_in_time` |
-//! | `armed_late` | new events are asked for when they are wanted already | `node::the_end_of_a_call_that_is_waited_for_is_seen` |
+//! | `armed_late` | new events are armed after the plan that needs them is published | `node::the_end_of_a_call_that_is_waited_for_is_seen` |
 //! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::a_restart_loses_no_call` |
 //! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::no_call_is_counted_after_a_pause` |
-//! | `fold_unlocked` | a thread leaves the list before its counts are taken over | `node::a_thread_that_ends_is_counted_once` |
-//! | `take_without_base` | a counter that is used again goes on from where it stood | `counters::a_number_used_again_starts_from_zero` |
+//! | `fold_unlocked` | a thread leaves the list before its counts are folded | `node::a_thread_that_ends_is_counted_once` |
+//! | `take_without_base` | a reused counter keeps its old value | `counters::a_number_used_again_starts_from_zero` |
 //! | `cell_relaxed` | a cell's generation is published without Release | `counters::a_reading_is_of_one_generation` |
-//! | `cell_unfenced` | a cell's old generation may be seen beside the new one's zeroes | `counters::a_reading_is_of_one_generation` |
-//! | `cell_unchecked` | a reading doesn't look at the generation again | `counters::a_reading_is_of_one_generation` |
+//! | `cell_unfenced` | a reader may see a cell's old generation with the zeroes of the new one | `counters::a_reading_is_of_one_generation` |
+//! | `cell_unchecked` | a reading doesn't check the generation again | `counters::a_reading_is_of_one_generation` |
 //! | `end_twice` | ALIVE to CLEARING is a load and a store | `life::one_destroyer_wins` |
 //! | `dead_relaxed` | DEAD is stored without Release | `life::dead_says_that_all_is_done` |
-//! | `closes_unlocked` | DEAD is stored after the list of rings was let go of | `life::no_ring_is_left_open` |
-//! | `destroy_keeps_flags` | the flags of a session that ends stay with the processes | `node::an_index_used_again_brings_no_flags` |
-//! | `flags_unlocked` | a change of flags looks whether the session lives before it holds the processes | `node::an_index_used_again_brings_no_flags` |
-//! | `process_ends_unlocked` | who ends a process is found out before the processes are held | `node::a_process_ends_once` |
+//! | `closes_unlocked` | DEAD is stored after the list of rings is unlocked | `life::no_ring_is_left_open` |
+//! | `destroy_keeps_flags` | the flags of an ended session stay in the processes | `node::an_index_used_again_brings_no_flags` |
+//! | `flags_unlocked` | a change of flags checks whether the session lives before it locks the registry | `node::an_index_used_again_brings_no_flags` |
+//! | `process_ends_unlocked` | the first of two callers that end a process is chosen before the registry is locked | `node::a_process_ends_once` |
 //! | `first_spawn_split` | `set_on_first_spawn` is taken by a load and a store | `life::the_first_child_is_one` |
-//! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
-//! | `drain_uncut` | a drain takes what is written while it looks at one ring after the other | `delivery::a_cause_is_taken_with_what_came_of_it` |
-//! | `drain_lists_early` | a drain asks which rings there are before it notes the time | `delivery::a_cause_is_taken_with_what_came_of_it` |
-//! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
+//! | `drains_mix` | a second drain runs while the first hands over its records | `delivery::two_drains_keep_the_order` |
+//! | `drain_uncut` | a drain takes records that are written while it visits the rings | `delivery::a_cause_is_taken_with_what_came_of_it` |
+//! | `drain_lists_early` | a drain lists the rings before it reads the time | `delivery::a_cause_is_taken_with_what_came_of_it` |
+//! | `delivered_early` | records count as delivered before the consumer has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
-//! | `spilled_delivered` | what is spilled counts as delivered before the taker has it | `delivery::what_is_spilled_is_taken_once_and_delivered_when_it_is` |
+//! | `spilled_delivered` | spilled records count as delivered before the consumer has them | `delivery::what_is_spilled_is_taken_once_and_delivered_when_it_is` |
 //! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |
-//! | `turn_kept_unseen` | a turn that another thread took meanwhile is kept | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
-//! | `turn_unlooked` | a thread goes on by its own count, whoever had the turn | `order::what_comes_after_has_more_ticks` |
+//! | `turn_kept_unseen` | a thread keeps its turn although another thread took one meanwhile | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
+//! | `turn_unlooked` | a thread continues its own count although another thread has the turn | `order::what_comes_after_has_more_ticks` |
 //! | `call_leaves_relaxed` | a call of a tracer module ends without Release | `tracer_calls::no_call_outlasts_the_end` |
-//! | `call_looks_first` | who calls a tracer module looks whether it is closed before coming in | `tracer_calls::no_call_outlasts_the_end` |
-//! | `close_unwaited` | the end of a session doesn't wait for calls of its tracer module | `tracer_calls::no_call_outlasts_the_end` |
-//! | `seq_revived` | what stands in a process is not looked at for its era | `seq::a_reset_reaches_what_is_under_way` |
-//! | `seq_life_of_before` | a token of before a reset is taken from the count after it | `seq::a_token_of_before_a_reset_takes_none_of_after_it_away` |
+//! | `call_looks_first` | a caller of a tracer module checks whether the gate is closed before it enters | `tracer_calls::no_call_outlasts_the_end` |
+//! | `close_unwaited` | the end of a session doesn't wait for the calls of its tracer module | `tracer_calls::no_call_outlasts_the_end` |
+//! | `seq_revived` | the era of a process's token is not checked | `seq::a_reset_reaches_what_is_under_way` |
+//! | `seq_life_of_before` | a token from before a reset reduces the count after it | `seq::a_token_of_before_a_reset_takes_none_of_after_it_away` |
 //! | `seq_ends_unseen` | tokens go out of use by a load and a store | `seq::a_token_that_comes_as_they_go_out_of_use_is_in_use` |
 
 use crate::sync::Ordering;
@@ -56,7 +56,7 @@ pub(crate) use mutant;
 
 /// Whether `INVISO_MUTANT` is `name`.
 pub(crate) fn is_planted(name: &str) -> bool {
-    // std's, which loom doesn't see: no model may explore it.
+    // std's type, which loom doesn't see: models must not explore it
     static PLANTED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     PLANTED.get_or_init(|| std::env::var("INVISO_MUTANT").unwrap_or_default()) == name
 }

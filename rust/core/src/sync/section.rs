@@ -1,36 +1,42 @@
-//! Sections: how a traced thread says that it is looking at the current snapshot, for less than an epoch pin.
+//! Sections: a traced thread marks that it reads the current snapshot. A section is cheaper than an epoch pin.
 //!
-//! A pin is a locked instruction, which waits for every store before it; at two events a call that was a third of what
-//! call_time cost. Here the traced thread only stores to a word of its own. The price is the control side's: before it
-//! looks at the words it has every running thread pass a full barrier (Linux's `membarrier`). Where that can't be had, the
-//! traced thread pays for a fence as before.
+//! A pin is a locked instruction, which waits for all earlier stores. With two events a call, pins were a third of the cost of
+//! call_time. Here the traced thread only stores to its own word. The control side pays instead: before it reads the words, it makes
+//! every running thread pass a full barrier (Linux's `membarrier`). On systems without `membarrier`, the traced thread uses a fence.
 //!
 //! # Roles
-//! One thread enters and leaves its section, never twice at once. The control side waits.
+//! The thread that owns a section enters and leaves it; entries don't nest. The control side waits.
 //!
 //! # States
-//! The word is odd while the thread is inside, and never the same twice.
+//! The word is odd while the thread is inside. It grows with every step, so no value returns.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | enter, then load the snapshot | the thread, `barrier::light` between | the waiter, after its swap and `barrier::heavy` | either the waiter sees the odd word, or the thread sees the new snapshot |
-//! | leave | the thread, `Release` | the waiter, `Acquire` | what was read inside was read before it is freed |
+//! | enter, then load the snapshot | the thread, `barrier::light` between | the waiter, after its swap and `barrier::heavy` | the waiter sees the odd word, or the thread sees the new snapshot |
+//! | leave | the thread, `Release` | the waiter, `Acquire` | all reads inside happen before the memory is freed |
 //!
 //! # Checked by
 //! `models::section` (loom; both barriers are `SeqCst` fences there, as loom knows no `membarrier`), mutants `section_*`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+use crate::sync::Unpoisoned;
 use crate::sync::{
     barrier,
     mutants::{mutant, Edge},
-    thread, AtomicU64,
+    pause, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
+/// Rounds of a wait without a sleep: a section is short.
+const YIELDS: u32 = 200;
+
 const LEAVE: Edge = Edge(Release, "section_leave_relaxed");
 
-/// A thread's section. On cache lines of its own.
+/// A thread's section, on its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Section {
@@ -47,29 +53,28 @@ pub struct Inside {
 static SPARE: std::sync::Mutex<Vec<&'static Section>> = std::sync::Mutex::new(Vec::new());
 
 impl Section {
-    /// A section for one thread. Sections are never freed, so that [`Inside`] needs no borrow; give it back with
-    /// [`Section::give_back`].
+    /// A section for one thread. Sections are never freed, so [`Inside`] needs no borrow. [`Section::give_back`] returns it for reuse.
     pub fn take() -> &'static Section {
         barrier::prepare();
         #[cfg(not(loom))]
-        if let Some(spare) = SPARE.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+        if let Some(spare) = SPARE.lock().unpoisoned().pop() {
             return spare;
         }
         Box::leak(Box::default())
     }
 
-    /// The thread has ended: another one may have its section.
+    /// The thread has ended: another thread may use the section.
     pub fn give_back(&'static self) {
         #[cfg(not(loom))]
-        SPARE.lock().unwrap_or_else(|e| e.into_inner()).push(self);
+        SPARE.lock().unpoisoned().push(self);
     }
 
-    /// Enters. Only the section's thread may, and not from within.
+    /// Enters. Only the owning thread may call it, and only from outside.
     #[inline(always)]
     #[must_use]
     pub fn enter(&'static self) -> Inside {
-        // One writer, so the two are the same. loom 0.7.2 forgets what others did before a load that the same thread's store
-        // follows, and would not try the other order.
+        // with one writer both forms do the same. For a load that a store of the same thread follows, loom 0.7.2 forgets the stores
+        // of other threads and does not explore the other order
         let word = if cfg!(loom) {
             self.word.fetch_add(1, Relaxed) + 1
         } else {
@@ -91,8 +96,8 @@ impl Drop for Inside {
     }
 }
 
-/// Waits until every thread that was inside one of these sections has left it. What the caller stored before is seen by
-/// whoever enters after.
+/// Waits until every thread that was inside one of these sections has left it. A thread that enters later sees all earlier stores
+/// of the caller.
 pub fn wait<'a>(sections: impl IntoIterator<Item = &'a Section>) {
     if mutant!("section_unwaited") {
         return;
@@ -103,19 +108,9 @@ pub fn wait<'a>(sections: impl IntoIterator<Item = &'a Section>) {
         let mut rounds = 0u32;
         while seen % 2 == 1 && section.word.load(Acquire) == seen {
             rounds += 1;
-            pause(rounds);
+            pause(rounds, YIELDS);
         }
     }
-}
-
-fn pause(rounds: u32) {
-    #[cfg(not(loom))]
-    if rounds > 200 {
-        std::thread::sleep(std::time::Duration::from_micros(50));
-        return;
-    }
-    let _ = rounds;
-    thread::yield_now();
 }
 
 #[cfg(all(test, not(loom)))]
@@ -131,7 +126,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 wait([section]);
-                assert!(left.load(SeqCst), "the wait was over too early");
+                assert!(left.load(SeqCst), "the wait ended too early");
             });
             std::thread::sleep(std::time::Duration::from_millis(20));
             left.store(true, SeqCst);

@@ -1,19 +1,31 @@
-//! An array that grows and never moves: segments of doubling size, each made at its first use.
+//! An array that grows and never moves. It consists of segments of doubling size; each is created at its first use.
 //!
-//! Readers need no lock and an element's address is stable, so an index can be kept by many threads while the
-//! array grows under them. The edge between who makes a segment and who uses it is `OnceLock`'s; the models of
-//! [`crate::count::counts`] run over it with the contract of std's (see [`crate::sync`]).
+//! Readers need no lock, and the address of an element is stable. So many threads can keep an index while the array grows.
+//!
+//! # Roles
+//! Any thread reads and creates segments.
+//!
+//! # States
+//! A segment is absent, then present for good.
+//!
+//! # Orderings
+//! The edge of `OnceLock`, from the thread that creates a segment to its users.
+//!
+//! # Checked by
+//! `models::counters` (loom), with a `OnceLock` of the same contract (see [`crate::sync`]); the test below.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::sync::OnceLock;
 
-/// A grow-only array of `T`: first segment `FIRST` (a power of two) elements, `PARTS` segments at most.
+/// A grow-only array of `T`. The first segment has `FIRST` elements (a power of two). There are at most `PARTS` segments.
 pub struct Segments<T, const FIRST: usize, const PARTS: usize = 26> {
     parts: [OnceLock<Box<[T]>>; PARTS],
 }
 
 impl<T: Default, const FIRST: usize, const PARTS: usize> Segments<T, FIRST, PARTS> {
-    /// How many elements there can be.
+    /// The largest number of elements.
     #[must_use]
     pub const fn capacity() -> usize {
         FIRST * ((1 << PARTS) - 1)
@@ -27,14 +39,14 @@ impl<T: Default, const FIRST: usize, const PARTS: usize> Segments<T, FIRST, PART
         Segments { parts: [const { OnceLock::new() }; PARTS] }
     }
 
-    /// As above; nothing of loom's is made at compile time.
+    /// As above. loom's types can't be created at compile time.
     #[cfg(loom)]
     #[must_use]
     pub fn new() -> Self {
         Segments { parts: std::array::from_fn(|_| OnceLock::new()) }
     }
 
-    /// Which segment holds `index`, and where in it.
+    /// The segment of `index`, and the place in it.
     #[inline(always)]
     fn place(index: usize) -> (usize, usize) {
         let n = index + FIRST;
@@ -50,7 +62,7 @@ impl<T: Default, const FIRST: usize, const PARTS: usize> Segments<T, FIRST, PART
         self.parts.get(part)?.get()?.get(at)
     }
 
-    /// The element at `index`; makes its segment at first use.
+    /// The element at `index`. Creates its segment at the first use.
     #[inline(always)]
     pub fn at(&self, index: usize) -> &T {
         let (part, at) = Self::place(index);

@@ -1,4 +1,4 @@
-//! The ring against a list of pages that are lists of records.
+//! Compares the ring with a list of pages, which are lists of records.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{super::HEADER_BYTES, push, Item, Overflow, Pushed, Ring, NOW};
 
-/// The slow model, for calls that don't overlap.
+/// The slow model. Calls don't overlap.
 struct SlowRing {
     page_bytes: usize,
     frames: usize,
@@ -17,7 +17,7 @@ struct SlowRing {
     pages: VecDeque<SlowPage>,
     /// Whether the newest page is final.
     sealed: bool,
-    /// Lost after the newest page.
+    /// Losses after the newest page.
     pending: u64,
     produced: u64,
     lost: u64,
@@ -108,7 +108,7 @@ impl SlowRing {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Push a payload of so many bytes.
+    /// Push a payload of this many bytes.
     Push(usize),
     /// Drain at most `max`, and break at the record `stop`.
     Drain {

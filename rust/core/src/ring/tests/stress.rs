@@ -1,4 +1,4 @@
-//! Two real threads, one that pushes as fast as it can and one that reads in fits and starts.
+//! Two real threads: one pushes as fast as it can, one reads batches of changing size.
 
 use std::{ops::ControlFlow::Continue, time::Duration};
 
@@ -7,14 +7,14 @@ use crate::sync::{thread, Arc};
 
 const RECORDS: u64 = 300_000;
 
-/// The payload of record `number`: its length and bytes follow from the number.
+/// The payload of record `number`. Its length and bytes follow from the number.
 fn payload(number: u64) -> Vec<u8> {
     let length = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
     vec![number as u8; length as usize * usize::from(number.is_multiple_of(3))]
 }
 
-/// Pushes everything from a second thread and reads it here; returns how many pushes and how many
-/// records were lost.
+/// Pushes all records on a second thread and reads them here. Returns the numbers of refused pushes
+/// and of lost records.
 fn run(page_bytes: usize, frames: usize, overflow: Overflow) -> (u64, u64) {
     let (mut producer, ring) = Ring::split_pages(page_bytes, frames, overflow);
     let pusher = thread::spawn(move || {
