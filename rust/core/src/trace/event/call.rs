@@ -7,7 +7,7 @@ use super::{
     caught::settle,
     frames::{await_end, drop_stale},
     message::{ask, matched, message, meta},
-    remember::remember,
+    remember::place_of,
 };
 use crate::{
     count::cells::{CellRef, Measure, NONE},
@@ -35,31 +35,14 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     }
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
-    if let Some(place) = thread.call_cache.find(code, snapshot.version) {
-        if run_cached(node, thread, snapshot, place, call) && !thread.deferred.is_empty() {
-            drop(inside);
-            accepted::run_deferred(node, thread, code, call);
-        }
-        return;
-    }
-    let Some(bucket) = snapshot.bucket(code) else { return };
-    let Some(plan) = bucket.plan() else { return };
-    for entry in &plan.entries {
-        if entry.run & kinds::COUNT != 0 {
-            thread.shared.counts.add(entry.count);
-        }
-    }
-    if plan.run & !kinds::COUNT != 0 {
-        enter(node, thread, snapshot, plan, call);
-    }
-    remember(node, thread, snapshot, code, plan, call);
-    if !thread.deferred.is_empty() {
+    let Some(place) = place_of::<A, true>(node, thread, snapshot, code, call) else { return };
+    if run_cached(node, thread, snapshot, place, call) && !thread.deferred.is_empty() {
         drop(inside);
         accepted::run_deferred(node, thread, code, call);
     }
 }
 
-/// A call of a function that is remembered; `true` if something happened that is not.
+/// Runs the actions of a cached call; `true` if one may have deferred work.
 #[inline(always)]
 pub(super) fn run_cached<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A,
@@ -79,7 +62,7 @@ pub(super) fn run_cached<A: Activation>(
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
-    let (mut now, mut done, mut planned) = (0, 0, false);
+    let (mut now, mut done, mut may_defer) = (0, 0, false);
     while let Some(action) = thread.call_cache.at(place).action(done) {
         if now == 0 && action.is_clocked() {
             now = node.moment(&mut thread.turn);
@@ -110,6 +93,7 @@ pub(super) fn run_cached<A: Activation>(
                 let decision = filter(node, &thread.current, snapshot, known, call, &mut thread.extra);
                 if let Some(decision) = decision {
                     start_matched(node, thread, snapshot, place, done, decision, call, at);
+                    may_defer = true;
                 }
                 true
             }
@@ -117,11 +101,11 @@ pub(super) fn run_cached<A: Activation>(
         };
         if !enough {
             start_planned(node, thread, snapshot, place, done, call, at, now);
-            planned = true;
+            may_defer = true;
         }
         done += 1;
     }
-    planned
+    may_defer
 }
 
 /// A call that charges time or memory begins or goes on; `false` if the process has no cell for it yet.
@@ -254,20 +238,6 @@ pub(super) fn planned<'s>(
     let action = known.action(n)?;
     let id = action.session();
     Some((plan, plan.entries.iter().find(|e| e.id == id)?, action.kinds()))
-}
-
-/// Everything at a call but counting it.
-#[inline(never)]
-pub(super) fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, call: &A) {
-    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
-    call.identify(thread);
-    let at = call.address();
-    if thread.stack.last().is_some_and(|f| f.at == at) {
-        drop_stale(thread, at);
-    }
-    for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
-        start(node, thread, snapshot, plan, entry, !kinds::COUNT, call, at, now);
-    }
 }
 
 /// What happens at a call in one session, of these kinds.

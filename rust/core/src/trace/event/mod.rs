@@ -15,6 +15,8 @@ mod message;
 mod remember;
 mod resume;
 mod switch;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use activation::{Activation, Exit};
 pub use call::on_call;

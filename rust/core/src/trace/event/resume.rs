@@ -5,14 +5,13 @@ use super::{
     activation::Activation,
     call::{measure, planned, start_branch, start_measured},
     caught::{settle, write_name},
-    remember::remember,
+    remember::place_of,
 };
 use crate::state::{
     call_cache::Action,
     flags::Flags,
     node::Node,
     plan::{Entry, Plan},
-    setting::kinds,
     snapshot::Snapshot,
     thread::Thread,
 };
@@ -47,12 +46,7 @@ pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, ca
 pub(super) fn resume_cached<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A,
 ) {
-    let Some(place) = thread.call_cache.find(code, snapshot.version) else {
-        if let Some(plan) = snapshot.find(code) {
-            resume_first(node, thread, snapshot, code, plan, call);
-        }
-        return;
-    };
+    let Some(place) = place_of::<A, false>(node, thread, snapshot, code, call) else { return };
     let known = thread.call_cache.at(place);
     if known.first.is_none() {
         return;
@@ -82,20 +76,6 @@ pub(super) fn resume_cached<A: Activation>(
         }
         done += 1;
     }
-}
-
-/// See [`on_resume`], of a function that is not remembered.
-#[inline(never)]
-pub(super) fn resume_first<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
-) {
-    call.identify(thread);
-    let at = call.address();
-    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
-    for entry in &plan.entries {
-        resume(node, thread, snapshot, plan, entry, entry.run, call, at, now);
-    }
-    remember(node, thread, snapshot, code, plan, call);
 }
 
 /// See [`on_resume`]; what the plan says for the session of an action.
