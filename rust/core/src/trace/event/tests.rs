@@ -1,6 +1,6 @@
 //! The fast forms of a call's records against the general ones, and actions of cached calls that defer work.
 
-use super::{activation::Activation, exit::emit_return, on_call, on_exit, Exit};
+use super::{activation::Activation, context::CallContext, exit::emit_return, on_call, on_exit, Exit};
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
@@ -15,6 +15,7 @@ use crate::{
         plan::Mfa,
         session::{Capture, Options, Session, Takes},
         setting::kinds,
+        snapshot::Snapshot,
         thread::Thread,
     },
     trace::matching::Subject,
@@ -164,7 +165,11 @@ fn a_cached_call_writes_the_bytes_that_its_plan_would() {
             assert_eq!(records.len(), 5 + if returns { 3 } else { 0 });
             assert_eq!(records, wanted);
             let frame = Frame::new(inner.at, fast.id as u32, fast.index, exit_actions::RETURN_TO, 0);
-            assert!(node.read(|snapshot| emit_return(&mut thread, snapshot, &frame, &inner, 0)));
+            let is_fast = |snapshot: &Snapshot| {
+                let context = CallContext { node: &node, snapshot, call: &inner, at: inner.at, now: 0 };
+                emit_return(context, &mut thread, &frame)
+            };
+            assert!(node.read(is_fast));
         }
     }
 }
