@@ -721,6 +721,18 @@ def test_the_objects_themselves(make: Callable[..., trace.Session]) -> None:
     assert back[4] is value
 
 
+@pytest.mark.parametrize("options", [{"repr": True}, {"capture": "ref"}], ids=str)
+def test_each_call_that_a_filter_takes_comes_with_its_own_arguments(
+    make: Callable[..., trace.Session], options: Any
+) -> None:
+    session = make(**options)
+    spec(session, [(["$1"], [("/=", "$1", 2)], [])], same)
+    own(session)
+    for value in range(5):
+        same(value)
+        assert [message[3][2] for message in session.drain()] == ([] if value == 2 else [[value]])
+
+
 def test_texts_of_objects(make: Callable[..., trace.Session]) -> None:
     session = make(repr=True)
     spec(session, [(["$1"], [], [("message", "extra"), ("return_trace",)])], same)

@@ -1,17 +1,15 @@
-//! What is done at a trace point after the section has been left: whatever may run code of the program, or of a tracer module.
+//! Work of a trace point that runs after the section is left: the program's code, or a tracer module's.
 //!
-//! Sessions that take texts or the objects themselves run the program's code (its `__repr__`, a destructor), tracer modules their
-//! own; both may change patterns and wait for a grace period. Inside a section that would wait for itself. So what is to be done is
-//! put down there, and done when the section has been left, still before the call goes on: what comes after it in the ring comes
-//! after it in time.
+//! A session that takes texts or objects runs the program's code (a `__repr__`, a destructor). Both kinds of code may change
+//! patterns, and so wait for a grace period: inside a section they would wait for themselves. The work is queued inside the section
+//! and runs after leaving it, before the traced call continues. Records that follow in the ring are therefore later in time, too.
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::{ask, carried, emit_numbered},
+    emit::{ask, carried, emit_numbered, Recipient},
     record::header::{stamp, Head},
     state::{
         deferred::{Deferred, Question, Values},
-        flags::Flags,
         gate,
         node::Node,
         plan::Entry,
@@ -25,19 +23,17 @@ use crate::{
 use inviso_term::record::Kind;
 use std::sync::Arc;
 
-/// Puts a call down.
+/// Queues a message whose values are read after the section.
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn defer_values(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
-) {
+pub(crate) fn defer_values(to: Recipient<'_>, thread: &mut Thread, head: Head, extra: &[u8]) {
+    let Recipient { node, session, flags, now } = to;
     let carried = carried(node, session, flags);
     let (extra, session, asked) = (extra.to_vec(), session.clone(), thread.accepted);
     thread.deferred.push(Deferred::Values(Values { session, flags, head, now, extra, carried, asked }));
 }
 
-/// Puts a question down; not while a tracer module is at work here.
+/// Queues a question to a tracer module, unless this thread runs one.
 #[cold]
 #[inline(never)]
 pub(crate) fn defer_question(thread: &mut Thread, session: &Arc<Session>, kind: Kind, tracee: u64, which: u16) {
@@ -47,7 +43,7 @@ pub(crate) fn defer_question(thread: &mut Thread, session: &Arc<Session>, kind: 
     }
 }
 
-/// The same, of a call's meta messages.
+/// Queues a question about the meta messages of a call.
 #[cold]
 #[inline(never)]
 pub(crate) fn defer_meta_question(thread: &mut Thread, entry: &Entry, tracee: u64) {
@@ -58,15 +54,15 @@ pub(crate) fn defer_meta_question(thread: &mut Thread, entry: &Entry, tracee: u6
     }
 }
 
-/// Where what was put down comes from.
+/// The event that deferred work belongs to.
 pub(crate) trait Source {
-    /// Writes what a message lacks.
+    /// Writes the values that a message lacks.
     fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16);
-    /// Goes on where a tracer module was asked, and wants to be told.
+    /// Continues after a tracer module has accepted the event.
     fn accepted(&self, node: &Node, thread: &mut Thread, question: &Question);
 }
 
-/// Something else, of which all was said.
+/// An event whose records are complete and whose tracer is asked when they are emitted.
 struct OfEvent;
 
 impl Source for OfEvent {
@@ -74,34 +70,23 @@ impl Source for OfEvent {
     fn accepted(&self, _: &Node, _: &mut Thread, _: &Question) {}
 }
 
-/// The same of any other event.
+/// Runs the deferred work of an event that is no call and no message.
 #[cold]
 #[inline(never)]
 pub(crate) fn run_events(node: &Node, thread: &mut Thread) {
     run_all(node, thread, &OfEvent);
 }
 
+/// Runs the deferred work of an event, and the work that it defers itself.
 pub(crate) fn run_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
-    for late in std::mem::take(&mut thread.deferred) {
-        match late {
-            Deferred::Values(values) => make(node, thread, values, source),
+    for deferred in std::mem::take(&mut thread.deferred) {
+        match deferred {
+            Deferred::Values(values) => emit_values(node, thread, values, source),
             Deferred::Event { session, header, payload, asked } => {
                 ask::call_tracer(node, thread, &session, header, &payload, asked);
             }
             Deferred::Question(question) => {
-                let (kind, tracee) = (question.kind, question.tracee);
-                let (group, session) = (Group::of(kind, tracee), &question.session);
-                let wanted = match &question.meta_lost {
-                    Some(lost) => match ask::answer(thread, session, group, kind.tag(), Some(tracee)) {
-                        Answer::Remove => {
-                            lost.store(true, Release);
-                            false
-                        }
-                        answer => answer == Answer::Trace,
-                    },
-                    None => ask::ask(node, thread, session, group, kind.tag(), Some(tracee)),
-                };
-                if wanted {
+                if is_accepted(node, thread, &question) {
                     thread.accepted = true;
                     source.accepted(node, thread, &question);
                     thread.accepted = false;
@@ -114,12 +99,26 @@ pub(crate) fn run_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
     }
 }
 
-fn make(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
+/// Asks a tracer module whether it wants an event.
+fn is_accepted(node: &Node, thread: &mut Thread, question: &Question) -> bool {
+    let Question { session, kind, tracee, .. } = question;
+    let group = Group::of(*kind, *tracee);
+    let Some(lost) = &question.meta_lost else {
+        return ask::ask(node, thread, session, group, kind.tag(), Some(*tracee));
+    };
+    let answer = ask::answer(thread, session, group, kind.tag(), Some(*tracee));
+    if answer == Answer::Remove {
+        lost.store(true, Release);
+    }
+    answer == Answer::Trace
+}
+
+fn emit_values(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
     let Values { session, flags, head, now, extra, carried, asked } = values;
     let mut payload = Vec::new();
     source.write(head.kind, &mut payload, &session, thread.shared.number);
     let more = stamp::with_extra(&mut payload, &extra);
     thread.accepted = asked;
-    emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);
+    emit_numbered(Recipient { node, session: &session, flags, now }, thread, head.with(more), carried, &payload);
     thread.accepted = false;
 }

@@ -1,4 +1,4 @@
-//! A record in a ring: which time stamp it gets, its header, its payload.
+//! Writes a record into a ring: its timestamp, its header, its payload.
 #![forbid(unsafe_code)]
 
 pub(crate) mod ask;
@@ -25,42 +25,47 @@ impl Head {
     }
 }
 
-/// Writes a record into this scheduler's ring of the session.
-#[inline(always)]
-pub(crate) fn emit(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, payload: &[u8], now: u64,
-) {
-    let (stamps, carried) = (stamps(flags), carried(node, session, flags));
-    let (Some(stamps), None) = (stamps, carried) else {
-        return emit_numbered(node, thread, session, flags, head, carried, payload, now);
-    };
-    let header = header(thread, head, stamps | head.more, payload.len(), now);
-    let _counted_by_the_ring = thread.push(session, header, payload);
+/// A session that gets a record of an event.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipient<'a> {
+    pub node: &'a Node,
+    pub session: &'a Arc<Session>,
+    /// The flags of the process or port in this session.
+    pub flags: Flags,
+    /// Ticks of the event.
+    pub now: u64,
 }
 
-/// A record with numbers before its payload: see [`stamp::CARRIED`] and [`stamp::STRICT`].
-#[allow(clippy::too_many_arguments)]
+/// Writes a record into this scheduler's ring of the session.
+#[inline(always)]
+pub(crate) fn emit(to: Recipient<'_>, thread: &mut Thread, head: Head, payload: &[u8]) {
+    let (stamps, carried) = (stamps(to.flags), carried(to.node, to.session, to.flags));
+    let (Some(stamps), None) = (stamps, carried) else {
+        return emit_numbered(to, thread, head, carried, payload);
+    };
+    let header = header(thread, head, stamps | head.more, payload.len(), to.now);
+    let _counted_by_the_ring = thread.push(to.session, header, payload);
+}
+
+/// Writes a record with numbers before its payload: see [`stamp::CARRIED`] and [`stamp::STRICT`].
 #[inline(never)]
-pub(crate) fn emit_numbered(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, carried: Option<u64>,
-    payload: &[u8], now: u64,
-) {
-    let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
-    let mut stamps = head.more | stamps(flags).unwrap_or(stamp::STRICT | scheduler);
+pub(crate) fn emit_numbered(to: Recipient<'_>, thread: &mut Thread, head: Head, carried: Option<u64>, payload: &[u8]) {
+    let scheduler = if to.flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
+    let mut stamps = head.more | stamps(to.flags).unwrap_or(stamp::STRICT | scheduler);
     let mut long = Vec::with_capacity(16 + payload.len());
     if let Some(carried) = carried {
         stamps |= stamp::CARRIED;
         long.extend_from_slice(&carried.to_ne_bytes());
     }
     if stamps & stamp::MASK == stamp::STRICT {
-        long.extend_from_slice(&node.unique().to_ne_bytes());
+        long.extend_from_slice(&to.node.unique().to_ne_bytes());
     }
     long.extend_from_slice(payload);
-    let header = header(thread, head, stamps, long.len(), now);
-    let _counted_by_the_ring = thread.push(session, header, &long);
+    let header = header(thread, head, stamps, long.len(), to.now);
+    let _counted_by_the_ring = thread.push(to.session, header, &long);
 }
 
-/// The stamp of an event that happens now, where it is not made of ticks later.
+/// The timestamp of an event that happens now, if it is not made of ticks at delivery.
 #[inline(always)]
 pub(crate) fn carried(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
     if !flags.has(Flags::STAMPS) || !node.stamps_cpu_time() && session.options.clock == Stamps::Ticks {
@@ -69,7 +74,7 @@ pub(crate) fn carried(node: &Node, session: &Session, flags: Flags) -> Option<u6
     read_clock(node, session, flags)
 }
 
-/// Rule: trace.md, `process/4`, cpu_timestamp: it is what `timestamp` means, and nothing under the monotonic flags.
+/// Rule: trace.md, `process/4`, cpu_timestamp: CPU time replaces the wall clock of `timestamp`. The monotonic flags ignore it.
 #[cold]
 #[inline(never)]
 fn read_clock(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
@@ -96,7 +101,7 @@ pub(crate) fn first_word(thread: &Thread, kind: Kind, stamps: u8, payload: usize
     (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48
 }
 
-/// The stamp of a process's records; `None` for [`stamp::STRICT`], which needs a payload.
+/// The stamp of a process's records; `None` for [`stamp::STRICT`], whose unique number stands in the payload.
 #[inline(always)]
 pub(crate) fn stamps(flags: Flags) -> Option<u8> {
     let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };

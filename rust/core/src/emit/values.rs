@@ -1,27 +1,23 @@
-//! A record with a payload that a session's capture bounds.
+//! Writes a record whose payload a session's capture limits.
 #![forbid(unsafe_code)]
 
-use super::emit;
+use super::{emit, Recipient};
 use crate::{
     record::header::{stamp, Head},
     state::{
-        flags::Flags,
-        node::Node,
-        session::{Capture, Session},
+        session::Capture,
         thread::{Thread, SCRATCH},
     },
 };
 use inviso_term::etf::{Encoder, Full};
-use std::sync::Arc;
 
-/// A record whose payload is what `write` writes.
+/// Writes a record with the payload that `write` writes. A payload that doesn't fit becomes a `Cut`.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn with_values(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
+    to: Recipient<'_>, thread: &mut Thread, head: Head, extra: &[u8],
     write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
 ) {
-    let capture = &session.options.capture;
+    let capture = &to.session.options.capture;
     let mut scratch = std::mem::take(&mut thread.scratch);
     if scratch.len() < capture.total {
         scratch.resize(capture.total.max(SCRATCH), 0);
@@ -32,11 +28,11 @@ pub(crate) fn with_values(
         let _ = out.cut("arguments");
     }
     if extra.is_empty() {
-        emit(node, thread, session, flags, head, out.written(), now);
+        emit(to, thread, head, out.written());
     } else {
         let mut payload = out.written().to_vec();
         let more = stamp::with_extra(&mut payload, extra);
-        emit(node, thread, session, flags, head.with(more), &payload, now);
+        emit(to, thread, head.with(more), &payload);
     }
     thread.scratch = scratch;
 }

@@ -1,13 +1,15 @@
-//! Messages between processes: what a session traces of those that are sent, and of those that arrive.
+//! Messages between processes: sending and receiving.
 //!
-//! A host calls [`on_send`] and [`on_receive`] with a [`MessageSource`], which it asks for what is needed. As in [`crate::trace::event`] nothing
-//! here allocates, locks or formats but in what is marked cold and where a match spec adds to a message.
+//! A host calls [`on_send`] and [`on_receive`] with a [`MessageSource`], whose methods run only when they are needed. As in
+//! [`crate::trace::event`], only cold functions allocate or take a lock, and match specifications that add to a message.
 #![forbid(unsafe_code)]
 
+use super::recipients::each_recipient;
 use crate::{
     emit::{
         deferred::{self, Source},
         values::with_values,
+        Recipient,
     },
     record::{
         event::message_number,
@@ -18,7 +20,6 @@ use crate::{
         flags::Flags,
         node::Node,
         session::{Capture, Session, Takes, MODULE},
-        snapshot::Snapshot,
         thread::Thread,
     },
     sync::Ordering::Relaxed,
@@ -30,30 +31,30 @@ use inviso_term::{
     record::{numbered::MessageKind, Kind},
     term::Term,
 };
-use std::sync::Arc;
 
 pub use super::about::About;
 pub use crate::state::patterns::{Pattern, Patterns};
 
-/// A message on its way, as its host sees it. What match specs look at are the elements of the lists above.
+/// A message that is sent or has arrived, as its host shows it. Match specifications see the elements of the lists in [`Patterns`].
 pub trait MessageSource: Subject {
     /// Writes the message.
     ///
     /// # Errors
-    /// [`Full`] when it doesn't fit; what was written is then ignored.
+    /// [`Full`] if it doesn't fit; the bytes that were written are ignored.
     fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
-    /// Writes it for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
+    /// Writes the message for a session that does not take [`Takes::Values`]. Outside the section: the program's code may run.
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
-    /// The process, queue or port that it is sent to; 0 if the sender called it otherwise.
+    /// The receiver: a process, queue or port; 0 if the sender named it otherwise.
     fn process(&self) -> u64;
-    /// What the sender called the receiver, where [`MessageSource::process`] is 0.
+    /// The sender's name for the receiver, if [`MessageSource::process`] is 0.
     fn name(&self) -> Term;
-    /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known. Of one that is sent: what [`reserve`] has
-    /// answered, or 0.
+    /// When a message is sent, the answer of [`reserve`], or 0. When it has arrived, the answer of [`on_send`] for it, or 0 if the host
+    /// doesn't know it.
     fn number(&self) -> u64;
-    /// Of one that is sent: what it is.
+    /// The kind of a message that is sent.
     fn kind(&self) -> MessageKind;
-    /// Of one that has arrived from another operating system process: the creation in that one's pids, which the number is of; else 0.
+    /// The creation of the operating system process that sent a message that has arrived, if that is another one: the number belongs to
+    /// it. Else 0.
     fn sender(&self) -> u32;
 }
 
@@ -63,14 +64,14 @@ pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
     message_number(thread.shared.number, node.moment(&mut thread.turn))
 }
 
-/// A message is sent; `exists` says whether to somebody who can get it. Answers the message's number, for [`on_receive`]; 0 if no session
-/// has a record of the sending.
+/// A message is sent; `exists` is false if nobody can receive it. Answers the message's number, for [`on_receive`]; 0 if no session has
+/// a record of the sending.
 #[inline(always)]
-pub fn on_send<P: MessageSource>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) -> u64 {
+pub fn on_send<M: MessageSource>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, message: &M) -> u64 {
     let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };
-    match pass(node, thread, from, Flags::SEND, kind, parcel) {
+    match emit_all(MessageEvent { node, about: from, kind, message }, thread, Flags::SEND) {
         0 => 0,
-        ticks => match parcel.number() {
+        ticks => match message.number() {
             0 => message_number(thread.shared.number, ticks),
             reserved => reserved,
         },
@@ -79,173 +80,158 @@ pub fn on_send<P: MessageSource>(node: &Node, thread: &mut Thread, from: About<'
 
 /// A message has arrived at a process.
 #[inline(always)]
-pub fn on_receive<P: MessageSource>(node: &Node, thread: &mut Thread, at: About<'_>, parcel: &P) {
-    pass(node, thread, at, Flags::RECEIVE, Kind::Receive, parcel);
+pub fn on_receive<M: MessageSource>(node: &Node, thread: &mut Thread, at: About<'_>, message: &M) {
+    emit_all(MessageEvent { node, about: at, kind: Kind::Receive, message }, thread, Flags::RECEIVE);
 }
 
-/// One body for what is sent and what arrives: two leave the interpreter too little of a processor's first cache of instructions.
-/// Answers the ticks of the records of a sending, the same in each session; 0 if there is none.
-#[inline(never)]
-fn pass<P: MessageSource>(
-    node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P,
-) -> u64 {
-    thread.sent_at = 0;
-    let inside = thread.shared.section.enter();
-    let snapshot = node.snapshot.load_inside(&inside);
-    for index in 0..snapshot.width() {
-        if about.tracee(thread).flags(index).has(wanted) {
-            emit_message(node, thread, snapshot, index, about, kind, parcel);
-        }
+/// A message that is sent or has arrived.
+struct MessageEvent<'a, M> {
+    node: &'a Node,
+    about: About<'a>,
+    kind: Kind,
+    message: &'a M,
+}
+
+impl<M> Clone for MessageEvent<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
     }
+}
+
+impl<M> Copy for MessageEvent<'_, M> {}
+
+/// Emits the event to each session with the flag. One function for sending and receiving: two take too much of a processor's first
+/// instruction cache from the interpreter. Answers the ticks of the records of a sending, which are the same in each session; 0 if
+/// there is no record.
+#[inline(never)]
+fn emit_all<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, wanted: Flags) -> u64 {
+    let MessageEvent { node, about, kind, .. } = event;
+    thread.sent_at = 0;
+    let wants = |flags: Flags| flags.has(wanted).then_some(());
+    each_recipient(node, thread, about, wants, |thread, to, patterns, ()| {
+        if to.session.tracer.load(Relaxed) == MODULE {
+            let pid = about.tracee(thread).pid;
+            return deferred::defer_question(thread, to.session, kind, pid, 0);
+        }
+        match_and_emit(event, thread, to, patterns);
+    });
     let sent_at = thread.sent_at;
     if !thread.deferred.is_empty() {
-        drop(inside);
-        run_deferred(node, thread, about, parcel);
+        run_deferred(event, thread);
     }
     sent_at
 }
 
-#[inline(always)]
-fn emit_message<P: MessageSource>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, index: u16, about: About<'_>, kind: Kind, parcel: &P,
-) {
-    let Some((session, patterns)) = snapshot.standing(index) else { return };
-    let pid = about.tracee(thread).pid;
-    let tracer = session.tracer.load(Relaxed);
-    if tracer == pid {
-        return;
-    }
-    if tracer == MODULE {
-        return deferred::defer_question(thread, session, kind, pid, 0);
-    }
-    match_and_emit(node, thread, session, patterns, index, about, kind, parcel);
-}
-
-/// A message that a tracer module wants to be told of: match specs run now.
+/// A tracer module wants a message: match specifications run now.
 #[cold]
 #[inline(never)]
-fn on_accepted<P: MessageSource>(node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P) {
+fn on_accepted<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, question: &Question) {
+    let node = event.node;
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let index = question.session.index;
     let Some((session, patterns)) = snapshot.standing(index) else { return };
     if session.id == question.session.id {
         thread.sent_at = 0;
-        match_and_emit(node, thread, session, patterns, index, about, question.kind, parcel);
+        let flags = event.about.tracee(thread).flags(index);
+        match_and_emit(event, thread, Recipient { node, session, flags, now: 0 }, patterns);
     }
 }
 
-/// A message.
-struct OfMessage<'a, P>(About<'a>, &'a P);
-
-impl<P: MessageSource> Source for OfMessage<'_, P> {
+impl<M: MessageSource> Source for MessageEvent<'_, M> {
     fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
-        self.1.message_late(payload, session, scheduler);
-        write_word(payload, kind, self.1);
+        self.message.message_late(payload, session, scheduler);
+        write_word(payload, kind, self.message);
         if kind != Kind::Receive {
-            write_receiver(payload, self.1);
+            write_receiver(payload, self.message);
         }
     }
 
-    fn accepted(&self, node: &Node, thread: &mut Thread, question: &Question) {
-        on_accepted(node, thread, self.0, question, self.1);
+    fn accepted(&self, _: &Node, thread: &mut Thread, question: &Question) {
+        on_accepted(MessageEvent { kind: question.kind, ..*self }, thread, question);
     }
 }
 
-/// Does what was put down where a message was sent or has arrived.
 #[cold]
 #[inline(never)]
-fn run_deferred<P: MessageSource>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
-    deferred::run_all(node, thread, &OfMessage(about, parcel));
+fn run_deferred<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread) {
+    deferred::run_all(event.node, thread, &event);
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn match_and_emit<P: MessageSource>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, patterns: &Patterns, index: u16, about: About<'_>,
-    kind: Kind, parcel: &P,
+fn match_and_emit<M: MessageSource>(
+    event: MessageEvent<'_, M>, thread: &mut Thread, to: Recipient<'_>, patterns: &Patterns,
 ) {
-    let tracee = about.tracee(thread);
-    let pattern = if kind == Kind::Receive { &patterns.receive } else { &patterns.send };
+    let pattern = if event.kind == Kind::Receive { &patterns.receive } else { &patterns.send };
     match pattern {
-        Pattern::All => {
-            let (flags, pid) = (tracee.flags(index), tracee.pid);
-            write(node, thread, session, flags, pid, kind, &[], parcel);
-        }
+        Pattern::All => write(event, thread, to, &[]),
         Pattern::Nothing => {}
-        Pattern::Spec(program) => filtered(node, thread, session, index, about, kind, program, parcel),
+        Pattern::Spec(program) => filtered(event, thread, to, program),
     }
 }
 
-/// A match spec decides. Silence hides messages only where there is one (gold README, 19).
+/// A match specification decides. Silence hides only messages that one has taken (gold README, 19).
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-fn filtered<P: MessageSource>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, index: u16, about: About<'_>, kind: Kind,
-    program: &Program, parcel: &P,
-) {
+fn filtered<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, to: Recipient<'_>, program: &Program) {
     let mut extra = std::mem::take(&mut thread.extra);
-    let tracee = about.tracee(thread);
-    let decision = matching::decide(node, tracee, session, program, parcel, &mut extra);
-    let (flags, pid) = (tracee.flags(index), tracee.pid);
+    let tracee = event.about.tracee(thread);
+    let decision = matching::decide(to.node, tracee, to.session, program, event.message, &mut extra);
+    let flags = tracee.flags(to.session.index);
     let added = match decision.map(|decision| decision.message) {
         Some(Disclosure::Plain) => Some(0),
         Some(Disclosure::Extra(length)) => Some(length),
         Some(Disclosure::Suppressed) | None => None,
     };
     if let Some(length) = added.filter(|_| !flags.has(Flags::SILENT)) {
-        write(node, thread, session, flags, pid, kind, &extra[..length], parcel);
+        write(event, thread, Recipient { flags, ..to }, &extra[..length]);
     }
     thread.extra = extra;
     if let Some(decision) = decision {
-        decision.end(session);
+        decision.end(to.session);
     }
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn write<P: MessageSource>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, tracee: u64, kind: Kind, extra: &[u8],
-    parcel: &P,
-) {
+fn write<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, to: Recipient<'_>, extra: &[u8]) {
+    let MessageEvent { node, about, kind, message } = event;
     let (now, what) = match kind {
-        Kind::Receive => (node.moment(&mut thread.turn), parcel.number()),
+        Kind::Receive => (node.moment(&mut thread.turn), message.number()),
         _ => {
             if thread.sent_at == 0 {
                 thread.sent_at = node.moment(&mut thread.turn);
             }
-            (thread.sent_at, parcel.process())
+            (thread.sent_at, message.process())
         }
     };
-    let word = word(kind, parcel);
-    let more = if word == 0 { 0 } else { stamp::NUMBERED } | (parcel.kind() as u8) << stamp::KIND_SHIFT;
-    let head = Head { tracee, kind, what, more };
-    if session.options.capture.takes != Takes::Values {
-        return deferred::defer_values(node, thread, session, flags, head, extra, now);
+    let to = Recipient { now, ..to };
+    let word = word(kind, message);
+    let more = if word == 0 { 0 } else { stamp::NUMBERED } | (message.kind() as u8) << stamp::KIND_SHIFT;
+    let head = Head { tracee: about.tracee(thread).pid, kind, what, more };
+    if to.session.options.capture.takes != Takes::Values {
+        return deferred::defer_values(to, thread, head, extra);
     }
     if what == 0 && kind != Kind::Receive {
-        return with_name(node, thread, session, flags, head, extra, now, parcel);
+        return with_name(to, thread, head, extra, message);
     }
     if word != 0 {
-        return with_word(node, thread, session, flags, head, extra, now, parcel);
+        return with_word(to, thread, head, extra, message);
     }
-    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
-        parcel.message(out, capture).or_else(|Full| cut(out, 0))
-    });
+    with_values(to, thread, head, extra, |out, capture| message.message(out, capture).or_else(|Full| cut(out, 0)));
 }
 
-/// What the record has of the message's number itself, before its payload ([`stamp::NUMBERED`]); 0 if nothing.
+/// The part of a message's number that stands before the payload ([`stamp::NUMBERED`]); 0 if there is none.
 #[inline(always)]
-fn word<P: MessageSource>(kind: Kind, parcel: &P) -> u64 {
+fn word<M: MessageSource>(kind: Kind, message: &M) -> u64 {
     match kind {
-        Kind::Receive => parcel.sender().into(),
-        _ => parcel.number(),
+        Kind::Receive => message.sender().into(),
+        _ => message.number(),
     }
 }
 
-/// Puts that word before a payload, unless it is 0.
-fn write_word<P: MessageSource>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
-    match word(kind, parcel) {
+/// Inserts that word before a payload, unless it is 0.
+fn write_word<M: MessageSource>(payload: &mut Vec<u8>, kind: Kind, message: &M) {
+    match word(kind, message) {
         0 => {}
         word => drop(payload.splice(..0, word.to_ne_bytes())),
     }
@@ -258,36 +244,28 @@ fn cut(out: &mut Encoder<'_>, at: usize) -> Result<(), Full> {
 
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-fn with_word<P: MessageSource>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
-    parcel: &P,
-) {
-    let word = word(head.kind, parcel).to_ne_bytes();
-    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+fn with_word<M: MessageSource>(to: Recipient<'_>, thread: &mut Thread, head: Head, extra: &[u8], message: &M) {
+    let word = word(head.kind, message).to_ne_bytes();
+    with_values(to, thread, head, extra, |out, capture| {
         out.raw(&word)?;
-        parcel.message(out, capture).or_else(|Full| cut(out, word.len()))
+        message.message(out, capture).or_else(|Full| cut(out, word.len()))
     });
 }
 
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-fn with_name<P: MessageSource>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
-    parcel: &P,
-) {
-    let name = receiver_bytes(&parcel.name());
+fn with_name<M: MessageSource>(to: Recipient<'_>, thread: &mut Thread, head: Head, extra: &[u8], message: &M) {
+    let name = receiver_bytes(&message.name());
     let mut word = Vec::new();
-    write_word(&mut word, head.kind, parcel);
-    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+    write_word(&mut word, head.kind, message);
+    with_values(to, thread, head, extra, |out, capture| {
         out.raw(&word)?;
-        parcel.message(out, capture).or_else(|Full| cut(out, word.len()))?;
+        message.message(out, capture).or_else(|Full| cut(out, word.len()))?;
         out.raw(&name)
     });
 }
 
-/// A receiver's name as it stands behind a message: a term, and its length.
+/// The bytes of a receiver's name after a message: a term, and its length.
 fn receiver_bytes(name: &Term) -> Vec<u8> {
     let mut bytes = etf::encode(name);
     let length = bytes.len() as u32;
@@ -295,9 +273,9 @@ fn receiver_bytes(name: &Term) -> Vec<u8> {
     bytes
 }
 
-/// Adds the name of the receiver, if the message is for one.
-fn write_receiver<P: MessageSource>(payload: &mut Vec<u8>, parcel: &P) {
-    if parcel.process() == 0 {
-        payload.extend_from_slice(&receiver_bytes(&parcel.name()));
+/// Adds the receiver's name if the sender did not give its id.
+fn write_receiver<M: MessageSource>(payload: &mut Vec<u8>, message: &M) {
+    if message.process() == 0 {
+        payload.extend_from_slice(&receiver_bytes(&message.name()));
     }
 }

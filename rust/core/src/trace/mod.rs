@@ -6,5 +6,6 @@ pub mod matching;
 pub mod messages;
 pub mod monitor;
 pub mod process_events;
+mod recipients;
 pub mod relations;
 pub mod seq;

@@ -1,18 +1,22 @@
-//! What the system itself does that somebody wants to be told of: long collections, long queues, long steps, large memory, busy
-//! ports (trace.md, `system/3`).
+//! System events: long collections, long queues, long steps, large memory, busy ports (trace.md, `system/3`).
 //!
 //! # Roles
-//! The control side sets limits; hosts ask whether anybody watches, and report.
+//! The control side sets limits. Hosts read them and report events.
+//!
+//! # States
+//! A limit is off or a number.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | a limit | any, `Relaxed` | hosts, `Relaxed` | a limit is a wish about the future; no data hangs on it |
-//! | what a node watches | any, `Relaxed` | hosts, `Relaxed` | a host that sees it late reports late |
+//! | a limit | any, `Relaxed` | hosts, `Relaxed` | no data depends on it: a host that sees a change late reports late |
+//!
+//! # Checked by
+//! `tests/python/test_system.py`.
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::emit,
+    emit::{emit, Recipient},
     record::header::Head,
     state::{flags::Flags, limits::OFF, node::Node, session::Session, thread::Thread},
     sync::Ordering::Relaxed,
@@ -22,13 +26,13 @@ use inviso_term::{etf, record::Kind, term::Term};
 pub use crate::state::limits::LimitEvent;
 
 impl Session {
-    /// The limit of an event, `None` if it isn't watched for.
+    /// The limit of an event; `None` if it is off.
     #[must_use]
     pub fn limit(&self, event: LimitEvent) -> Option<u64> {
         Some(self.limits.limits[event as usize].load(Relaxed)).filter(|limit| *limit != OFF)
     }
 
-    /// The length that a long queue has to fall to before it is not long any more.
+    /// A long queue is short again when its length has fallen to this.
     #[must_use]
     pub fn short_queue(&self) -> u64 {
         self.limits.disable.load(Relaxed)
@@ -39,21 +43,21 @@ impl Session {
         self.limits.limits[event as usize].store(limit.unwrap_or(OFF), Relaxed);
     }
 
-    /// Sets the length below which a long queue is short again.
+    /// Sets the length at which a long queue is short again.
     pub fn set_short_queue(&self, length: u64) {
         self.limits.disable.store(length, Relaxed);
     }
 }
 
 impl Node {
-    /// Whether some living session watches for an event: the lowest limit.
+    /// The lowest limit of an event in the living sessions; `None` if all are off.
     #[must_use]
     pub fn watched(&self, event: LimitEvent) -> Option<u64> {
         self.sessions().iter().filter_map(|session| session.limit(event)).min()
     }
 
-    /// Reports an event of a process or port to each session whose limit is reached, as `info_of` says there is to say
-    /// about it to that session.
+    /// Reports an event of a process or port to each session that has a limit for it. `info_of` gets the session and its limit, and
+    /// answers `None` if the limit is not reached. Sessions with a tracer module have no limits, so nothing is deferred.
     pub fn alarm(
         &self, thread: &mut Thread, about: u64, event: LimitEvent,
         mut info_of: impl FnMut(&Session, u64) -> Option<Term>,
@@ -69,7 +73,7 @@ impl Node {
                 let payload = etf::encode(&Term::Tuple(vec![Term::atom(event.name()), info]));
                 let head = Head { tracee: about, kind: Kind::Monitor, what: 0, more: 0 };
                 let now = self.moment(&mut thread.turn);
-                emit(self, thread, session, Flags::NONE, head, &payload, now);
+                emit(Recipient { node: self, session, flags: Flags::NONE, now }, thread, head, &payload);
             }
         }
     }

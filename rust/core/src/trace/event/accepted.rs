@@ -1,21 +1,19 @@
-//! A call that a tracer module asked for.
+//! Deferred work of a call, and calls that a tracer module has accepted.
 #![forbid(unsafe_code)]
 
 use super::{
     activation::Activation,
+    context::CallContext,
     frames::await_end,
     message::{message, meta},
 };
 use crate::{
     emit::deferred::{self, Source},
-    state::{
-        deferred::Question, flags::Flags, node::Node, session::Session, setting::kinds, suspended_calls::PendingCall,
-        thread::Thread,
-    },
+    state::{deferred::Question, flags::Flags, node::Node, session::Session, setting::kinds, thread::Thread},
 };
 use inviso_term::record::Kind;
 
-/// A call that a tracer module wants to be told of: match specs run now, and the end is waited for.
+/// A tracer module wants the messages of a call: match specifications run now, and the call's end is awaited.
 #[cold]
 #[inline(never)]
 fn on_accepted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
@@ -24,23 +22,26 @@ fn on_accepted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, que
     let Some(plan) = snapshot.find(code) else { return };
     let Some(entry) = plan.entry(question.session.id).map(|entry| entry.accepted(question.which)) else { return };
     call.identify(thread);
-    let (flags, at, now) = (thread.current.flags(entry.index), call.address(), node.moment(&mut thread.turn));
-    let mut begun = PendingCall { exit_actions: 0, start: now };
+    let flags = thread.current.flags(entry.index);
+    let now = node.moment(&mut thread.turn);
+    let mut context = CallContext { node, snapshot, call, at: call.address(), now };
+    let mut exit_actions = 0;
     if entry.run & kinds::META != 0 {
-        begun.exit_actions = meta(node, thread, plan, &entry, call, now);
+        exit_actions = meta(context, thread, plan, &entry);
     } else if flags.has(Flags::CALL) {
-        begun.exit_actions = message(node, thread, plan, &entry, flags, call, now);
+        exit_actions = message(context, thread, plan, &entry, flags);
     }
-    if begun.exit_actions != 0 && call.is_generator() {
-        // with what is waited for already
-        if let Some(before) = node.suspended_calls.take(at, entry.id) {
-            begun = PendingCall { exit_actions: begun.exit_actions | before.exit_actions, start: before.start };
+    if exit_actions != 0 && call.is_generator() {
+        // together with the exit actions that the call has already
+        if let Some(before) = node.suspended_calls.take(context.at, entry.id) {
+            exit_actions |= before.exit_actions;
+            context.now = before.start;
         }
     }
-    await_end(node, thread, &entry, begun.exit_actions, call, at, begun.start);
+    await_end(context, thread, &entry, exit_actions);
 }
 
-/// A call of a function, by the host's key.
+/// A call of the function with this key.
 struct OfCall<'a, A>(usize, &'a A);
 
 impl<A: Activation> Source for OfCall<'_, A> {
@@ -56,7 +57,7 @@ impl<A: Activation> Source for OfCall<'_, A> {
     }
 }
 
-/// Does what was put down at a call of the function `code`. Not inside a section.
+/// Runs the deferred work of a call of the function `code`. Outside the section.
 #[cold]
 #[inline(never)]
 pub(super) fn run_deferred<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {

@@ -1,4 +1,4 @@
-//! Calls that an exception has left wait for the frame that goes on.
+//! Calls that an exception has left: their `return_to` waits for the frame that handles it.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -6,7 +6,7 @@ use super::{
     activation::{Activation, Exit},
 };
 use crate::{
-    emit::{deferred, emit},
+    emit::{deferred, emit, Recipient},
     record::header::Head,
     state::{
         flags::Flags,
@@ -17,15 +17,15 @@ use crate::{
 };
 use inviso_term::{etf::Encoder, record::Kind};
 
-/// An exception is caught. If calls that one has left wait, the frame that it had reached goes on: that catches it, or it was caught
-/// there before, where nobody could see it (in C), and this is another. So the host has to tell of every call that an exception leaves
-/// while [`Thread::waits_for_handler`].
+/// A frame handles an exception. If calls that one has left wait, the frame that it had reached resumes: either that frame handles
+/// this exception, or C code had already swallowed the earlier one. So the host reports every call that an exception leaves while
+/// [`Thread::waits_for_handler`].
 #[inline(always)]
 pub fn on_handled(node: &Node, thread: &mut Thread) {
     if !thread.pending.sessions.is_empty() {
         let inside = thread.shared.section.enter();
         let snapshot = node.snapshot.load_inside(&inside);
-        goes_on(node, thread, snapshot);
+        emit_pending(node, thread, snapshot);
         drop(inside);
         if !thread.deferred.is_empty() {
             deferred::run_events(node, thread);
@@ -33,7 +33,7 @@ pub fn on_handled(node: &Node, thread: &mut Thread) {
     }
 }
 
-/// Puts a name into a buffer.
+/// Writes a name into a buffer, in place of its contents.
 pub(super) fn write_name(name: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>)) {
     name.resize(SCRATCH, 0);
     let mut out = Encoder::new(name);
@@ -42,15 +42,15 @@ pub(super) fn write_name(name: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>
     name.truncate(len);
 }
 
-/// Calls that an exception has left wait for the frame that goes on: an unwinding of that frame means that it does not; anything else,
-/// the unwinding of another one too, that it does.
+/// An event after calls were left by an exception. If the awaited frame is unwound itself, its caller is awaited instead. Any other
+/// event, such as the unwinding of another frame, means that the awaited frame has resumed.
 #[cold]
 #[inline(never)]
 pub(super) fn settle_pending<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: &A, exit: Option<(Exit, usize)>,
 ) {
     if exit != Some((Exit::Unwind, thread.pending.at)) {
-        return goes_on(node, thread, snapshot);
+        return emit_pending(node, thread, snapshot);
     }
     let mut scratch = std::mem::take(&mut thread.scratch);
     scratch.resize(scratch.len().max(SCRATCH), 0);
@@ -61,7 +61,7 @@ pub(super) fn settle_pending<A: Activation>(
     thread.scratch = scratch;
 }
 
-/// The same where a call begins or goes on.
+/// As [`settle_pending`], when a call begins or is resumed; also runs the deferred work.
 #[cold]
 #[inline(never)]
 pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
@@ -74,9 +74,10 @@ pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usiz
     }
 }
 
+/// Emits the `return_to` messages that wait.
 #[cold]
 #[inline(never)]
-fn goes_on(node: &Node, thread: &mut Thread, snapshot: &Snapshot) {
+fn emit_pending(node: &Node, thread: &mut Thread, snapshot: &Snapshot) {
     let mut pending = std::mem::take(&mut thread.pending);
     let now = node.moment(&mut thread.turn);
     if let Some(of) = pending.of.take().filter(|_| pending.at != 0) {
@@ -85,7 +86,7 @@ fn goes_on(node: &Node, thread: &mut Thread, snapshot: &Snapshot) {
             let flags = of.flags(index);
             if let Some(session) = snapshot.session(index, id) {
                 if flags.has(Flags::CALL) && flags.has(Flags::RETURN_TO) {
-                    emit(node, thread, session, flags, head, &pending.name, now);
+                    emit(Recipient { node, session, flags, now }, thread, head, &pending.name);
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! The frames of a thread's calls: those of calls whose end was not seen, and what a call's end is awaited for.
+//! A thread's shadow stack: frames of calls whose end was not seen, and frames of calls that wait for their end.
 #![forbid(unsafe_code)]
 
-use super::activation::Activation;
-use crate::state::{frame::Frame, node::Node, plan::Entry, suspended_calls::PendingCall, thread::Thread};
+use super::{activation::Activation, context::CallContext};
+use crate::state::{frame::Frame, plan::Entry, suspended_calls::PendingCall, thread::Thread};
 
-/// Frames with the address of a call that begins belong to calls whose end was not seen.
+/// Drops frames with the address of a call that begins: the end of their calls was not seen.
 #[cold]
 #[inline(never)]
 pub(super) fn drop_stale(thread: &mut Thread, at: usize) {
@@ -13,7 +13,7 @@ pub(super) fn drop_stale(thread: &mut Thread, at: usize) {
     }
 }
 
-/// Drops what lies above the frames of a call that ends; `false` if it has none.
+/// Drops the frames above those of a call that ends; `false` if the call has none.
 #[cold]
 #[inline(never)]
 pub(super) fn uncover(thread: &mut Thread, at: usize) -> bool {
@@ -26,11 +26,12 @@ pub(super) fn uncover(thread: &mut Thread, at: usize) -> bool {
     }
 }
 
-/// Remembers what is wanted at a call's end.
+/// Keeps what is to be done at the call's end: on the shadow stack, or with the node for a call that can be suspended.
 #[inline(always)]
 pub(super) fn await_end<A: Activation>(
-    node: &Node, thread: &mut Thread, entry: &Entry, exit_actions: u16, call: &A, at: usize, now: u64,
+    context: CallContext<'_, A>, thread: &mut Thread, entry: &Entry, exit_actions: u16,
 ) {
+    let CallContext { node, call, at, now, .. } = context;
     if exit_actions == 0 {
     } else if call.is_generator() {
         node.suspended_calls.keep(at, entry.id, PendingCall { exit_actions, start: now });

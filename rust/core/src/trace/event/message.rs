@@ -1,16 +1,15 @@
-//! What is told of a call, and what a match specification says of it.
+//! Messages of a call, and what its match specification makes of them.
 #![forbid(unsafe_code)]
 
-use super::activation::Activation;
+use super::{activation::Activation, context::CallContext};
 use crate::{
-    emit::{deferred, emit, values::with_values},
+    emit::{deferred, emit, values::with_values, Recipient},
     record::header::{stamp, Head},
     state::{
         flags::Flags,
         frame::exit_actions,
-        node::Node,
         plan::{Entry, Plan},
-        session::{Session, Takes},
+        session::Takes,
         setting::kinds,
         thread::Thread,
     },
@@ -18,9 +17,8 @@ use crate::{
     trace::matching::{self, Decision, Disclosure},
 };
 use inviso_term::record::Kind;
-use std::sync::Arc;
 
-/// A call that a tracer module is asked about when the section has been left.
+/// Queues the questions about a call to a tracer module, for after the section.
 #[cold]
 #[inline(never)]
 pub(super) fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flags, call: &A) {
@@ -34,34 +32,35 @@ pub(super) fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flag
     }
 }
 
-/// A call message, if the process is traced for it; answers what its end is wanted for.
+/// Emits the message of a call, if the process is traced for it; answers the exit actions.
 #[inline(always)]
 pub(super) fn message<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64,
+    context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags,
 ) -> u16 {
     if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 || entry.session.tracer.load(Relaxed) == thread.current.pid {
         return 0;
     }
-    if entry.run & kinds::LOCAL == 0 && !call.is_global() {
+    if entry.run & kinds::LOCAL == 0 && !context.call.is_global() {
         return 0;
     }
     match &entry.spec {
         Some(program) => {
             let (current, extra) = (&thread.current, &mut thread.extra);
-            match matching::decide(node, current, &entry.session, program, call, extra) {
-                Some(decision) => matched(node, thread, plan, entry, decision, call, now),
+            match matching::decide(context.node, current, &entry.session, program, context.call, extra) {
+                Some(decision) => matched(context, thread, plan, entry, decision),
                 None => 0,
             }
         }
         None if flags.has(Flags::SILENT) => 0,
         None => {
-            call_message(node, thread, &entry.session, flags, plan.name, &[], call, now);
+            call_message(context.to(&entry.session, flags), thread, plan.name, &[], context.call);
             return_to(entry, flags)
         }
     }
 }
 
-pub(super) fn return_to(entry: &Entry, flags: Flags) -> u16 {
+/// The exit action for `return_to`, if the process has the flag.
+fn return_to(entry: &Entry, flags: Flags) -> u16 {
     if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
         exit_actions::RETURN_TO
     } else {
@@ -70,43 +69,34 @@ pub(super) fn return_to(entry: &Entry, flags: Flags) -> u16 {
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn call_message<A: Activation>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
-) {
-    if !flags.has(Flags::ARITY) {
-        with_arguments(node, thread, session, flags, name, extra, call, now);
-    } else if extra.is_empty() {
-        emit(node, thread, session, flags, Head::new(thread, Kind::CallArity, u64::from(name)), &[], now);
+fn call_message<A: Activation>(to: Recipient<'_>, thread: &mut Thread, name: u32, extra: &[u8], call: &A) {
+    if !to.flags.has(Flags::ARITY) {
+        return with_arguments(to, thread, name, extra, call);
+    }
+    let head = Head::new(thread, Kind::CallArity, u64::from(name));
+    if extra.is_empty() {
+        emit(to, thread, head, &[]);
     } else {
         let mut payload = Vec::with_capacity(extra.len() + 4);
         let more = stamp::with_extra(&mut payload, extra);
-        emit(
-            node,
-            thread,
-            session,
-            flags,
-            Head::new(thread, Kind::CallArity, u64::from(name)).with(more),
-            &payload,
-            now,
-        );
+        emit(to, thread, head.with(more), &payload);
     }
 }
 
-/// A call that a match spec has decided about. What it switches counts for this very message; what it asks for at the call's
-/// end comes also where it keeps the message back, but not in silence (trace.md, `function/4`; gold README 4, 17, 18).
+/// A match specification has taken a call. Flags that it switches count for this very message. A suppressed message keeps the exit
+/// actions; silence removes them (trace.md, `function/4`; gold README 4, 17, 18).
 #[inline(never)]
 pub(super) fn matched<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
+    context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision,
 ) -> u16 {
-    let exit_actions = emit_matched(node, thread, plan, entry, decision, call, now);
+    let exit_actions = emit_matched(context, thread, plan, entry, decision);
     decision.end(&entry.session);
     exit_actions
 }
 
 #[inline(always)]
 fn emit_matched<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
+    context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision,
 ) -> u16 {
     let flags = thread.current.flags(entry.index);
     if flags.has(Flags::SILENT) {
@@ -123,14 +113,14 @@ fn emit_matched<A: Activation>(
         return exit_actions;
     }
     with_extra(thread, decision, |thread, extra| {
-        call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
+        call_message(context.to(&entry.session, flags), thread, plan.name, extra, context.call);
     });
     exit_actions | return_to(entry, flags)
 }
 
-/// Hands out what a match spec adds to the message.
+/// Passes on the term that a match specification adds to the message.
 #[inline(always)]
-pub(super) fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnOnce(&mut Thread, &[u8])) {
+fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnOnce(&mut Thread, &[u8])) {
     match decision.message {
         Disclosure::Extra(length) => {
             let extra = std::mem::take(&mut thread.extra);
@@ -141,26 +131,23 @@ pub(super) fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnO
     }
 }
 
-/// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta). Answers what the call's end is
-/// wanted for.
+/// Emits a meta trace message, whose flags are always call and timestamp (trace.md, `function/4`, meta); answers the exit actions.
 #[inline(never)]
-pub(super) fn meta<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64,
-) -> u16 {
+pub(super) fn meta<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry) -> u16 {
+    let CallContext { node, call, .. } = context;
     if entry.session.tracer.load(Relaxed) == thread.current.pid || !entry.finds_meta_tracer() {
         return 0;
     }
     let session = &entry.session;
+    let to = context.to(session, META);
     let Some(program) = &entry.meta_spec else {
-        with_arguments(node, thread, session, META, plan.name, &[], call, now);
+        with_arguments(to, thread, plan.name, &[], call);
         return 0;
     };
     let (current, extra) = (&thread.current, &mut thread.extra);
     let Some(decision) = matching::decide(node, current, session, program, call, extra) else { return 0 };
     if !matches!(decision.message, Disclosure::Suppressed) {
-        with_extra(thread, decision, |thread, extra| {
-            with_arguments(node, thread, session, META, plan.name, extra, call, now);
-        });
+        with_extra(thread, decision, |thread, extra| with_arguments(to, thread, plan.name, extra, call));
     }
     decision.end(session);
     let result = if decision.returns { exit_actions::META_RETURN } else { 0 };
@@ -171,13 +158,10 @@ pub(super) fn meta<A: Activation>(
 pub(super) const META: Flags = Flags::TIMESTAMP;
 
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn with_arguments<A: Activation>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
-) {
+fn with_arguments<A: Activation>(to: Recipient<'_>, thread: &mut Thread, name: u32, extra: &[u8], call: &A) {
     let head = Head::new(thread, Kind::Call, u64::from(name));
-    if session.options.capture.takes != Takes::Values {
-        return deferred::defer_values(node, thread, session, flags, head, extra, now);
+    if to.session.options.capture.takes != Takes::Values {
+        return deferred::defer_values(to, thread, head, extra);
     }
-    with_values(node, thread, session, flags, head, extra, now, |out, capture| call.arguments(out, capture));
+    with_values(to, thread, head, extra, |out, capture| call.arguments(out, capture));
 }

@@ -121,11 +121,31 @@ impl CachedCall {
     }
 }
 
-/// Remembers what happens at calls of a function.
+/// The cached call of a function, which is made at a miss; `None` if no session traces the function.
+#[inline(always)]
+pub(super) fn place_of<A: Activation, const BEGINS: bool>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A,
+) -> Option<usize> {
+    match thread.call_cache.find(code, snapshot.version) {
+        Some(place) => Some(place),
+        None => remember::<A, BEGINS>(node, thread, snapshot, code, snapshot.find(code)?, call),
+    }
+}
+
 #[inline(never)]
-pub(super) fn remember<A: Activation>(
+fn remember<A: Activation, const BEGINS: bool>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
-) {
-    let known = CachedCall::of(node, thread, snapshot, code, plan, call.is_generator());
-    thread.call_cache.keep(known);
+) -> Option<usize> {
+    if plan.run & !kinds::COUNT != 0 {
+        call.identify(thread);
+    }
+    let pauses = call.is_generator();
+    if BEGINS && pauses && !node.suspended_calls.is_empty() {
+        // of an earlier call at this address, whose end was not seen
+        for entry in &plan.entries {
+            node.suspended_calls.take(call.address(), entry.id);
+        }
+    }
+    thread.call_cache.keep(CachedCall::of(node, thread, snapshot, code, plan, pauses));
+    thread.call_cache.find(code, snapshot.version)
 }

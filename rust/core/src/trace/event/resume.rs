@@ -1,23 +1,17 @@
-//! A suspended call goes on.
+//! A suspended call is resumed.
 #![forbid(unsafe_code)]
 
 use super::{
     activation::Activation,
-    call::{measure, planned, start_branch, start_measured},
+    call::planned,
     caught::{settle, write_name},
-    remember::remember,
+    context::CallContext,
+    measure::{measure, start_branch, start_measured},
+    remember::place_of,
 };
-use crate::state::{
-    call_cache::Action,
-    flags::Flags,
-    node::Node,
-    plan::{Entry, Plan},
-    setting::kinds,
-    snapshot::Snapshot,
-    thread::Thread,
-};
+use crate::state::{call_cache::Action, flags::Flags, node::Node, snapshot::Snapshot, thread::Thread};
 
-/// A suspended call goes on: its time is its own again, and no call is counted.
+/// A suspended call is resumed: its function is charged again. No call is counted.
 #[inline(always)]
 pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
     if !thread.pending.sessions.is_empty() {
@@ -28,7 +22,8 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     resume_cached(node, thread, snapshot, code, call);
 }
 
-/// A suspended call goes on with an exception. If that comes out of another call that it waits for, it is not yet caught.
+/// A suspended call is resumed with an exception. If the exception has left another call that this one waits for, it is still
+/// unhandled.
 #[inline(always)]
 pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
     let inside = thread.shared.section.enter();
@@ -44,78 +39,39 @@ pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, ca
 }
 
 #[inline(always)]
-pub(super) fn resume_cached<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A,
-) {
-    let Some(place) = thread.call_cache.find(code, snapshot.version) else {
-        if let Some(plan) = snapshot.find(code) {
-            resume_first(node, thread, snapshot, code, plan, call);
-        }
-        return;
-    };
-    let known = thread.call_cache.at(place);
-    if known.first.is_none() {
+fn resume_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A) {
+    let Some(place) = place_of::<A, false>(node, thread, snapshot, code, call) else { return };
+    let cached = thread.call_cache.at(place);
+    if cached.first.is_none() {
         return;
     }
     call.identify(thread);
-    let at = call.address();
-    let (mut now, mut done) = (0, 0);
+    let mut context = CallContext { node, snapshot, call, at: call.address(), now: 0 };
+    let mut done = 0;
     while let Some(action) = thread.call_cache.at(place).action(done) {
-        if now == 0 && action.is_clocked() {
-            now = node.moment(&mut thread.turn);
+        if context.now == 0 && action.is_clocked() {
+            context.now = node.moment(&mut thread.turn);
         }
-        let enough = match action {
-            Action::Measure(known) => {
-                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
-                start_measured::<A, false>(&thread.current, timers, stack, known, call, at, now)
-            }
-            Action::Branch(known) => {
-                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
-                let branches = &mut thread.branches;
-                start_branch::<A, false>(node, &thread.current, timers, stack, branches, known, call, at, now)
-            }
+        let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, .. } = *thread;
+        let is_done = match action {
+            Action::Measure(cached) => start_measured::<A, false>(context, current, timers, stack, cached),
+            Action::Branch(cached) => start_branch::<A, false>(context, current, timers, stack, branches, cached),
             Action::Emit(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
         };
-        if !enough {
-            resume_planned(node, thread, snapshot, place, done, call, at, now);
+        if !is_done {
+            resume_planned(context, thread, place, done);
         }
         done += 1;
     }
 }
 
-/// See [`on_resume`], of a function that is not remembered.
+/// Charges the call by the plan of the session that an action belongs to.
 #[inline(never)]
-pub(super) fn resume_first<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
-) {
-    call.identify(thread);
-    let at = call.address();
-    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
-    for entry in &plan.entries {
-        resume(node, thread, snapshot, plan, entry, entry.run, call, at, now);
-    }
-    remember(node, thread, snapshot, code, plan, call);
-}
-
-/// See [`on_resume`]; what the plan says for the session of an action.
-#[inline(never)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn resume_planned<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
-) {
-    if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
-        resume(node, thread, snapshot, plan, entry, entry.run & kinds, call, at, now);
-    }
-}
-
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn resume<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize,
-    now: u64,
-) {
-    if thread.current.flags(entry.index).has(Flags::CALL) {
-        measure::<A, false>(node, thread, snapshot, plan, entry, run, call, at, now);
+fn resume_planned<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize) {
+    if let Some((plan, entry, kinds)) = planned(thread, context.snapshot, place, n) {
+        if thread.current.flags(entry.index).has(Flags::CALL) {
+            measure::<A, false>(context, thread, plan, entry, entry.run & kinds);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     delivery::drain::spill,
-    emit::{ask, deferred, emit},
+    emit::{ask, deferred, emit, Recipient},
     record::seq_event::{self, SeqEventKind},
     state::{
         flags::Flags,
@@ -121,7 +121,7 @@ impl Node {
         let head = seq_event::write(&mut out, &token.fields(), event, |out| write(out, session));
         let delivered = deliver(thread, token);
         if let Ok(head) = head {
-            emit(self, thread, session, flags, head, out.written(), now);
+            emit(Recipient { node: self, session, flags, now }, thread, head, out.written());
             if thread.take_pressure(session) {
                 spill(session);
             }
