@@ -9,12 +9,7 @@ use crate::{
     convert::view::PyView,
     host::Host,
     instrument::objects::Arguments,
-    thread::{
-        backtrace,
-        call::{write_name, PyCall},
-        late,
-        state::RunningTask,
-    },
+    thread::{backtrace, call::PyCall, late, state::RunningTask},
 };
 use inviso_core::{
     event::Activation,
@@ -26,7 +21,11 @@ use inviso_core::{
 };
 #[cfg(not(Py_3_12))]
 use inviso_cpython::frames::frame::Frame;
-use inviso_cpython::{capture, interpreter::calling, object::held::Held};
+use inviso_cpython::{
+    capture::{self, frame_names::write_name},
+    interpreter::calling,
+    object::held::Held,
+};
 use inviso_term::{
     etf::{Encoder, Full},
     term::Term,

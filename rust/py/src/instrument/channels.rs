@@ -1,7 +1,6 @@
 //! The class, name and size of a queue, future, executor or event loop, for logs. Read when the object is first met.
 
-use crate::processes::thread_objects::attribute;
-use inviso_cpython::capture;
+use inviso_cpython::{capture, interpreter::generic::attribute};
 use inviso_log::about::Channel;
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};

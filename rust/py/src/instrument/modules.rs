@@ -27,10 +27,10 @@ use crate::{
         multiprocess::{self, pickles},
         ports, queues,
     },
-    processes::{groups, scheduling, spawning, thread_objects::attribute},
+    processes::{groups, scheduling, spawning},
     thread::state::ThreadState,
 };
-use inviso_cpython::{capture, frames::frame::Frame};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{prelude::*, types::PyDict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -2,17 +2,14 @@
 //! `(type, arguments)`. They are objects that live while the message is being written.
 
 use super::message_view::{Message, Origin};
-use crate::{
-    convert::terms,
-    thread::{call, state::ThreadState},
-};
+use crate::{convert::terms, thread::state::ThreadState};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
     tracee::Tracee,
 };
 use inviso_cpython::{
-    capture,
+    capture::{self, frame_names},
     frames::{code::CodeLayout, frame::Frame},
     interpreter::{calling::attached, tls, Aside, Uncollected},
     object::held::Held,
@@ -217,7 +214,7 @@ pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) 
                 None => arguments.append(py.None())?,
             }
         }
-        let [module, function] = names(py, |out| call::write_module_and_function(frame, out))?;
+        let [module, function] = names(py, |out| frame_names::write_module_and_function(frame, out))?;
         Ok(Some((module, function, arguments).into_pyobject(py)?.into_any()))
     }
 }

@@ -137,7 +137,7 @@ impl Directory {
         let make = || announced().unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         let tracee = Directory::found(&mut lock(&self.threads), id, make);
         // SAFETY: attached; the object is held. The attribute is a plain one of the class.
-        let name = unsafe { super::thread_objects::attribute(object.py(), object.as_ptr(), "_name") };
+        let name = unsafe { inviso_cpython::interpreter::generic::attribute(object.py(), object.as_ptr(), "_name") };
         let name = name.and_then(|name| name.extract::<String>().ok()).unwrap_or_default();
         let mut numbers = lock(&self.numbers);
         numbers.note(tracee.pid, id);
@@ -309,7 +309,9 @@ impl Directory {
         let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
         // SAFETY: the thread object is held; attached, no exception is set. The attribute is a plain one of the class.
-        let id = unsafe { super::thread_objects::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
+        let id = unsafe { inviso_cpython::interpreter::generic::attribute(py, thread.as_ptr(), "_native_id") }?
+            .extract()
+            .ok()?;
         Some(self.thread(host, id))
     }
 

@@ -27,7 +27,6 @@
 use super::{
     process, task_init, task_made,
     task_turns::{leave_steps, take_steps, TURNS},
-    thread_objects,
 };
 use crate::{
     entry::door,
@@ -49,7 +48,12 @@ use inviso_core::{
     process_events::Turn,
     tracee::{Kind, Tracee},
 };
-use inviso_cpython::{capture, frames::frame::Frame, interpreter::calling, tasks::steps};
+use inviso_cpython::{
+    capture,
+    frames::frame::Frame,
+    interpreter::{calling, generic},
+    tasks::steps,
+};
 use inviso_term::{
     etf::{self, Encoder, Full},
     term::Term,
@@ -263,10 +267,10 @@ fn on_thread(state: &mut state::ThreadState, frame: Frame) {
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: the thread is attached; the thread object stands, and its attributes are held.
     calling::attached(|py| unsafe {
-        match thread_objects::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
+        match generic::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
-                let arguments = thread_objects::attribute(py, thread, "_args").and_then(|args| args.len().ok());
-                let named = thread_objects::attribute(py, thread, "_kwargs")
+                let arguments = generic::attribute(py, thread, "_args").and_then(|args| args.len().ok());
+                let named = generic::attribute(py, thread, "_kwargs")
                     .is_some_and(|all| all.cast::<PyDict>().is_ok_and(|all| !all.is_empty()));
                 capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), named, out)
             }

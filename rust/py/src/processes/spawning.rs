@@ -24,7 +24,7 @@ use super::{
     process, relations, task_init,
     task_made::initialise,
     task_turns,
-    thread_objects::{attribute, can_start, has_ended, is_beginning, thread_name, weakly},
+    thread_objects::{can_start, has_ended, is_beginning, thread_name, weakly},
 };
 use crate::{
     host::{instruments::Instrument, Host},
@@ -42,6 +42,7 @@ use inviso_core::{
 use inviso_cpython::{
     capture::{self, Raised},
     frames::frame::Frame,
+    interpreter::generic::attribute,
     tasks::steps,
 };
 use inviso_term::etf::Encoder;

@@ -5,14 +5,10 @@ use super::{
     spawning::{watch_end, ON},
     task_init, task_turns,
 };
-use crate::{
-    entry::door,
-    instrument::tokens,
-    thread::{call, state::ThreadState},
-};
+use crate::{entry::door, instrument::tokens, thread::state::ThreadState};
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
-    capture,
+    capture::{self, frame_names},
     object::{held::dict_get, interned::Interned},
     tasks::steps,
 };
@@ -207,8 +203,8 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands; the
     // coroutine holds its frame.
     let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
-        Some(frame) => call::write_module_and_function(frame, &mut out)
-            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
+        Some(frame) => frame_names::write_module_and_function(frame, &mut out)
+            .and_then(|()| frame_names::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
         // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands.
         None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
     });

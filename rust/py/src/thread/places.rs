@@ -1,9 +1,8 @@
 //! The names of places, `(module, function, arity)` as terms. They are needed again and again, so a thread caches some
 //! of them.
 
-use super::call;
 use inviso_cpython::{
-    capture,
+    capture::{self, frame_names},
     frames::frame::{self, Frame},
     object::held::Held,
 };
@@ -52,7 +51,7 @@ impl CalleeNames {
         // SAFETY: the caller promises that the frame runs, waits in a generator, or is the caller of one that runs, and
         // the thread is attached; code, function and globals live as long as the frame.
         unsafe {
-            let (module, function) = call::module_and_function(frame);
+            let (module, function) = frame_names::module_and_function(frame);
             let arity = frame::arity(frame.code());
             let at = home(function.as_ptr() as usize ^ module.as_ptr() as usize);
             for at in [at, at ^ 1] {

@@ -24,7 +24,6 @@ use crate::{
         tokens,
     },
     library::loops,
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -38,6 +37,7 @@ use inviso_cpython::{
         awaited::Awaited,
         method::{Method, Wrapper},
     },
+    interpreter::generic::attribute,
     object::held::Held,
 };
 use pyo3::{ffi, prelude::*, types::*};

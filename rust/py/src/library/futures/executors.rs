@@ -10,13 +10,13 @@ use crate::{
         sent_values, tokens,
         watch::{self, Ended, Handler},
     },
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About};
 use inviso_cpython::{
     capture::is_text,
     frames::frame::{code_qualname, Frame},
+    interpreter::generic::attribute,
     object::held::Held,
 };
 use inviso_term::record::numbered::MessageKind;

@@ -7,7 +7,6 @@ use crate::{
     entry::door,
     host::Host,
     instrument::{message_view, sent_values::untraced, tokens},
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
@@ -15,7 +14,7 @@ use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
     hooks::awaited::Awaited,
-    interpreter::calling,
+    interpreter::{calling, generic::attribute},
 };
 use pyo3::{ffi, prelude::*, types::*};
 

@@ -34,7 +34,7 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    processes::{process, thread_objects::attribute},
+    processes::process,
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -45,6 +45,7 @@ use inviso_core::{
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
+    interpreter::generic::attribute,
     object::held::Held,
 };
 use inviso_term::record::numbered::MessageKind;

@@ -19,14 +19,11 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     library::ports::transport::{self, Served},
-    processes::{
-        scheduling::{alarm, between, pair},
-        thread_objects::attribute,
-    },
+    processes::scheduling::{alarm, between, pair},
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
-use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 

@@ -35,14 +35,13 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
-    interpreter::calling::attached,
+    interpreter::{calling::attached, generic::attribute},
     object::held::Held,
     tasks::steps,
 };

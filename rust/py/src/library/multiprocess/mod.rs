@@ -37,7 +37,6 @@ use crate::{
         tokens,
         watch::{self, Ended, Handler},
     },
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -46,7 +45,7 @@ use inviso_core::{
     monitor::LimitEvent,
     tracee::Tracee,
 };
-use inviso_cpython::{capture, frames::frame::Frame};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use inviso_term::{
     record::numbered::MessageKind,
     term::{Identifier, Term},

@@ -33,7 +33,6 @@ use crate::{
         watch::{self, Ended, Handler},
     },
     library::{loops::loop_tokens, multiprocess},
-    processes::thread_objects::attribute,
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -45,7 +44,7 @@ use inviso_core::{
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
-    interpreter::calling,
+    interpreter::{calling, generic::attribute},
     object::held::Held,
 };
 use inviso_term::record::numbered::Number;

@@ -38,11 +38,11 @@ use crate::{
         futures::{self, outcome, record, tell},
         multiprocess,
     },
-    processes::{process, thread_objects::attribute},
+    processes::process,
     thread::state::ThreadState,
 };
 use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
-use inviso_cpython::{capture, frames::frame::Frame, object::held::Held};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     collections::BTreeMap,

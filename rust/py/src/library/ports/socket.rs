@@ -24,7 +24,7 @@ use crate::{
         originals,
         watch::{self, Ended, Handler},
     },
-    processes::{exit_reason, thread_objects},
+    processes::exit_reason,
     thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
@@ -35,7 +35,7 @@ use inviso_cpython::{
         frame::{code_qualname, module_of, Frame},
     },
     hooks::method::{Keywords, KeywordsCall, Method, Plain, PlainCall, PositionalCall, Wrapper},
-    interpreter::{calling, tls, tstate},
+    interpreter::{calling, generic, tls, tstate},
 };
 use inviso_term::record;
 use pyo3::{
@@ -586,7 +586,7 @@ unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<
     let owner = untraced(state, |py, _| {
         // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
         // attribute.
-        unsafe { thread_objects::attribute(py, half, "owner") }.map(Bound::unbind)
+        unsafe { generic::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
     if let Some(port) = transport::of_tls(state.host, owner.as_ptr() as usize) {
         return Some(port);

@@ -25,11 +25,11 @@ use crate::{
         sent_values,
         watch::{self, Ended, Handler},
     },
-    processes::{exit_reason, thread_objects::attribute},
+    processes::exit_reason,
     thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
-use inviso_cpython::frames::frame::Frame;
+use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use inviso_term::{etf, term::Term};
 use pyo3::{
     ffi,

@@ -25,13 +25,14 @@ use crate::{
         message_view, originals,
         watch::{self, Ended, Handler},
     },
-    processes::{exit_reason, thread_objects::attribute},
+    processes::exit_reason,
     thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, CodeLayout, Frame},
+    interpreter::generic::attribute,
 };
 use pyo3::{
     ffi,
