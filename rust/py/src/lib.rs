@@ -7,6 +7,7 @@ mod host;
 mod instrument;
 mod library;
 mod processes;
+mod state;
 mod thread;
 
 /// The native half of inviso. Its names are private to the package.

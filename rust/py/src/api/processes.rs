@@ -5,7 +5,8 @@ use crate::{
     entry::{door, forking},
     host,
     instrument::message_view,
-    processes::{process, relations},
+    processes::relations,
+    state::process,
     thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};

@@ -3,15 +3,17 @@
 use crate::{
     convert::{pid::Pid, terms},
     entry::door,
-    host::instruments::Wants,
-    instrument::{
-        message_view::{Message, Origin, Sender},
-        tokens,
-    },
+    instrument::{message_view::Message, tokens},
     library::ports,
     processes::{
-        exit_reason, exits, process,
-        relations::{deliver, down, exit, hear, is_gone, lock, signal, watch, with_ports, Tie, MONITORS},
+        exit_reason,
+        relations::{deliver, down, exit, hear, is_gone, signal, watch, with_ports, Tie, MONITORS},
+    },
+    state::{
+        exits, lock,
+        origin::{Origin, Sender},
+        process,
+        wants::Wants,
     },
     thread::state::ThreadState,
 };

@@ -24,7 +24,7 @@ use crate::{
         message_view,
         tokens::{self, carrier},
     },
-    processes::process,
+    state::process,
     thread::state::ThreadState,
 };
 use inviso_core::{

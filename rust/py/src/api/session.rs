@@ -12,8 +12,9 @@ use crate::{
         terms,
     },
     entry::{arming::Armer, codes::Pattern as Names},
-    host::{delivery::Delivery, instruments::Wants, Host},
+    host::{delivery::Delivery, Host},
     library::ports,
+    state::wants::Wants,
 };
 use inviso_core::{
     cells::Measure,

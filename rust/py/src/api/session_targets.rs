@@ -8,7 +8,8 @@ use crate::{
         codes::{self, Pattern as Names},
         foreign,
     },
-    host::{self, instruments::Wants, Host},
+    host::{self, Host},
+    state::wants::Wants,
 };
 use inviso_core::{
     cells::{key, Measure},

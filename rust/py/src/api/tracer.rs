@@ -17,7 +17,7 @@ use super::{library::Library, messages};
 use crate::{
     convert::terms,
     host::{self, delivery::Delivery},
-    instrument::objects,
+    state::objects,
 };
 use inviso_core::{
     node::Node,

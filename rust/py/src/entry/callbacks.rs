@@ -15,7 +15,8 @@
 
 use super::door;
 use crate::{
-    instrument::watch::{self, Ended},
+    instrument::watch,
+    state::instrument::Ended,
     thread::call::{key, End, PyCall},
 };
 use inviso_core::event::{self, Exit};

@@ -18,7 +18,7 @@
 
 use super::door;
 use crate::{
-    host::instruments::{self, Instrument},
+    state::{instrument::Instrument, wants},
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent};
@@ -151,7 +151,7 @@ fn pair(key: &str, value: i64) -> Term {
 fn started(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     let generation = figure(info, "generation").unwrap_or(FULL);
     state.collection = Some(Begun { ticks: state.host.node.clock.ticks(), pid: state.thread.current().pid });
-    if instruments::wanted(Flags::GARBAGE_COLLECTION) {
+    if wants::wanted(Flags::GARBAGE_COLLECTION) {
         let kind = if generation < FULL { Kind::GcMinorStart } else { Kind::GcMajorStart };
         tell(state, kind, vec![pair("generation", generation)]);
     }
@@ -173,8 +173,8 @@ fn stopped(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     }
     figures.push(pair("duration", spent as i64));
     let most = MAX_HEAP_SIZE.load(Ordering::Acquire);
-    let wanted = instruments::wanted(Flags::GARBAGE_COLLECTION);
-    let large = instruments::monitored(LimitEvent::LargeHeap);
+    let wanted = wants::wanted(Flags::GARBAGE_COLLECTION);
+    let large = wants::monitored(LimitEvent::LargeHeap);
     let size = if large || wanted { resident_words() } else { None };
     figures.extend(size.map(|size| pair("resident_size", size as i64)));
     if wanted {
@@ -185,7 +185,7 @@ fn stopped(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
         tell(state, kind, figures.clone());
     }
     let node = &state.host.node;
-    if instruments::monitored(LimitEvent::LongGc) {
+    if wants::monitored(LimitEvent::LongGc) {
         let spent = spent / 1_000_000;
         node.alarm(&mut state.thread, current.pid, LimitEvent::LongGc, |_, limit| {
             (spent >= limit).then(|| {

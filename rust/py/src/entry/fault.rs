@@ -1,9 +1,6 @@
 //! A failure of the tracer on request, for tests of the door.
 
-use crate::{
-    instrument::watch::{self, Handler},
-    thread::state::ThreadState,
-};
+use crate::{instrument::watch, state::instrument::Handler, thread::state::ThreadState};
 use inviso_cpython::frames::frame::Frame;
 use pyo3::prelude::*;
 

@@ -8,7 +8,7 @@ use super::codes::{Found, Pattern};
 use crate::{
     convert::view::PyView,
     host::Host,
-    instrument::objects::Arguments,
+    state::objects::Arguments,
     thread::{backtrace, call::PyCall, late, state::RunningTask},
 };
 use inviso_core::{

@@ -27,5 +27,4 @@ pub mod fault;
 pub mod foreign;
 pub mod forking;
 pub mod loading;
-pub mod reentrant_lock;
 pub mod waiting;

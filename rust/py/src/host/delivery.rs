@@ -24,9 +24,10 @@ use crate::{
     },
     convert::terms,
     entry::door,
-    instrument::{
-        message_view::{self, Sender},
+    instrument::message_view,
+    state::{
         objects::{Arguments, Objects},
+        origin::Sender,
     },
     thread::{mailbox::Mailbox, state::ThreadState},
 };
@@ -286,6 +287,6 @@ impl Delivery {
 impl Host {
     /// The mailbox of a process.
     pub fn mailbox(&self, tracee: &inviso_core::tracee::Tracee) -> Arc<Mailbox> {
-        crate::processes::process::process(tracee).mailbox.clone()
+        crate::state::process::process(tracee).mailbox.clone()
     }
 }

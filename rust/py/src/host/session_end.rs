@@ -2,7 +2,8 @@
 
 use crate::{
     entry::{arming::Armer, loading},
-    host::{instruments::Wants, Host},
+    host::Host,
+    state::wants::Wants,
 };
 use inviso_core::{plan::kinds, session::Session as Core};
 use inviso_cpython::interpreter::calling;

@@ -5,7 +5,6 @@
 //! | `channels` | what a queue, future, executor or event loop is, for logs: looked at when it is first met |
 //! | `lengths` | who put what into a queue, and how long it is |
 //! | `modules` | what instruments watch in modules, whenever those are imported |
-//! | `objects` | arguments that wait for a tracer as they are |
 //! | `originals` | the library's own functions, behind what the program has put around them |
 //! | `parcels` | calls and exceptions, as objects that are sent |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
@@ -17,7 +16,6 @@ pub mod channels;
 pub mod lengths;
 pub mod message_view;
 pub mod modules;
-pub mod objects;
 pub mod originals;
 pub mod senders;
 pub mod sent_values;

@@ -14,11 +14,7 @@
 //! # Checked by
 //! `tests/python/test_shadowed_modules.py`, `tests/python/test_host_fork.py`.
 
-use super::{
-    originals,
-    sent_values::untraced,
-    watch::{self, Ended, Handler},
-};
+use super::{originals, watch};
 use crate::{
     host::Host,
     library::{
@@ -28,29 +24,15 @@ use crate::{
         ports, queues,
     },
     processes::{groups, scheduling, spawning},
+    state::{
+        instrument::{Ended, Handler, Module},
+        untraced::untraced,
+    },
     thread::state::ThreadState,
 };
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{prelude::*, types::PyDict};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// A module, and the function that an instrument calls when it is imported.
-pub struct Module {
-    /// Its name.
-    pub name: &'static str,
-    /// Called with the module.
-    pub adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
-    awaited: AtomicBool,
-}
-
-impl Module {
-    /// A module that no instrument waits for.
-    pub const fn new(
-        name: &'static str, adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
-    ) -> Module {
-        Module { name, adopt, awaited: AtomicBool::new(false) }
-    }
-}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// All modules that instruments wait for.
 static ALL: &[&[Module]] = &[

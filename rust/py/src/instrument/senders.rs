@@ -19,11 +19,14 @@
 //! # Checked by
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.
 
-use super::{
-    message_view::{Origin, Sender},
-    tokens,
+use super::tokens;
+use crate::{
+    state::{
+        origin::{Origin, Sender},
+        process,
+    },
+    thread::state::ThreadState,
 };
-use crate::{processes::process, thread::state::ThreadState};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::object::gil_cell::GilCell;
 use pyo3::{ffi::PyObject, Python};

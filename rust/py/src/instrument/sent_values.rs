@@ -1,8 +1,8 @@
 //! The messages where the standard library passes on a call or an exception: `(module, function, [argument, ...])` and
 //! `(type, arguments)`. They are objects that live while the message is being written.
 
-use super::message_view::{Message, Origin};
-use crate::{convert::terms, thread::state::ThreadState};
+use super::message_view::Message;
+use crate::{convert::terms, state::origin::Origin, thread::state::ThreadState};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
@@ -11,7 +11,6 @@ use inviso_core::{
 use inviso_cpython::{
     capture::{self, frame_names},
     frames::{code::CodeLayout, frame::Frame},
-    interpreter::{calling::attached, tls, Aside, Uncollected},
     object::held::Held,
     tasks::steps,
 };
@@ -21,25 +20,6 @@ use inviso_term::{
     term::Term,
 };
 use pyo3::{ffi, prelude::*, types::*};
-
-/// Runs code that makes objects, or reads objects of the program by calls into the interpreter, inside an event. An
-/// exception that is set stays set, nothing is collected, no event is taken, and allocations don't count as the
-/// program's.
-pub fn untraced<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut ThreadState) -> R) -> R {
-    let allocated = tls::bytes();
-    let done = attached(|py| {
-        // SAFETY: the thread is attached until the end of this closure.
-        let _kept = unsafe { (Uncollected::new(), Aside::new()) };
-        with(py, state)
-    });
-    tls::set_bytes(allocated);
-    done
-}
-
-/// Makes a message as [`untraced`] does; null if that fails.
-pub fn build_untraced(state: &mut ThreadState, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
-    Held::owned(untraced(state, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
-}
 
 /// The running process sends a message, unless making it has failed; returns its number.
 ///

@@ -18,13 +18,14 @@
 
 use super::senders::{self, QueuedItem};
 use crate::{
-    host::{instruments::Wants, Host},
+    host::Host,
     library::{
         loops::loop_tokens,
         multiprocess::{buffers, pools},
         queues,
     },
-    processes::{process, thread_ids},
+    processes::thread_ids,
+    state::{process, wants::Wants},
     thread::{late, state::ThreadState},
 };
 use inviso_core::{

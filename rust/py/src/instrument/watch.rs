@@ -25,73 +25,15 @@
 use super::originals;
 use crate::{
     host::{instruments::HANDLERS, Host},
+    state::instrument::{Ended, Handler},
     thread::state::ThreadState,
 };
-use inviso_core::plan::events;
-use inviso_cpython::{capture::Raised, frames::frame::Frame};
+use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
     Mutex, MutexGuard,
 };
-
-/// How a watched call ends.
-#[derive(Clone, Copy)]
-pub enum Ended {
-    /// It returns this value, borrowed.
-    Returned(*mut PyObject),
-    /// This exception leaves it.
-    Raised(Raised),
-}
-
-impl Ended {
-    /// The exception, if one leaves it.
-    pub fn error(self) -> Option<Raised> {
-        match self {
-            Ended::Returned(_) => None,
-            Ended::Raised(error) => Some(error),
-        }
-    }
-}
-
-/// A function that is called at an event of a watched call, with the event's frame, which stands.
-pub type OnEvent = fn(&mut ThreadState, Frame);
-
-/// A function that is called when a watched call ends.
-pub type OnEnd = fn(&mut ThreadState, Frame, Ended);
-
-/// What an instrument does at the events of a function.
-pub struct Handler {
-    /// The call begins.
-    pub begin: Option<OnEvent>,
-    /// It resumes after a suspension.
-    pub resume: Option<OnEvent>,
-    /// It is suspended.
-    pub pause: Option<OnEvent>,
-    /// It returns, or an exception leaves it.
-    pub end: Option<OnEnd>,
-    /// Only ends by an exception count.
-    pub raises_only: bool,
-}
-
-impl Handler {
-    /// Does nothing.
-    pub const NONE: Handler = Handler { begin: None, resume: None, pause: None, end: None, raises_only: false };
-
-    fn needs(&self) -> u8 {
-        let mut needs = 0;
-        if self.begin.is_some() {
-            needs |= events::CALL;
-        }
-        if self.end.is_some() {
-            needs |= if self.raises_only { events::RAISE } else { events::END };
-        }
-        if self.pause.is_some() || self.resume.is_some() {
-            needs |= events::PAUSE;
-        }
-        needs
-    }
-}
 
 /// The handlers of a code object.
 #[derive(Clone, Copy)]

@@ -17,14 +17,17 @@
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
 use super::{
-    process::{known, process},
     task_end,
-    task_table::{EndedNames, Task, Tasks, Teller},
     thread_ids::{exists, native_id, threads, Numbers},
 };
 use crate::{
     host::Host,
     instrument::{senders, tokens},
+    state::{
+        lock,
+        process::{known, process},
+        tasks::{EndedNames, Task, Tasks, Teller},
+    },
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
@@ -42,7 +45,7 @@ use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
     collections::hash_map::Entry,
-    sync::{atomic::Ordering, Arc, Mutex, MutexGuard},
+    sync::{atomic::Ordering, Arc, Mutex},
 };
 
 /// All processes, by their objects and threads in Python.
@@ -53,11 +56,6 @@ pub struct Directory {
     ended_threads: Mutex<EndedNames>,
     /// The operating system's numbers of threads, by pid: the latest.
     numbers: Mutex<Numbers>,
-}
-
-/// Locks one of the locks here. None of them is held while Python code can run, so attached threads may wait for them.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Directory {

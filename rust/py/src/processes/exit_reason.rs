@@ -1,6 +1,6 @@
 //! Why a task or thread ends, as a term: the reason of its exit.
 
-use super::{exits, process};
+use crate::state::{exits, process};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     capture::{self, Limits, Raised},

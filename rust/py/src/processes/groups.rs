@@ -3,12 +3,9 @@
 
 use super::relations;
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals,
-        watch::{self, Ended, Handler},
-    },
+    host::Host,
+    instrument::{modules, originals, watch},
+    state::instrument::{Ended, Handler, Instrument, Module},
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, tracee::Tracee};

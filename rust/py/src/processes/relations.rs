@@ -18,20 +18,19 @@
 //! # Checked by
 //! `tests/python/test_process_links.py`, `tests/python/test_exit.py`.
 
-use super::{exit_reason, exits, process};
+use super::exit_reason;
 use crate::{
     convert::terms,
     entry::door,
-    host::{
-        instruments::{self, Wants},
-        Host,
-    },
-    instrument::{
-        lengths,
-        message_view::{self, Origin, Sender},
-        tokens,
-    },
+    host::Host,
+    instrument::{lengths, message_view, tokens},
     library::ports,
+    state::{
+        exits, lock,
+        origin::{Origin, Sender},
+        process,
+        wants::{self, Wants},
+    },
     thread::{mailbox::Letter, state::ThreadState},
 };
 use inviso_core::{
@@ -51,15 +50,11 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard,
+    Arc, Mutex,
 };
 
 /// The number of monitors that wait for an end.
 pub(crate) static MONITORS: AtomicUsize = AtomicUsize::new(0);
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// Whether any process is linked, has a name, or is monitored.
 pub fn are_any(host: &Host) -> bool {
@@ -194,7 +189,7 @@ pub fn exit_unattached(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]
 /// # Safety
 /// The thread is attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
-    let asked = instruments::wanted(ENDS);
+    let asked = wants::wanted(ENDS);
     if !tracee.is_alive() || !(asked || are_any(host)) || process::go(host, tracee) {
         return;
     }

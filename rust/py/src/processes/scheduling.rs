@@ -25,21 +25,19 @@
 //! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`, `tests/python/test_system.py`.
 
 use super::{
-    process, task_init, task_made,
+    task_init, task_made,
     task_turns::{leave_steps, take_steps, TURNS},
 };
 use crate::{
     entry::door,
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals,
-        watch::{self, Ended, Handler},
-    },
-    thread::{
+    host::Host,
+    instrument::{modules, originals, watch},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
         places::{CalleeNames, NOWHERE},
-        state,
+        process,
     },
+    thread::state,
 };
 use inviso_core::{
     flags::Flags,

@@ -21,17 +21,17 @@
 
 use super::{
     exit_reason::{reason, reason_of_return, reason_of_task},
-    process, relations, task_init,
+    relations, task_init,
     task_made::initialise,
     task_turns,
     thread_objects::{can_start, has_ended, is_beginning, thread_name, weakly},
 };
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals, sent_values, tokens,
-        watch::{self, Ended, Handler},
+    host::Host,
+    instrument::{modules, originals, tokens, watch},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        lock, process, untraced,
     },
     thread::state::ThreadState,
 };
@@ -108,10 +108,6 @@ struct Pending {
 pub struct Spawning {
     pending: Mutex<FxHashMap<usize, Pending>>,
     started: Mutex<FxHashMap<u64, (u64, Vec<u8>)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Spawning {
@@ -442,7 +438,7 @@ fn on_coroutine_end(state: &mut ThreadState, frame: Frame, how: Ended) {
             let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
             let reason = match how {
                 Ended::Returned(_) if !task.is_null() => {
-                    sent_values::untraced(state, |_, _| reason_of_return(&current, task))
+                    untraced::untraced(state, |_, _| reason_of_return(&current, task))
                 }
                 _ => reason(&current, how.error()),
             };

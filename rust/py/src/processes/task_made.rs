@@ -1,11 +1,11 @@
 //! A task is made: the process that it is, and who has started it.
 
 use super::{
-    groups, process, relations,
+    groups, relations,
     spawning::{watch_end, ON},
     task_init, task_turns,
 };
-use crate::{entry::door, instrument::tokens, thread::state::ThreadState};
+use crate::{entry::door, instrument::tokens, state::process, thread::state::ThreadState};
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture::{self, frame_names},

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     entry::door,
-    host::instruments,
     library::futures::asyncio_futures,
-    thread::{
+    state::{
         places::{PlaceName, NOWHERE},
-        state::{self, KnownTask},
+        wants,
     },
+    thread::state::{self, KnownTask},
 };
 use inviso_core::{
     flags::Flags,
@@ -209,7 +209,7 @@ impl Run {
         &mut self, state: &mut state::ThreadState, known: &mut KnownTask, coroutine: *mut ffi::PyObject,
     ) -> bool {
         let KnownTask { tracee, place, .. } = known;
-        let timed = instruments::monitored(LimitEvent::LongSchedule);
+        let timed = wants::monitored(LimitEvent::LongSchedule);
         let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
             // the end of the step in which the instrument began may stay unseen (3.11)
@@ -224,7 +224,7 @@ impl Run {
         // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
         // end, and the coroutine is null or stands.
         let (own, inner) = unsafe {
-            self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
+            self.exiting = wants::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
             (place.get_or_insert_with(|| outermost(state, coroutine)), whereabouts(state, coroutine))
         };
         let at = inner.as_ref().unwrap_or(own);

@@ -1,6 +1,6 @@
 //! Threads by the numbers that the operating system gives them.
 
-use super::task_table::ENDED_NAMES;
+use crate::state::tasks::ENDED_NAMES;
 use pyo3::{prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

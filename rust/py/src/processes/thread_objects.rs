@@ -1,7 +1,7 @@
 //! Thread objects of the threading module: their functions, whether they can start, have begun or are over.
 
-use crate::instrument::sent_values;
 use crate::thread::state::ThreadState;
+use crate::{instrument::sent_values, state::untraced};
 use inviso_cpython::{
     capture::{self, Limits},
     interpreter::{generic::attribute, Aside},
@@ -16,7 +16,7 @@ pub(super) fn thread_name(
     // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
     // whose values are held meanwhile.
     unsafe {
-        let call = sent_values::build_untraced(state, |py| {
+        let call = untraced::build_untraced(state, |py| {
             let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
             let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
             let args = match args.cast::<PyList>() {

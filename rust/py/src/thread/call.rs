@@ -4,7 +4,7 @@ use super::{backtrace, late, state::RunningTask};
 use crate::{
     convert::view::{Kept, PyView},
     host::Host,
-    instrument::objects::Arguments,
+    state::objects::Arguments,
 };
 use inviso_core::{
     event::Activation,

@@ -35,7 +35,7 @@
 //! `tests/python/test_greenlets.py`.
 
 use super::state::ThreadState;
-use crate::{entry::door, host::instruments::Instrument, instrument::modules::keep};
+use crate::{entry::door, instrument::modules::keep, state::instrument::Instrument};
 use inviso_core::event::{self, Suspended};
 use inviso_cpython::{
     hooks::{

@@ -14,18 +14,18 @@
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_trace_order.py`.
 
+use crate::{
+    host::delivery::{pump_all, Delivery},
+    processes::relations,
+    state::{lock, reentrant_lock::ReentrantLock},
+};
 use pyo3::prelude::*;
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, Weak},
+    sync::{Condvar, Mutex, Weak},
     time::{Duration, Instant},
 };
 
-use crate::{
-    entry::reentrant_lock::ReentrantLock,
-    host::delivery::{pump_all, Delivery},
-    processes::relations,
-};
 use inviso_core::{drain::Mark, seq::Carried};
 use inviso_cpython::interpreter::{again, calling::call};
 
@@ -71,11 +71,6 @@ pub struct Mailbox {
     feeders: Mutex<Vec<Weak<Delivery>>>,
     /// Locked by the one thread that empties their rings.
     pub pumping: ReentrantLock,
-}
-
-/// No Python code can run while one of these mutexes is locked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Mailbox {

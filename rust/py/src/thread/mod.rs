@@ -8,14 +8,10 @@
 //! | `state` | what a thread keeps between two events |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `mailbox` | a process's mailbox: messages are Python objects, taken by their process alone |
-//! | `object_cache` | which process an object is, remembered by each thread |
-//! | `places` | the names of functions that tasks run in, kept by each thread |
 
 pub mod backtrace;
 pub mod call;
 pub mod greenlets;
 pub mod late;
 pub mod mailbox;
-pub mod object_cache;
-pub mod places;
 pub mod state;

@@ -13,8 +13,10 @@
 //! # Checked by
 //! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
 
-use super::{object_cache::ObjectCache, places::PlaceName};
-use crate::{host::Host, processes::process};
+use crate::{
+    host::Host,
+    state::{object_cache::ObjectCache, places::PlaceName, process},
+};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use inviso_cpython::{
     frames::frame::Frame,

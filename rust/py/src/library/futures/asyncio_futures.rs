@@ -18,12 +18,9 @@ use super::{as_message, gathered, outcome, receive, record, send, tell};
 use crate::{
     entry::door,
     host::Host,
-    instrument::{
-        message_view,
-        sent_values::{self, untraced},
-        tokens,
-    },
+    instrument::{message_view, sent_values, tokens},
     library::loops,
+    state::untraced::untraced,
     thread::state::ThreadState,
 };
 use inviso_core::{

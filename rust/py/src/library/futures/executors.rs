@@ -3,12 +3,12 @@
 
 use super::{outcome, record};
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        sent_values, tokens,
-        watch::{self, Ended, Handler},
+    host::Host,
+    instrument::{message_view, modules, sent_values, tokens, watch},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        untraced,
     },
     thread::state::ThreadState,
 };
@@ -131,7 +131,7 @@ fn on_item(state: &mut ThreadState, frame: Frame, comes_from_afar: bool) {
             Some(executor) => message_view::queue(state, executor),
             None => future.pid,
         };
-        let message = sent_values::build_untraced(state, |py| message(py, parts));
+        let message = untraced::build_untraced(state, |py| message(py, parts));
         if asked {
             let number = sent_values::send(state, to, &message, MessageKind::Call);
             outcome(&future).number = number;
@@ -200,7 +200,7 @@ fn on_running(state: &mut ThreadState, frame: Frame, how: Ended) {
 unsafe fn taken_call(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
     // SAFETY: the item stands, and this thread is attached. No exception is set while the message is made.
     unsafe {
-        sent_values::build_untraced(state, |py| {
+        untraced::build_untraced(state, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =

@@ -6,7 +6,8 @@ use super::{asyncio_futures as futures, closed_over, is_in_state, outcome, recor
 use crate::{
     entry::door,
     host::Host,
-    instrument::{message_view, sent_values::untraced, tokens},
+    instrument::{message_view, tokens},
+    state::untraced::untraced,
     thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};

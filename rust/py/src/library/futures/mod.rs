@@ -25,16 +25,17 @@ pub mod wait_for;
 
 use super::multiprocess::pickles;
 use crate::{
-    host::{instruments::Instrument, Host},
+    host::Host,
     instrument::{
-        message_view::{self, Message, Origin, Sender},
-        modules::{self, Module},
-        originals,
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        message_view::{self, Message},
+        modules, originals, sent_values, tokens, watch,
     },
-    processes::process,
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        process,
+        untraced::{self, untraced},
+    },
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -306,7 +307,7 @@ pub unsafe fn tell(
         return with(state, value);
     }
     // SAFETY: the value stands; attached. No exception is set while the message is made.
-    let message = sent_values::build_untraced(state, |py| unsafe { sent_values::of_exception(py, value).ok() });
+    let message = untraced::build_untraced(state, |py| unsafe { sent_values::of_exception(py, value).ok() });
     if !message.is_null() {
         with(state, message.as_ptr());
     }

@@ -16,11 +16,11 @@
 
 use crate::{
     host::Host,
-    instrument::{
-        modules,
-        watch::{self, Ended, Handler},
+    instrument::{modules, watch},
+    state::{
+        instrument::{Ended, Handler},
+        process,
     },
-    processes::process,
     thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;

@@ -8,18 +8,15 @@
 
 use super::loop_lag;
 use crate::{
-    host::{
-        instruments::{self, Instrument},
-        Host,
-    },
-    instrument::{
-        modules::{self, Module},
-        originals,
-        sent_values::untraced,
-        watch::{self, Ended, Handler},
-    },
+    host::Host,
+    instrument::{modules, originals, watch},
     library::ports::transport::{self, Served},
     processes::scheduling::{alarm, between, pair},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        untraced::untraced,
+        wants,
+    },
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
@@ -106,7 +103,7 @@ pub fn leave(state: &mut ThreadState, key: usize) {
     let Some(running) = found.and_then(|at| state.turn.callbacks.drain(at..).next()) else { return };
     let own = state.thread.own().clone();
     state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
-    if instruments::monitored(LimitEvent::LongSchedule) {
+    if wants::monitored(LimitEvent::LongSchedule) {
         match &running.serves {
             Some((port, what)) => alarm(state, port.pid, || vec![pair("port_op", Term::atom(what))]),
             None => alarm(state, own.pid, || between(&running.place, &running.place)),
@@ -131,7 +128,7 @@ unsafe fn callback(py: Python<'_>, state: &mut ThreadState, frame: Frame) -> Opt
         }
         let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
         let place = place_of(state, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
-        let timed = instruments::monitored(LimitEvent::LongSchedule);
+        let timed = wants::monitored(LimitEvent::LongSchedule);
         Some((place, if timed { transport::served(state, &callback, arguments.as_ref()) } else { None }))
     }
 }

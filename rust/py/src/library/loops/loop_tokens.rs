@@ -2,12 +2,9 @@
 //! the token of the process that scheduled it. The thread gets its own token back afterwards.
 
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        tokens,
-        watch::{self, Ended, Handler},
-    },
+    host::Host,
+    instrument::{modules, tokens, watch},
+    state::instrument::{Ended, Handler, Instrument, Module},
     thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};

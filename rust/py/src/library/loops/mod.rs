@@ -26,14 +26,12 @@ use super::{
     loops::loop_tokens::CallbackToken,
 };
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        originals,
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+    host::Host,
+    instrument::{message_view, modules, originals, sent_values, tokens, watch},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        untraced::{self, untraced},
     },
     thread::state::ThreadState,
 };
@@ -284,7 +282,7 @@ pub unsafe fn send(
     // message is held.
     unsafe {
         let to = process_of(state, event_loop);
-        let message = sent_values::build_untraced(state, make);
+        let message = untraced::build_untraced(state, make);
         let number = if asked { sent_values::send(state, to, &message, MessageKind::Call) } else { 0 };
         let write = tokens::writing(message.as_ptr());
         (number, state.host.node.seq_send(&mut state.thread, About::Current, to, write))
@@ -359,7 +357,7 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
 /// # Safety
 /// The handle stands; callbacks run attached on this thread.
 unsafe fn message_of(state: &mut ThreadState, handle: *mut ffi::PyObject) -> Held {
-    sent_values::build_untraced(state, |py| {
+    untraced::build_untraced(state, |py| {
         // SAFETY: the handle stands; no exception is set while the message is made.
         unsafe {
             let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
@@ -422,7 +420,7 @@ fn on_begun(state: &mut ThreadState, frame: Frame) {
         let record = record(state, future.as_ptr());
         outcome(&record).reply_to = by;
         let make = |state: &mut ThreadState| {
-            sent_values::build_untraced(state, |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok()?)
+            untraced::build_untraced(state, |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok()?)
         };
         if sent_values::is_asked(state, Flags::RECEIVE) {
             let message = make(state);

@@ -26,19 +26,17 @@ use super::{
 };
 use crate::{
     entry::door,
-    host::{
-        instruments::{self, Instrument},
-        Host,
-    },
-    instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        sent_values::{self, untraced},
-        watch::{self, Handler},
-    },
+    host::Host,
+    instrument::{message_view, modules, sent_values, watch},
     library::{
         futures::{asyncio_futures, gathered},
         loops,
+    },
+    state::{
+        instrument::{Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        untraced::{self, untraced},
+        wants,
     },
     thread::state::ThreadState,
 };
@@ -347,7 +345,7 @@ unsafe fn tuple<'py>(py: Python<'py>, objects: &[*mut PyObject]) -> Option<Bound
 
 /// Whether a session traces when callbacks run.
 fn shows_turns() -> bool {
-    instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(LimitEvent::LongSchedule)
+    wants::wanted(Flags::RUNNING_PROCS) || wants::monitored(LimitEvent::LongSchedule)
 }
 
 /// How a callback came to the loop.
@@ -476,7 +474,7 @@ impl Scheduled {
     ) {
         let make = |state: &mut ThreadState| {
             // SAFETY: both are held; no exception is set while the message is made.
-            sent_values::build_untraced(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
+            untraced::build_untraced(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
         };
         let way = match came {
             Some(ScheduledBy::Scheduled(carried)) => CallbackToken::Unseen(carried),

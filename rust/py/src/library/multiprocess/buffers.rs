@@ -20,7 +20,11 @@
 //! `tests/python/test_process_message_numbers.py`, `tests/python/test_seq_multiprocess.py`.
 
 use super::numbers::Frames;
-use crate::{instrument::sent_values::untraced, library::futures, processes::process, thread::state::ThreadState};
+use crate::{
+    library::futures,
+    state::{process, untraced::untraced},
+    thread::state::ThreadState,
+};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{ffi::PyObject, prelude::*};

@@ -29,13 +29,15 @@ use super::{
     ports::bytes_of,
 };
 use crate::{
-    host::{instruments::Instrument, Host},
+    host::Host,
     instrument::{
-        message_view::{self, Message, Origin, Sender},
-        modules::{self, Module},
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        message_view::{self, Message},
+        modules, sent_values, tokens, watch,
+    },
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        untraced::{self, untraced},
     },
     thread::state::ThreadState,
 };
@@ -364,7 +366,7 @@ fn on_send(state: &mut ThreadState, frame: Frame) {
         }
         state.running.identify(state.host, &mut state.thread);
         if sent_values::is_asked(state, Flags::SEND) {
-            let message = sent_values::build_untraced(state, |py| sent_bytes(py, whole, frame.local(1)));
+            let message = untraced::build_untraced(state, |py| sent_bytes(py, whole, frame.local(1)));
             send(state, connection, message.as_ptr(), 0);
         }
     }
@@ -416,7 +418,7 @@ fn on_received_into(state: &mut ThreadState, frame: Frame, how: Ended) {
             return receive(state, frame, connection, buffer);
         }
         let offset = frame.local(2);
-        let copy = sent_values::build_untraced(state, |py| {
+        let copy = untraced::build_untraced(state, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
             let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
@@ -493,7 +495,7 @@ pub unsafe fn ask(
         let asked = sent_values::is_asked(state, Flags::SEND);
         if asked || tokens::has(state) {
             let to = message_view::queue(state, pool);
-            let message = sent_values::build_untraced(state, make);
+            let message = untraced::build_untraced(state, make);
             if asked {
                 sent_values::send(state, to, &message, MessageKind::Call);
             }

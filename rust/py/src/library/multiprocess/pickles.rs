@@ -25,14 +25,12 @@
 
 use super::{buffers, numbers, pools};
 use crate::{
-    host::instruments::Instrument,
-    instrument::{
-        message_view,
-        modules::{self, Module},
-        originals, sent_values, tokens,
-        watch::{self, Ended, Handler},
-    },
+    instrument::{message_view, modules, originals, sent_values, tokens, watch},
     library::{loops::loop_tokens, multiprocess},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        untraced,
+    },
     thread::state::ThreadState,
 };
 use inviso_core::{
@@ -410,13 +408,13 @@ pub unsafe fn message_of(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> 
         let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
         let at = object.as_ptr();
         if kind == "concurrent.futures.process._CallItem" {
-            return sent_values::build_untraced(state, |py| {
+            return untraced::build_untraced(state, |py| {
                 let [function, args, keywords] = ["fn", "args", "kwargs"].map(|name| attribute(py, at, name));
                 sent_values::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
             });
         }
         if kind == "concurrent.futures.process._ResultItem" {
-            return sent_values::build_untraced(state, |py| match attribute(py, at, "exception") {
+            return untraced::build_untraced(state, |py| match attribute(py, at, "exception") {
                 Some(error) if !error.is_none() => sent_values::of_exception(py, error.as_ptr()).ok(),
                 _ => attribute(py, at, "result"),
             });
@@ -495,7 +493,7 @@ pub unsafe fn put(state: &mut ThreadState, frame: Frame, library: Option<Frame>)
             // the feeder may take it before the sending is certain
             None => state.host.node.seq_would_send(state.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
-                let future = sent_values::build_untraced(state, |py| attribute(py, manager.local(2), "future"));
+                let future = untraced::build_untraced(state, |py| attribute(py, manager.local(2), "future"));
                 let record = state.host.directory.known(future.as_ptr() as usize);
                 record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
             }
@@ -574,7 +572,7 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
                 Held::owned(value)
             }
             Ended::Raised(error) => {
-                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+                untraced::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
             }
         });
     }

@@ -28,17 +28,19 @@ use super::pickles;
 use crate::{
     host::Host,
     instrument::{
-        message_view::{self, Sender},
-        modules,
+        message_view, modules,
         senders::{self, QueuedItem},
         sent_values, tokens,
-        watch::{Ended, Handler},
     },
     library::{
         futures::{self, outcome, record, tell},
         multiprocess,
     },
-    processes::process,
+    state::{
+        instrument::{Ended, Handler},
+        origin::Sender,
+        process, untraced,
+    },
     thread::state::ThreadState,
 };
 use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
@@ -139,7 +141,7 @@ pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
         return;
     }
     // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
-    let tasks = sent_values::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
+    let tasks = untraced::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
     let mut name = [0; 256];
     // SAFETY: null or held.
     let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
@@ -168,8 +170,7 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
             state.host.node.seq_receive(&mut state.thread, About::Current, Carried::Empty, write);
             sent
         } else if pickles::is(frame, "Pool._handle_tasks") {
-            let found =
-                sent_values::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
+            let found = untraced::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
             found.map_or(Carried::Empty, |(carried, _)| carried)
         } else {
             return false;
@@ -228,7 +229,7 @@ pub unsafe fn taken_among_threads(
 /// # Safety
 /// The item stands; the thread is attached and has no exception set.
 pub unsafe fn told_as(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
-    sent_values::build_untraced(state, |py| {
+    untraced::build_untraced(state, |py| {
         // SAFETY: the caller promises that the item stands and the thread is attached and has no exception set.
         let item = unsafe { Bound::from_borrowed_ptr(py, item) };
         // SAFETY: the item holds its parts.
@@ -382,7 +383,7 @@ fn on_ask(state: &mut ThreadState, frame: Frame) {
 
 /// A chunk of results comes.
 fn on_chunk(state: &mut ThreadState, frame: Frame) {
-    let left = sent_values::build_untraced(state, |py| {
+    let left = untraced::build_untraced(state, |py| {
         // SAFETY: the event's frame begins, and holds its parameters; the thread is attached.
         unsafe { attribute(py, frame.local(0), "_number_left") }
     });
@@ -488,7 +489,7 @@ pub unsafe fn take_all(state: &mut ThreadState, result: &Tracee, frame: Frame, h
     // thread is attached.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        let size = sent_values::build_untraced(state, |py| attribute(py, frame.local(0), "_chunksize"));
+        let size = untraced::build_untraced(state, |py| attribute(py, frame.local(0), "_chunksize"));
         let size = if size.is_null() { None } else { number(size.as_ptr()) }.unwrap_or(1);
         for (place, carried) in came {
             let range = (place * size) as isize..((place + 1) * size) as isize;
@@ -517,9 +518,9 @@ unsafe fn take_piece(
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         let message = tokens::message_for(state, &carried, |state| match how {
-            Ended::Returned(value) => sent_values::untraced(state, |_, _| of(value)),
+            Ended::Returned(value) => untraced::untraced(state, |_, _| of(value)),
             Ended::Raised(error) => {
-                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+                untraced::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
             }
         });
         let write = tokens::writing(message.as_ptr());

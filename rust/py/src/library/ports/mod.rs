@@ -30,18 +30,22 @@ pub mod transport;
 
 use crate::{
     convert::terms,
-    host::{
-        instruments::{wanted, Instrument, Wants},
-        Host,
-    },
+    host::Host,
     instrument::{
-        message_view::{self, Message, Origin, Sender},
-        modules::{self, Module},
-        sent_values::untraced,
-        watch::{self, Ended},
+        message_view::{self, Message},
+        modules, watch,
     },
-    processes::{process, relations},
-    thread::{object_cache::CachedObject, state::ThreadState},
+    processes::relations,
+    state::{
+        instrument::{Ended, Instrument, Module},
+        lock,
+        object_cache::CachedObject,
+        origin::{Origin, Sender},
+        process,
+        untraced::untraced,
+        wants::{wanted, Wants},
+    },
+    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -58,7 +62,7 @@ use inviso_term::{
 use pyo3::{ffi, prelude::*, sync::PyOnceLock};
 use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard, OnceLock,
+    Arc, Mutex, OnceLock,
 };
 
 /// Ports.
@@ -122,10 +126,6 @@ static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn own(port: &Tracee) -> &Own {
     &process::process(port).port
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Records what sessions trace, all of them together.

@@ -14,8 +14,8 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{bytes_of, lock, read, runs, written};
-use crate::{entry::door, thread::state::ThreadState};
+use super::{bytes_of, read, runs, written};
+use crate::{entry::door, state::lock, thread::state::ThreadState};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, PlainCall, PositionalCall, Wrapper},

@@ -20,11 +20,9 @@ use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, tran
 use crate::{
     entry::door,
     host::Host,
-    instrument::{
-        originals,
-        watch::{self, Ended, Handler},
-    },
+    instrument::{originals, watch},
     processes::exit_reason,
+    state::instrument::{Ended, Handler},
     thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;

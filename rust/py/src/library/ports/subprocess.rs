@@ -20,12 +20,12 @@
 use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
     host::Host,
-    instrument::{
-        originals::codes,
-        sent_values,
-        watch::{self, Ended, Handler},
-    },
+    instrument::{originals::codes, watch},
     processes::exit_reason,
+    state::{
+        instrument::{Ended, Handler},
+        untraced,
+    },
     thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
@@ -231,7 +231,7 @@ fn on_input(state: &mut ThreadState, frame: Frame, how: Ended) {
         if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
             return;
         }
-        let input = sent_values::build_untraced(state, |py| attribute(py, object, "_input"));
+        let input = untraced::build_untraced(state, |py| attribute(py, object, "_input"));
         if has_something(input.as_ptr()) {
             serves(state, &port, Some("command"), |state| {
                 written(state, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));

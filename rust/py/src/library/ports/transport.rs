@@ -18,14 +18,15 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
-use super::{busy, bytes_of, closed, lock, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
     host::Host,
-    instrument::{
-        message_view, originals,
-        watch::{self, Ended, Handler},
-    },
+    instrument::{message_view, originals, watch},
     processes::exit_reason,
+    state::{
+        instrument::{Ended, Handler},
+        lock,
+    },
     thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};

@@ -20,18 +20,16 @@
 pub mod simple_queue;
 
 use crate::{
-    host::{
-        instruments::{monitored, Instrument},
-        Host,
-    },
+    host::Host,
     instrument::{
-        lengths, message_view,
-        modules::{self, Module},
-        originals,
+        lengths, message_view, modules, originals,
         senders::{self, QueuedItem},
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        sent_values, tokens, watch,
+    },
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        untraced::untraced,
+        wants::monitored,
     },
     thread::state::ThreadState,
 };

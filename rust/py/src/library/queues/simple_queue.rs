@@ -19,16 +19,14 @@
 
 use crate::{
     entry::door,
-    host::{
-        instruments::{monitored, Instrument},
-        Host,
-    },
+    host::Host,
     instrument::{
         lengths, message_view,
         senders::{self, QueuedItem},
         sent_values, tokens,
     },
     library::multiprocess::pools,
+    state::{instrument::Instrument, wants::monitored},
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};

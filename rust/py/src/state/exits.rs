@@ -17,8 +17,7 @@
 //! # Checked by
 //! `tests/python/test_process_links.py`.
 
-use super::process;
-use crate::convert::terms;
+use crate::{convert::terms, state::process};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     capture::{self, Raised},

@@ -1,6 +1,6 @@
 //! Tasks by their addresses, and how the end of each is heard of.
 
-use super::{directory::lock, process::known};
+use crate::state::{lock, process::known};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::tasks::name::{self as task_name, Name};
 use pyo3::{ffi, prelude::*, types::*};
@@ -11,13 +11,13 @@ use std::{
 };
 
 /// A task, queue or port: its record, and how the end of its object is reported.
-pub(super) struct Task {
-    pub(super) tracee: Arc<Tracee>,
-    pub(super) end: Teller,
+pub struct Task {
+    pub tracee: Arc<Tracee>,
+    pub end: Teller,
 }
 
 /// How the end of an object is reported.
-pub(super) enum Teller {
+pub enum Teller {
     /// A weak reference.
     Weak(Py<PyAny>),
     /// The finaliser of its class, see [`task_end`].
@@ -28,7 +28,7 @@ pub(super) enum Teller {
 
 impl Teller {
     /// The object at this address whose end this reports, if it still exists.
-    pub(super) fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
+    pub fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
         match self {
             Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
             // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
@@ -38,7 +38,7 @@ impl Teller {
         }
     }
 
-    pub(super) fn copy(&self, py: Python<'_>) -> Teller {
+    pub fn copy(&self, py: Python<'_>) -> Teller {
         match self {
             Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
             Teller::Finaliser => Teller::Finaliser,
@@ -49,10 +49,10 @@ impl Teller {
 
 /// Tasks, queues and ports by address, and those addresses by the address of the weak reference.
 #[derive(Default)]
-pub(super) struct Tasks {
-    pub(super) all: FxHashMap<usize, Task>,
-    pub(super) references: FxHashMap<usize, usize>,
-    pub(super) ended: EndedNames,
+pub struct Tasks {
+    pub all: FxHashMap<usize, Task>,
+    pub references: FxHashMap<usize, usize>,
+    pub ended: EndedNames,
 }
 
 impl Tasks {
@@ -61,7 +61,7 @@ impl Tasks {
     ///
     /// # Safety
     /// Attached; nothing of the object at this address has been cleared.
-    pub(super) unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
+    pub unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
         let ended = match self.all.entry(address) {
             Entry::Occupied(known) if told(&known.get().end) => known.remove(),
             _ => return None,
@@ -78,13 +78,13 @@ impl Tasks {
 
 /// The names of the processes that ended last.
 #[derive(Default)]
-pub(super) struct EndedNames(pub(super) VecDeque<(u64, Name)>);
+pub struct EndedNames(pub VecDeque<(u64, Name)>);
 
 /// How many names are kept: of threads, and of tasks.
-pub(super) const ENDED_NAMES: usize = 4096;
+pub const ENDED_NAMES: usize = 4096;
 
 impl EndedNames {
-    pub(super) fn keep(&mut self, pid: u64, name: Name) {
+    pub fn keep(&mut self, pid: u64, name: Name) {
         if self.0.len() >= ENDED_NAMES {
             self.0.pop_front();
         }
@@ -92,7 +92,7 @@ impl EndedNames {
     }
 
     /// Called rarely; searches thousands of names.
-    pub(super) fn find(&self, pid: u64) -> Option<String> {
+    pub fn find(&self, pid: u64) -> Option<String> {
         self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
     }
 }

@@ -1,7 +1,11 @@
 //! What this package keeps with a process.
 
-use super::{directory::lock, exits::Exits};
-use crate::{host::Host, instrument::senders::Senders, thread::mailbox::Mailbox};
+use crate::{
+    host::Host,
+    instrument::senders::Senders,
+    state::{exits::Exits, lock},
+    thread::mailbox::Mailbox,
+};
 use inviso_core::{seq::Carried, tracee::Tracee};
 use inviso_cpython::tasks::name::{self as task_name};
 use inviso_port::learned;
@@ -36,7 +40,7 @@ pub struct Process {
     /// Of a thread that was announced and has had no event yet: the address of its object; else 0.
     pub announced: AtomicUsize,
     /// Of a thread that was found and has had no event yet: its number; else 0.
-    pub(super) found: AtomicU64,
+    pub found: AtomicU64,
     /// The process that linked itself to it while starting it, until that is emitted; else 0.
     pub linked_by: AtomicU64,
     /// Monitors of its end: the reference, and the process whose mailbox gets the message.
