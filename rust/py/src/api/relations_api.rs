@@ -4,7 +4,6 @@ use crate::{
     convert::{pid::Pid, terms},
     entry::door,
     instrument::{message_view::Message, tokens},
-    library::ports,
     processes::{
         exit_reason,
         relations::{deliver, down, exit, hear, is_gone, signal, watch, with_ports, Tie, MONITORS},
@@ -37,7 +36,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
         match state.host.directory.living(py, state.host, id) {
             Some(other) => {
                 if other.kind == Kind::Port {
-                    ports::linked(&other, own.pid, true);
+                    process::process(&other).port.note_link(own.pid, true);
                 }
                 state.host.node.link(&mut state.thread, &own, &other);
                 // the other may have ended without seeing the link
@@ -79,7 +78,7 @@ pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     with(py, None, |_, state| {
         let own = state.thread.current().clone();
         if let Some(port) = state.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
-            ports::linked(&port, own.pid, false);
+            process::process(&port).port.note_link(own.pid, false);
         }
         state.host.node.unlink(&mut state.thread, &own, id);
         Ok(())

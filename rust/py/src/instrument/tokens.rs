@@ -16,16 +16,13 @@
 //! # Checked by
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
-use super::senders::{self, QueuedItem};
+use super::senders;
+use crate::state::{lock, process, senders::QueuedItem};
 use crate::{
     host::Host,
-    library::{
-        loops::loop_tokens,
-        multiprocess::{buffers, pools},
-        queues,
-    },
+    library::{loops::loop_tokens, queues},
     processes::thread_ids,
-    state::{process, wants::Wants},
+    state::wants::Wants,
     thread::{late, state::ThreadState},
 };
 use inviso_core::{
@@ -220,8 +217,10 @@ pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         if let Some(carried) = &mut *kept(&object) {
             host.node.seq_empty(carried);
         }
-        pools::empty(&host.node, &object);
-        buffers::empty(&host.node, &object);
+        if let Some(pieces) = lock(&known.pieces).as_deref_mut() {
+            pieces.empty(&host.node);
+        }
+        lock(&known.buffer).empty(&host.node);
     }
     Ok(())
 }

@@ -22,10 +22,12 @@ use super::{
 };
 use crate::{
     host::Host,
-    instrument::{senders, tokens},
+    instrument::tokens,
     state::{
+        buffer::Buffer,
         lock,
         process::{known, process},
+        senders,
         tasks::{EndedNames, Task, Tasks, Teller},
     },
 };
@@ -493,7 +495,9 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
         // threads that have met the queue may remember its record
         Kind::Queue => known(tracee).into_iter().for_each(|process| {
             senders::gone(py, &process.senders);
-            crate::library::multiprocess::buffers::gone(tracee);
+            if let Ok(mut buffer) = process.buffer.try_lock() {
+                *buffer = Buffer::default();
+            }
         }),
         // SAFETY: attached; nothing of the task has been cleared.
         Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },

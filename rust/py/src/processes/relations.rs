@@ -24,7 +24,6 @@ use crate::{
     entry::door,
     host::Host,
     instrument::{lengths, message_view, tokens},
-    library::ports,
     state::{
         exits, lock,
         origin::{Origin, Sender},
@@ -381,7 +380,7 @@ pub(crate) fn signal(
     if to.kind == Kind::Port {
         // a port stays open after its linked process ends, as Python's objects do
         if link.is_some() {
-            ports::linked(to, from, false);
+            process::process(to).port.note_link(from, false);
             host.node.on_getting_unlinked(thread, to, from);
         }
         return Ok(());

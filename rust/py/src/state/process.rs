@@ -2,8 +2,7 @@
 
 use crate::{
     host::Host,
-    instrument::senders::Senders,
-    state::{exits::Exits, lock},
+    state::{exits::Exits, lock, senders::Senders},
     thread::mailbox::Mailbox,
 };
 use inviso_core::{seq::Carried, tracee::Tracee};
@@ -55,18 +54,18 @@ pub struct Process {
     /// that was running when tracing of scheduling began, its outermost coroutine.
     pub place: OnceLock<Box<[u8]>>,
     /// Its state if it is a port.
-    pub port: crate::library::ports::Own,
+    pub port: crate::state::port::Own,
     /// Of a future: the token of its call until that begins, then the token of its result until that is taken.
     pub carried: Mutex<Option<Carried>>,
     /// Of a future: the process that its result is on its way to.
-    pub result: Mutex<crate::library::futures::Outcome>,
+    pub result: Mutex<crate::state::outcome::Outcome>,
     /// Of a task, whether `wait_for` has made it and waits for it.
     #[cfg(not(Py_3_12))]
     pub is_waited_for: AtomicBool,
     /// Of an object by which a program waits for many results of a pool: the results.
-    pub pieces: Mutex<Option<Box<crate::library::multiprocess::pools::Pieces>>>,
+    pub pieces: Mutex<Option<Box<crate::state::pieces::Pieces>>>,
     /// Of a queue's buffer of objects that wait to be pickled: facts about them.
-    pub buffer: Mutex<crate::library::multiprocess::buffers::Buffer>,
+    pub buffer: Mutex<crate::state::buffer::Buffer>,
 }
 
 impl Process {

@@ -27,11 +27,7 @@
 use super::pickles;
 use crate::{
     host::Host,
-    instrument::{
-        message_view, modules,
-        senders::{self, QueuedItem},
-        sent_values, tokens,
-    },
+    instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
         futures::{self, outcome, record, tell},
         multiprocess,
@@ -39,15 +35,17 @@ use crate::{
     state::{
         instrument::{Ended, Handler},
         origin::Sender,
-        process, untraced,
+        pieces::Pieces,
+        process,
+        senders::QueuedItem,
+        untraced,
     },
     thread::state::ThreadState,
 };
-use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
+use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
-    collections::BTreeMap,
     mem::take,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -67,20 +65,6 @@ pub static ITEM: Handler = Handler { begin: Some(on_item), ..Handler::NONE };
 /// `IMapIterator.next`.
 pub static NEXT: Handler = Handler { end: Some(on_next), ..Handler::NONE };
 
-/// The state of such a call.
-#[derive(Default)]
-pub struct Pieces {
-    /// The token that each piece goes out with.
-    call: Carried,
-    /// The tokens of results that have not been taken, by their place.
-    came: BTreeMap<u64, Carried>,
-    /// Whether results get their places as they come.
-    unordered: bool,
-    /// How many results have come, and how many were taken.
-    arrived: u64,
-    taken: u64,
-}
-
 fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
     process::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -93,14 +77,6 @@ pub fn call_of(result: &Tracee) -> Option<Carried> {
 /// The token after all results of this call are taken; `None` for any other call, or if no result had one.
 pub fn last_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref()?.came.values().next_back().cloned()
-}
-
-/// Drops the tokens of before a reset.
-pub fn empty(node: &Node, result: &Tracee) {
-    if let Some(pieces) = pieces(result).as_deref_mut() {
-        node.seq_empty(&mut pieces.call);
-        pieces.came.values_mut().for_each(|carried| node.seq_empty(carried));
-    }
 }
 
 /// The token that a pool's task goes out with, and its call; `None` if the call is not known or has no token.

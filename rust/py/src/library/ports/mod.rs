@@ -41,6 +41,7 @@ use crate::{
         lock,
         object_cache::CachedObject,
         origin::{Origin, Sender},
+        port::{Own, LINKED},
         process,
         untraced::untraced,
         wants::{wanted, Wants},
@@ -61,8 +62,8 @@ use inviso_term::{
 };
 use pyo3::{ffi, prelude::*, sync::PyOnceLock};
 use std::sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
-    Arc, Mutex, OnceLock,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    Arc, Mutex,
 };
 
 /// Ports.
@@ -94,32 +95,6 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a session watches for busy ports.
 static BUSY: AtomicBool = AtomicBool::new(false);
-
-/// The number of links to ports by `inviso.link`.
-static LINKED: AtomicUsize = AtomicUsize::new(0);
-
-/// The state of a port besides its record.
-#[derive(Default)]
-pub struct Own {
-    /// Its kind, in Erlang's words.
-    driver: OnceLock<&'static str>,
-    /// Its `inviso.Port`, for messages.
-    identity: OnceLock<Py<PyAny>>,
-    /// A transport writes to it, and reports that itself.
-    by_transport: AtomicBool,
-    /// asyncio encrypts what goes over its socket, and the data are reported there.
-    is_encrypted: AtomicBool,
-    /// Its transport has stopped its writer.
-    is_full: AtomicBool,
-    /// Data of its pipes are reported at the end of a call.
-    communicates: AtomicBool,
-    /// The bytes that this call had gathered of each pipe before it began.
-    gathered: [AtomicUsize; 2],
-    /// The call's data for its pipes have not been reported yet.
-    has_input: AtomicBool,
-    /// The processes that linked themselves to it by `inviso.link`.
-    linked: Mutex<Vec<u64>>,
-}
 
 /// Objects that are being made ports, by address. The call that saw the beginning reports each.
 static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -540,18 +515,4 @@ fn busy(state: &mut ThreadState, port: &Tracee) {
     state.host.node.alarm(&mut state.thread, waiting, LimitEvent::BusyPort, |_, _| {
         Some(Term::Port(Identifier::own(port.pid >> 2)))
     });
-}
-
-/// A process links itself to a port, or removes the link, by a call of this package.
-pub fn linked(port: &Tracee, by: u64, on: bool) {
-    let mut linked = lock(&own(port).linked);
-    if on {
-        if !linked.contains(&by) {
-            linked.push(by);
-            LINKED.fetch_add(1, Ordering::Relaxed);
-        }
-    } else if let Some(at) = linked.iter().position(|pid| *pid == by) {
-        linked.remove(at);
-        LINKED.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -21,13 +21,10 @@ pub mod simple_queue;
 
 use crate::{
     host::Host,
-    instrument::{
-        lengths, message_view, modules, originals,
-        senders::{self, QueuedItem},
-        sent_values, tokens, watch,
-    },
+    instrument::{lengths, message_view, modules, originals, senders, sent_values, tokens, watch},
     state::{
         instrument::{Ended, Handler, Instrument, Module},
+        senders::QueuedItem,
         untraced::untraced,
         wants::monitored,
     },

@@ -20,13 +20,9 @@
 use crate::{
     entry::door,
     host::Host,
-    instrument::{
-        lengths, message_view,
-        senders::{self, QueuedItem},
-        sent_values, tokens,
-    },
+    instrument::{lengths, message_view, senders, sent_values, tokens},
     library::multiprocess::pools,
-    state::{instrument::Instrument, wants::monitored},
+    state::{instrument::Instrument, senders::QueuedItem, wants::monitored},
     thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};
