@@ -2,6 +2,7 @@
 
 mod api;
 mod convert;
+mod door;
 mod entry;
 mod host;
 mod instrument;
@@ -17,8 +18,9 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::entry::door::keep_panics();
-        inviso_cpython::interpreter::again::set_inside(crate::entry::door::is_inside);
+        crate::state::above::give(crate::host::above::above());
+        crate::door::keep_panics();
+        inviso_cpython::interpreter::again::set_inside(crate::door::is_inside);
         // without the C module there is none of its queues
         let _missing = crate::library::queues::simple_queue::take_waits(module.py());
         Ok(())

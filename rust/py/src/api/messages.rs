@@ -13,7 +13,10 @@
 //! # Checked by
 //! `tests/python/test_message_shapes.py`.
 
-use crate::{convert::terms, host::delivery::Delivery, state::objects::Arguments};
+use crate::{
+    convert::terms,
+    state::{mailbox::Delivery, objects::Arguments},
+};
 use inviso_core::{
     drain::{Event, Record, What},
     node::Node,

@@ -2,7 +2,7 @@
 
 use crate::{
     convert::{pid::Pid, terms},
-    entry::door,
+    door,
     instrument::{message_view::Message, tokens},
     processes::{
         exit_reason,
@@ -12,9 +12,9 @@ use crate::{
         exits, lock,
         origin::{Origin, Sender},
         process,
+        thread::ThreadState,
         wants::Wants,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -88,7 +88,7 @@ pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The pids that a process is linked to.
 #[pyfunction]
 pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
-    crate::host::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
+    crate::state::start::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
 }
 
 /// The running process shall get a message at the end of another: `("DOWN", reference, "process", pid, reason)`.
@@ -113,7 +113,7 @@ pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> 
 /// Removes a monitor; False if there is none.
 #[pyfunction]
 pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
-    for tracee in crate::host::host(py)?.node.processes() {
+    for tracee in crate::state::start::host(py)?.node.processes() {
         let mut found = None;
         {
             let mut monitors = lock(&process::process(&tracee).monitors);
@@ -213,7 +213,7 @@ pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
 /// The process that has a name.
 #[pyfunction]
 pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
-    let host = crate::host::host(py)?;
+    let host = crate::state::start::host(py)?;
     let living = host.node.whereis(name).and_then(|tracee| host.directory.living(py, host, tracee.pid));
     living.map(|tracee| terms::identity(py, tracee.pid)).transpose()
 }
@@ -221,7 +221,7 @@ pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
 /// All names.
 #[pyfunction]
 pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
-    Ok(crate::host::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
+    Ok(crate::state::start::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
 }
 
 /// Sends a message to a process or port by its pid, or to the holder of `name` (`to` is then the holder, if there is
@@ -297,7 +297,7 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
 fn with<R>(
     py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>,
 ) -> PyResult<R> {
-    let host = crate::host::host(py)?;
+    let host = crate::state::start::host(py)?;
     if let Some(wants) = related {
         host.adjust(py, wants)?;
     }

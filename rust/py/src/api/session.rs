@@ -11,10 +11,9 @@ use crate::{
         pid::Pid,
         terms,
     },
-    entry::{arming::Armer, codes::Pattern as Names},
-    host::{delivery::Delivery, Host},
+    entry::arming::Armer,
     library::ports,
-    state::wants::Wants,
+    state::{host::Host, mailbox::Delivery, pattern::Pattern as Names, wants::Wants},
 };
 use inviso_core::{
     cells::Measure,

@@ -13,39 +13,17 @@
 //! # Checked by
 //! `tests/python/test_trace_host.py`, `tests/python/test_trace_functions.py`, `tests/python/test_host_fork.py`.
 
-use super::loading::Changing;
 use crate::{
-    host::{host, Host},
     instrument::watch,
+    state::{armed::Armed, host::Host, loading::Changing, start::host},
 };
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
-use rustc_hash::FxHashMap;
 use std::{collections::hash_map::Entry, sync::MutexGuard};
 
 /// The name of our `sys.monitoring` tool.
 #[cfg(Py_3_12)]
 pub const TOOL: &str = "inviso";
-
-/// The events that are armed now. Changed under the lock of [`Host`] only.
-#[derive(Default)]
-pub struct Armed {
-    /// Code objects that have events or are about to get them, each with the number of changes under way for it. They
-    /// are held, so their addresses are not reused.
-    pub codes: FxHashMap<usize, (Py<PyAny>, u32)>,
-    /// Code that instruments watch, with the events that they need.
-    pub watched: FxHashMap<usize, u8>,
-    /// The events that plans need, by code.
-    planned: FxHashMap<usize, u8>,
-    #[cfg(Py_3_12)]
-    tool: Option<inviso_cpython::hooks::monitoring::Tool>,
-    /// All code gets its events through global events. Used on free-threaded builds, where each local change stops the
-    /// world.
-    #[cfg(Py_3_12)]
-    everywhere: bool,
-    #[cfg(Py_3_12)]
-    global: u32,
-}
 
 /// How many functions a free-threaded build arms one by one.
 #[cfg(Py_GIL_DISABLED)]
@@ -391,7 +369,7 @@ impl Armed {
     /// traced.
     fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
         let all = self.watched.values().fold(all, |sum, w| sum | w);
-        let wanted = all != 0 || super::loading::is_on();
+        let wanted = all != 0 || crate::state::loading::is_on();
         super::callbacks::watch_ends(all & events::HANDLED != 0);
         // SAFETY: `evaluate` follows PEP 523, and `evaluate` and `profile` are never unloaded. Patterns on functions
         // written in C are set after `ready_for_foreign`.

@@ -13,8 +13,8 @@
 //! # Checked by
 //! `tests/python/test_trace_host.py`, `tests/python/test_pep523.py`, `tests/python/test_trace_returns.py`.
 
-use super::door;
 use crate::{
+    door,
     instrument::watch,
     state::instrument::Ended,
     thread::call::{key, End, PyCall},
@@ -237,7 +237,7 @@ mod frames {
             let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
             let code = frame.code();
             !profiling::is_on()
-                && !super::super::loading::is_on()
+                && !crate::state::loading::is_on()
                 && !ENDS_MATTER.load(Ordering::Relaxed)
                 && !frame.is_generator_frame()
                 && door::is_traced() != Some(true)
@@ -480,7 +480,7 @@ mod frames {
     /// The calling thread is attached. The exception is set aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
-    unsafe fn handled(state: &mut crate::thread::state::ThreadState) {
+    unsafe fn handled(state: &mut crate::state::thread::ThreadState) {
         // SAFETY: attached. After a frame has ended, its caller is the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };

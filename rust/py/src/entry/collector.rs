@@ -16,10 +16,13 @@
 //! # Checked by
 //! `tests/python/test_collector.py`.
 
-use super::door;
 use crate::{
-    state::{instrument::Instrument, wants},
-    thread::state::ThreadState,
+    door,
+    state::{
+        instrument::Instrument,
+        thread::{Begun, ThreadState},
+        wants,
+    },
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent};
 use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
@@ -61,13 +64,6 @@ const FULL: i64 = 2;
 
 /// Bytes of a word.
 const WORD: u64 = 8;
-
-/// A collection that has begun on a thread.
-#[derive(Clone, Copy)]
-pub struct Begun {
-    ticks: u64,
-    pid: u64,
-}
 
 fn callbacks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(py.import("gc")?.getattr("callbacks")?.cast_into::<PyList>()?)

@@ -4,12 +4,11 @@
 //! While a pattern names such a function, each call of a C function by Python code costs an event (on 3.11 every call
 //! does). Calls from C code to C code are not seen.
 
-use super::codes::{Found, Pattern};
+use super::codes::Found;
 use crate::{
     convert::view::PyView,
-    host::Host,
-    state::objects::Arguments,
-    thread::{backtrace, call::PyCall, late, state::RunningTask},
+    state::{host::Host, objects::Arguments, pattern::Pattern, thread::RunningTask},
+    thread::{backtrace, call::PyCall, late},
 };
 use inviso_core::{
     event::Activation,

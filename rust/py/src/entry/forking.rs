@@ -12,8 +12,11 @@
 //! # Checked by
 //! `tests/python/test_host_fork.py`.
 
-use super::{arming::Armer, door};
-use crate::host::{forget, try_host};
+use super::arming::Armer;
+use crate::{
+    door,
+    state::host::{forget, try_host},
+};
 use inviso_core::control::Arm;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,108 +18,21 @@
 //! # Checked by
 //! `tests/python/test_trace_loading.py`.
 
-#[cfg(Py_3_12)]
-use super::door;
 use super::{arming::Armer, codes};
-use crate::host::Host;
+#[cfg(not(Py_3_12))]
+use crate::state::loading::TIMES;
+use crate::state::{
+    host::Host,
+    loading::{is_on, KnownCode, Loading, ON},
+    pattern,
+};
+#[cfg(Py_3_12)]
+use crate::{door, state::loading::is_changing};
 use inviso_core::plan::Mfa;
 use inviso_cpython::{frames::frame, interpreter::calling};
 use pyo3::{ffi, prelude::*};
-use rustc_hash::{FxHashMap, FxHashSet};
-#[cfg(not(Py_3_12))]
-use std::sync::atomic::AtomicU32;
-use std::sync::{
-    atomic::{AtomicBool, Ordering},
-    Mutex, MutexGuard,
-};
-
-static ON: AtomicBool = AtomicBool::new(false);
-
-/// Whether a session waits for new code.
-#[inline(always)]
-pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
-}
-
-/// How often the noticing of new code has begun. A thread's met code is valid while this does not change.
-#[cfg(not(Py_3_12))]
-static TIMES: AtomicU32 = AtomicU32::new(0);
-
-/// Code that a thread has met recently, each at the one index that its address gives (3.11).
-#[cfg(not(Py_3_12))]
-#[derive(Default)]
-pub struct Met {
-    times: u32,
-    codes: Vec<usize>,
-}
-
-#[cfg(not(Py_3_12))]
-impl Met {
-    /// A power of two.
-    const PLACES: usize = 1024;
-
-    #[inline(always)]
-    fn place(code: usize) -> usize {
-        (code >> 4 ^ code >> 14) & (Self::PLACES - 1)
-    }
-
-    #[inline(always)]
-    fn has(&self, code: usize) -> bool {
-        self.codes.get(Self::place(code)) == Some(&code) && self.times == TIMES.load(Ordering::Relaxed)
-    }
-
-    fn add(&mut self, code: usize) {
-        let times = TIMES.load(Ordering::Relaxed);
-        if self.times != times {
-            self.times = times;
-            self.codes.clear();
-            self.codes.resize(Self::PLACES, 0);
-        }
-        self.codes[Self::place(code)] = code;
-    }
-}
-
-std::thread_local! {
-    static CHANGING: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
-
-/// While a value of this type exists, its thread is inside a change. Functions that are created on the thread then (a
-/// destructor may run any code) wait until the change is done.
-pub struct Changing(());
-
-impl Changing {
-    /// Begins a change.
-    #[must_use]
-    pub fn new() -> Self {
-        CHANGING.set(CHANGING.get() + 1);
-        Changing(())
-    }
-}
-
-impl Drop for Changing {
-    fn drop(&mut self) {
-        CHANGING.set(CHANGING.get() - 1);
-    }
-}
-
-/// Known code; all other code is new.
-#[derive(Default)]
-pub struct Loading {
-    known: Mutex<KnownCode>,
-    /// Functions that were created inside a change.
-    late: Mutex<Vec<Py<PyAny>>>,
-    /// The patterns that each session waits for. Nothing is armed for a function that no session waits for.
-    wanted: Mutex<FxHashMap<u64, Vec<codes::Pattern>>>,
-}
-
-#[derive(Default)]
-struct KnownCode {
-    codes: FxHashSet<usize>,
-    #[cfg(not(Py_3_12))]
-    held: Vec<Py<PyAny>>,
-    #[cfg(Py_3_12)]
-    watchers: Option<(inviso_cpython::hooks::watch::Watcher, inviso_cpython::hooks::watch::Watcher)>,
-}
+use rustc_hash::FxHashMap;
+use std::sync::{atomic::Ordering, MutexGuard};
 
 impl Loading {
     fn known(&self) -> MutexGuard<'_, KnownCode> {
@@ -150,7 +63,7 @@ impl Loading {
         #[cfg(not(Py_3_12))]
         TIMES.fetch_add(1, Ordering::Relaxed);
         ON.store(true, Ordering::Release);
-        let all = codes::find(py, &codes::Pattern { module: None, function: None, arity: None })?;
+        let all = codes::find(py, &pattern::Pattern { module: None, function: None, arity: None })?;
         let mut known = self.known();
         known.codes.extend(all.iter().map(|found| found.code.as_ptr() as usize));
         #[cfg(not(Py_3_12))]
@@ -178,12 +91,12 @@ impl Loading {
         let _ = py;
     }
 
-    fn wanted(&self) -> MutexGuard<'_, FxHashMap<u64, Vec<codes::Pattern>>> {
+    fn wanted(&self) -> MutexGuard<'_, FxHashMap<u64, Vec<pattern::Pattern>>> {
         self.wanted.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A session waits for the functions that these patterns match.
-    pub fn want(&self, session: u64, patterns: Vec<codes::Pattern>) {
+    pub fn want(&self, session: u64, patterns: Vec<pattern::Pattern>) {
         self.wanted().insert(session, patterns);
     }
 
@@ -207,7 +120,7 @@ impl Loading {
         // a module without a name may go by the name of its file; the search decides
         // SAFETY: attached.
         let name = codes::text(unsafe { Python::assume_attached() }, module.as_ptr());
-        let named = |pattern: &codes::Pattern| name.as_deref().is_none_or(|name| pattern.takes_module(name));
+        let named = |pattern: &pattern::Pattern| name.as_deref().is_none_or(|name| pattern.takes_module(name));
         self.wanted().values().flatten().any(named)
     }
 
@@ -245,7 +158,8 @@ impl Host {
     /// Offers new code to every session that waits for some.
     pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
         let wanted = |name: &Mfa| self.loading.wanted().values().flatten().any(|p| p.takes(name));
-        let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module) && wanted(&f.name)).collect();
+        let found: Vec<_> =
+            found.into_iter().filter(|f| !pattern::is_ours(&f.name.module) && wanted(&f.name)).collect();
         if found.is_empty() || calling::is_ending(py) {
             return;
         }
@@ -267,7 +181,7 @@ unsafe extern "C" fn function_event(
     if !is_on() || event != inviso_cpython::hooks::watch::FUNCTION_CREATE {
         return 0;
     }
-    let Some(host) = crate::host::try_host() else { return 0 };
+    let Some(host) = crate::state::host::try_host() else { return 0 };
     door::guard(|| {
         // SAFETY: the interpreter passes a function, and this thread is attached.
         let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
@@ -277,7 +191,7 @@ unsafe extern "C" fn function_event(
         calling::attached(|py| {
             // SAFETY: the function stands during the event; attached.
             let function = unsafe { Bound::from_borrowed_ptr(py, function) };
-            if CHANGING.get() > 0 {
+            if is_changing() {
                 host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
             } else {
                 host.function_made(py, &function);
@@ -294,7 +208,7 @@ unsafe extern "C" fn function_event(
 #[cfg(Py_3_12)]
 unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject) -> std::ffi::c_int {
     if event == inviso_cpython::hooks::watch::CODE_DESTROY {
-        if let Some(host) = crate::host::try_host() {
+        if let Some(host) = crate::state::host::try_host() {
             door::guard(|| host.loading.known().codes.remove(&(code as usize)));
         }
     }
@@ -304,7 +218,7 @@ unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject
 /// A frame begins (3.11). If its code is new, it is offered to sessions before the call is handled.
 #[cfg(not(Py_3_12))]
 #[inline(always)]
-pub fn first_seen(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
+pub fn first_seen(state: &mut crate::state::thread::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
     if is_on() {
         // SAFETY: the frame is about to run, so its code stands.
         let code = unsafe { frame.code() } as usize;
@@ -316,7 +230,7 @@ pub fn first_seen(state: &mut crate::thread::state::ThreadState, frame: inviso_c
 
 #[cfg(not(Py_3_12))]
 #[inline(never)]
-fn meet(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame, code: usize) {
+fn meet(state: &mut crate::state::thread::ThreadState, frame: inviso_cpython::frames::frame::Frame, code: usize) {
     if state.host.loading.is_new(code) {
         offer_frame(state, frame);
     }
@@ -326,7 +240,7 @@ fn meet(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::fr
 #[cfg(not(Py_3_12))]
 #[cold]
 #[inline(never)]
-fn offer_frame(state: &mut crate::thread::state::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
+fn offer_frame(state: &mut crate::state::thread::ThreadState, frame: inviso_cpython::frames::frame::Frame) {
     calling::attached(|py| {
         // SAFETY: the frame's globals live as long as the frame.
         let wanted = unsafe { state.host.loading.wants_module(frame.globals()) };
@@ -348,7 +262,7 @@ fn offer_frame(state: &mut crate::thread::state::ThreadState, frame: inviso_cpyt
 /// Stops all waiting in a forked child. The old host's locks may be held for ever there.
 pub fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
-    if let Some(host) = crate::host::try_host() {
+    if let Some(host) = crate::state::host::try_host() {
         if let Ok(mut known) = host.loading.known.try_lock() {
             let old = std::mem::take(&mut *known);
             drop(known);

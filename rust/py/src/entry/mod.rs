@@ -8,23 +8,19 @@
 //! | `callbacks` | the functions that the interpreter calls |
 //! | `codes` | finding functions by pattern; the names of code |
 //! | `collector` | collections of garbage |
-//! | `door` | the one way in for everything that CPython calls |
 //! | `ending` | the signal that ends a process which has something to write |
 //! | `fault` | a failure on request, for tests of the door |
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `forking` | what survives a fork |
 //! | `loading` | functions that come into being later |
-//! | `waiting` | waiting for room in a ring |
 
 pub mod arming;
 pub mod builtin;
 pub mod callbacks;
 pub mod codes;
 pub mod collector;
-pub mod door;
 pub mod ending;
 pub mod fault;
 pub mod foreign;
 pub mod forking;
 pub mod loading;
-pub mod waiting;

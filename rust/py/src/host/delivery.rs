@@ -16,115 +16,27 @@
 //! # Checked by
 //! `tests/python/test_trace_order.py`, `tests/python/test_trace_messages.py`.
 
-use super::Host;
 use crate::{
-    api::{
-        messages,
-        tracer::{Installed, NewSession},
-    },
+    api::messages,
     convert::terms,
-    entry::door,
+    door,
     instrument::message_view,
     state::{
-        objects::{Arguments, Objects},
+        deliveries::BATCH,
+        mailbox::{Delivery, Mailbox},
+        objects::Arguments,
         origin::Sender,
+        thread::ThreadState,
     },
-    thread::{mailbox::Mailbox, state::ThreadState},
 };
 use inviso_core::{
     drain::{self, Losses, Mark, Record, What},
     flags::Flags,
-    node::Node,
-    session::Session,
     tracee,
 };
-use inviso_port::ports::LogPort;
 use inviso_term::record::Kind;
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex};
-
-/// The destination of one session's messages.
-pub struct Delivery {
-    /// The session.
-    pub session: Arc<Session>,
-    /// The mailbox that gets them.
-    pub mailbox: Arc<Mailbox>,
-    /// Objects that wait for the tracer beside the rings.
-    pub objects: Objects,
-    /// The tracer module, if the session has one.
-    pub tracer: Option<Arc<Installed>>,
-    /// The trace port that gets the messages in place of the mailbox.
-    pub port: Option<Arc<LogPort>>,
-    /// The most records that one step takes out of the rings.
-    pub step: usize,
-}
-
-/// All outlets by session.
-#[derive(Default)]
-pub struct Deliveries(Mutex<FxHashMap<u64, Arc<Delivery>>>);
-
-impl Deliveries {
-    /// Opens a session's outlet into `mailbox`. One step takes at most `step` records.
-    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>, step: Option<usize>) -> Arc<Delivery> {
-        let (objects, step) = (Objects::default(), step.unwrap_or(BATCH));
-        let delivery = self.keep(Delivery { session, mailbox, objects, tracer: None, port: None, step });
-        delivery.mailbox.feed(Arc::downgrade(&delivery));
-        delivery
-    }
-
-    /// Opens the outlet of a session with a tracer module.
-    pub fn open_to(&self, session: Arc<Session>, made: NewSession) -> Arc<Delivery> {
-        let tracer = Some(made.installed(&session));
-        self.keep(Delivery {
-            session,
-            mailbox: Arc::default(),
-            objects: Objects::default(),
-            tracer,
-            port: None,
-            step: BATCH,
-        })
-    }
-
-    /// Opens a session's outlet into a trace port, which may be closed already.
-    pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Delivery> {
-        if !port.attach(session.clone()) {
-            node.lose_tracer(&session);
-        }
-        let (mailbox, objects) = Default::default();
-        self.keep(Delivery { session, mailbox, objects, tracer: None, port: Some(port.clone()), step: BATCH })
-    }
-
-    fn keep(&self, delivery: Delivery) -> Arc<Delivery> {
-        let delivery = Arc::new(delivery);
-        let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        all.insert(delivery.session.id, delivery.clone());
-        delivery
-    }
-
-    /// Closes the outlet of a session that has ended. A holder of the outlet may still read the rest.
-    pub fn close(&self, session: u64) -> Option<Arc<Delivery>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&session)
-    }
-
-    /// The mailboxes of processes that sessions feed.
-    pub fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
-        let all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let mut found: Vec<_> =
-            all.values().map(|delivery| &delivery.mailbox).filter(|mailbox| mailbox.owner != 0).cloned().collect();
-        found.sort_by_key(|mailbox| mailbox.owner);
-        found.dedup_by_key(|mailbox| mailbox.owner);
-        found
-    }
-
-    /// A session's outlet.
-    pub fn of(&self, session: u64) -> Option<Arc<Delivery>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&session).cloned()
-    }
-}
-
-/// The most records that one step takes, unless a session asks for fewer.
-const BATCH: usize = 1 << 16;
+use std::sync::Arc;
 
 /// Something that comes into a mailbox.
 enum MailboxItem {
@@ -176,7 +88,7 @@ type ReceivedMessages = Vec<(Sender, Py<PyAny>)>;
 
 /// Emits `receive` for messages that have arrived at the process `owner`.
 fn tell(py: Python<'_>, owner: u64, arrived: &ReceivedMessages) -> PyResult<()> {
-    let host = super::host(py)?;
+    let host = crate::state::start::host(py)?;
     let Some(to) = host.node.tracee(owner).filter(|to| host.node.asks_of(to, Flags::RECEIVE)) else { return Ok(()) };
     let each = |state: &mut ThreadState| {
         for (sender, message) in arrived {
@@ -236,7 +148,7 @@ fn pump_step(
             all.sort_by_key(|(ticks, _)| *ticks);
         }
     });
-    let host = super::host(py)?;
+    let host = crate::state::start::host(py)?;
     host.node.clock.follow();
     let mut failed = None;
     for (_, came) in &all {
@@ -268,7 +180,7 @@ impl Delivery {
     /// # Errors
     /// The error of making the messages.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
-        let host = super::host(py)?;
+        let host = crate::state::start::host(py)?;
         for mailbox in host.deliveries.mailboxes() {
             let traced = host.node.tracee(mailbox.owner);
             if traced.is_some_and(|tracer| tracer.flags(self.session.index).has(Flags::RECEIVE)) {
@@ -281,12 +193,5 @@ impl Delivery {
             return Ok(());
         }
         self.mailbox.pump(py)
-    }
-}
-
-impl Host {
-    /// The mailbox of a process.
-    pub fn mailbox(&self, tracee: &inviso_core::tracee::Tracee) -> Arc<Mailbox> {
-        crate::state::process::process(tracee).mailbox.clone()
     }
 }

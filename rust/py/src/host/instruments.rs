@@ -19,7 +19,6 @@
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
-use super::Host;
 use crate::{
     entry::{collector, fault},
     instrument::{lengths, modules, senders},
@@ -32,7 +31,8 @@ use crate::{
     },
     processes::{groups, scheduling, spawning, task_end},
     state::{
-        instrument::{Handler, Instrument},
+        host::Host,
+        instrument::{Handler, Instrument, Module},
         reentrant_lock::ReentrantLock,
         wants::{Wants, MONITORED, WANTED},
     },
@@ -285,3 +285,20 @@ fn wants_of(sessions: &[Arc<Session>], host: &Host) -> Wants {
     all.ends |= all.processes.has(Flags::RETURN_TO);
     all
 }
+
+/// All modules that instruments wait for.
+pub static MODULES: &[&[Module]] = &[
+    &spawning::MODULES,
+    &scheduling::MODULES,
+    &groups::MODULES,
+    &loop_callbacks::MODULES,
+    &ports::MODULES,
+    &queues::MODULES,
+    &executors::MODULES,
+    &futures::MODULES,
+    &loops::MODULES,
+    &loop_tokens::MODULES,
+    &multiprocess::MODULES,
+    &pickles::MODULES,
+    &uv_loops::MODULES,
+];

@@ -13,7 +13,10 @@
 //! `tests/python/test_system.py`.
 
 use super::senders::Length;
-use crate::{host::Host, library::queues, state::process, thread::state::ThreadState};
+use crate::{
+    library::queues,
+    state::{host::Host, process, thread::ThreadState},
+};
 use inviso_core::{monitor::LimitEvent, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;

@@ -6,14 +6,15 @@ use crate::{
         terms,
         view::{Kept, PyView},
     },
-    host::Host,
     library::queues,
     state::{
+        host::Host,
         object_cache::CachedObject,
         objects::Arguments,
         origin::{Origin, Sender},
+        thread::ThreadState,
     },
-    thread::{backtrace, late, state::ThreadState},
+    thread::{backtrace, late},
 };
 use inviso_core::{
     matching::Subject,

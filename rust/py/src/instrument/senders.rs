@@ -20,12 +20,10 @@
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.
 
 use super::tokens;
-use crate::{
-    state::{
-        process,
-        senders::{gone, QueuedItem, Senders, UNDER_WAY},
-    },
-    thread::state::ThreadState,
+use crate::state::{
+    process,
+    senders::{gone, QueuedItem, Senders, UNDER_WAY},
+    thread::ThreadState,
 };
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use pyo3::{ffi::PyObject, Python};

@@ -2,7 +2,10 @@
 //! `(type, arguments)`. They are objects that live while the message is being written.
 
 use super::message_view::Message;
-use crate::{convert::terms, state::origin::Origin, thread::state::ThreadState};
+use crate::{
+    convert::terms,
+    state::{origin::Origin, thread::ThreadState},
+};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},

@@ -23,10 +23,11 @@
 //! All tests of instruments, among them `tests/python/test_comings_and_goings.py` and `tests/python/test_stress.py`.
 
 use super::originals;
-use crate::{
-    host::{instruments::HANDLERS, Host},
-    state::instrument::{Ended, Handler},
-    thread::state::ThreadState,
+use crate::state::{
+    above::above,
+    host::Host,
+    instrument::{Ended, Handler},
+    thread::ThreadState,
 };
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
@@ -204,7 +205,8 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
             let add = |handlers: &mut Vec<&'static Handler>| {
                 if !handlers.iter().any(|known| std::ptr::eq(*known, handler)) {
                     handlers.push(handler);
-                    handlers.sort_by_key(|known| HANDLERS.iter().position(|listed| std::ptr::eq(*listed, *known)));
+                    handlers
+                        .sort_by_key(|known| above().handlers.iter().position(|listed| std::ptr::eq(*listed, *known)));
                 }
             };
             if slot.change(&mut used, add) {

@@ -18,25 +18,23 @@
 
 use super::{
     task_end,
-    thread_ids::{exists, native_id, threads, Numbers},
+    thread_ids::{exists, native_id, threads},
 };
-use crate::{
+use crate::state::{
+    buffer::Buffer,
+    directory::Directory,
     host::Host,
-    instrument::tokens,
-    state::{
-        buffer::Buffer,
-        lock,
-        process::{known, process},
-        senders,
-        tasks::{EndedNames, Task, Tasks, Teller},
-    },
+    lock,
+    process::{known, process},
+    senders,
+    tasks::{Task, Teller},
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
     hooks::vectorcall,
     interpreter::{calling, Aside, Uncollected},
-    object::{gil_cell::GilCell, tracked as objects},
+    object::tracked as objects,
     tasks::{
         name::{self as task_name, Name},
         running::task_type,
@@ -47,18 +45,8 @@ use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
     collections::hash_map::Entry,
-    sync::{atomic::Ordering, Arc, Mutex},
+    sync::{atomic::Ordering, Arc},
 };
-
-/// All processes, by their objects and threads in Python.
-#[derive(Default)]
-pub struct Directory {
-    tasks: GilCell<Tasks>,
-    threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
-    ended_threads: Mutex<EndedNames>,
-    /// The operating system's numbers of threads, by pid: the latest.
-    numbers: Mutex<Numbers>,
-}
 
 impl Directory {
     /// The calling thread as a process; `frame` is its innermost frame.
@@ -203,7 +191,7 @@ impl Directory {
         host.node.end_process(own);
         host.node.fold_counters(own);
         host.node.seq_leave(own);
-        tokens::all_gone();
+        (crate::state::above::above().tokens_idle)();
     }
 
     /// The process of the living task at this address. Made at first sight, as a child of `parent` if that is known.
@@ -570,11 +558,11 @@ unsafe extern "C" fn task_died(
 ) -> *mut ffi::PyObject {
     // SAFETY: a plain question; at its very end the interpreter lets no thread attach
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
-    if let Some(host) = crate::host::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
+    if let Some(host) = crate::state::host::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
         // SAFETY: called attached, with one argument: the weak reference, or whatever code that got the callback from
         // it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
-        crate::entry::door::guard(|| {
+        crate::door::guard(|| {
             if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference)
             {
                 drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached

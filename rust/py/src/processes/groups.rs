@@ -3,10 +3,12 @@
 
 use super::relations;
 use crate::{
-    host::Host,
     instrument::{modules, originals, watch},
-    state::instrument::{Ended, Handler, Instrument, Module},
-    thread::state::ThreadState,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        thread::ThreadState,
+    },
 };
 use inviso_core::{flags::Flags, tracee::Tracee};
 use inviso_cpython::{

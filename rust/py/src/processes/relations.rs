@@ -21,16 +21,18 @@
 use super::exit_reason;
 use crate::{
     convert::terms,
-    entry::door,
-    host::Host,
+    door,
     instrument::{lengths, message_view, tokens},
     state::{
-        exits, lock,
+        exits,
+        host::Host,
+        lock,
+        mailbox::Letter,
         origin::{Origin, Sender},
         process,
+        thread::ThreadState,
         wants::{self, Wants},
     },
-    thread::{mailbox::Letter, state::ThreadState},
 };
 use inviso_core::{
     flags::Flags,

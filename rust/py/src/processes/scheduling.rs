@@ -29,15 +29,14 @@ use super::{
     task_turns::{leave_steps, take_steps, TURNS},
 };
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{modules, originals, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
-        places::{CalleeNames, NOWHERE},
-        process,
+        places::NOWHERE,
+        process, thread,
     },
-    thread::state,
 };
 use inviso_core::{
     flags::Flags,
@@ -83,23 +82,6 @@ pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thre
 /// The coroutine of the task that was in a step when the instrument began. The beginning of that step was not seen.
 pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_coroutine_end), ..Handler::NONE };
 
-/// A thread's record of what it runs.
-#[derive(Default)]
-pub struct SchedulerState {
-    /// Ticks at which the running process was scheduled in; valid while that is timed.
-    pub since: u64,
-    /// The names of places that the thread has met.
-    pub places: CalleeNames,
-    /// The task that was in a step here when the instrument began, until that step ends; else 0.
-    pub(super) unseen: u64,
-    /// Whether that task's coroutine is watched.
-    pub(super) watching: bool,
-    /// Whether the thread is known to have ended, or its end emits nothing.
-    pub told: bool,
-    /// What its event loop runs besides tasks.
-    pub callbacks: Vec<crate::library::loops::loop_callbacks::RunningCallback>,
-}
-
 pub(super) fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     let bootstrap = originals::codes(
         inviso_cpython::interpreter::standard::module(py, "threading")?.as_any(),
@@ -139,7 +121,7 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     unsafe { door::call(|state| watch_running_of(py, host, state)) }.unwrap_or(Ok(()))
 }
 
-fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut state::ThreadState) -> PyResult<()> {
+fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut thread::ThreadState) -> PyResult<()> {
     // SAFETY: the thread is attached, with its own state; the running task stands, and so does its coroutine, an exact
     // one.
     let code = unsafe {
@@ -165,7 +147,7 @@ fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut state::Thre
 /// That step has ended. Later steps are seen without watching the coroutine.
 #[cold]
 #[inline(never)]
-pub(super) fn unwatch(state: &mut state::ThreadState) {
+pub(super) fn unwatch(state: &mut thread::ThreadState) {
     state.turn.watching = false;
     calling::attached(|py| {
         if let Err(error) = watch::remove(py, state.host, &[&STEP]) {
@@ -175,7 +157,7 @@ pub(super) fn unwatch(state: &mut state::ThreadState) {
 }
 
 /// Reports a run since [`ThreadState::since`] to sessions for which it is long; `said` adds elements to the report.
-pub fn alarm(state: &mut state::ThreadState, about: u64, said: impl Fn() -> Vec<Term>) {
+pub fn alarm(state: &mut thread::ThreadState, about: u64, said: impl Fn() -> Vec<Term>) {
     let clock = &state.host.node.clock;
     let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(state.turn.since)) / 1_000_000;
     if state.host.node.watched(LimitEvent::LongSchedule).is_none_or(|limit| spent < limit) {
@@ -208,7 +190,7 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the tracee's task stands.
-pub(super) unsafe fn turn_of_running(state: &mut state::ThreadState, tracee: &Tracee, turn: Turn) {
+pub(super) unsafe fn turn_of_running(state: &mut thread::ThreadState, tracee: &Tracee, turn: Turn) {
     // SAFETY: attached; the frame runs.
     let at = unsafe {
         Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| state.turn.places.of(frame))
@@ -218,16 +200,16 @@ pub(super) unsafe fn turn_of_running(state: &mut state::ThreadState, tracee: &Tr
 }
 
 /// The task that was running when the instrument began is suspended.
-fn on_pause(state: &mut state::ThreadState, frame: Frame) {
+fn on_pause(state: &mut thread::ThreadState, frame: Frame) {
     first_out(state, frame, Turn::Out);
 }
 
 /// That task ends.
-fn on_coroutine_end(state: &mut state::ThreadState, frame: Frame, _how: Ended) {
+fn on_coroutine_end(state: &mut thread::ThreadState, frame: Frame, _how: Ended) {
     first_out(state, frame, Turn::Exited);
 }
 
-fn first_out(state: &mut state::ThreadState, frame: Frame, turn: Turn) {
+fn first_out(state: &mut thread::ThreadState, frame: Frame, turn: Turn) {
     // SAFETY: the thread is attached; the event's frame still stands.
     let generator = unsafe {
         state.running.identify(state.host, &mut state.thread);
@@ -246,7 +228,7 @@ fn first_out(state: &mut state::ThreadState, frame: Frame, turn: Turn) {
 }
 
 /// A thread begins.
-fn on_thread(state: &mut state::ThreadState, frame: Frame) {
+fn on_thread(state: &mut thread::ThreadState, frame: Frame) {
     state.thread.switch_to_own();
     let own = state.thread.own().clone();
     if !state.host.node.is_asked(&state.thread, About::Other(&own), ASKED) {
@@ -278,13 +260,13 @@ unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> 
 }
 
 /// A thread ends.
-fn on_thread_end(state: &mut state::ThreadState, _frame: Frame, _how: Ended) {
+fn on_thread_end(state: &mut thread::ThreadState, _frame: Frame, _how: Ended) {
     state.thread.switch_to_own();
     thread_ended(state);
 }
 
 /// A thread ends; the first observer reports it. The thread may be detached.
-pub fn thread_ended(state: &mut state::ThreadState) {
+pub fn thread_ended(state: &mut thread::ThreadState) {
     if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut state.turn.told, true) {
         return;
     }

@@ -27,13 +27,15 @@ use super::{
     thread_objects::{can_start, has_ended, is_beginning, thread_name, weakly},
 };
 use crate::{
-    host::Host,
     instrument::{modules, originals, tokens, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
-        lock, process, untraced,
+        lock, process,
+        spawning::{Pending, Spawning},
+        thread::ThreadState,
+        untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -47,10 +49,9 @@ use inviso_cpython::{
 };
 use inviso_term::etf::Encoder;
 use pyo3::{ffi, prelude::*, types::*};
-use rustc_hash::FxHashMap;
 use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
-    Arc, Mutex,
+    Arc,
 };
 
 pub(super) static ON: AtomicBool = AtomicBool::new(false);
@@ -90,25 +91,6 @@ pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler
 /// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
 /// watched: see [`task_turns::watch_ends`].
 pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
-
-/// A thread that is being started.
-struct Pending {
-    tracee: Arc<Tracee>,
-    parent: u64,
-    /// Its target and arguments as a term, after the start was seen.
-    name: Option<Vec<u8>>,
-    /// Whether it emits nothing.
-    is_hidden: bool,
-    /// Its object, weakly. A thread may begin and end unseen, after which another object may get its address.
-    object: Option<Py<PyAny>>,
-}
-
-/// Threads between their start and their first event.
-#[derive(Default)]
-pub struct Spawning {
-    pending: Mutex<FxHashMap<usize, Pending>>,
-    started: Mutex<FxHashMap<u64, (u64, Vec<u8>)>>,
-}
 
 impl Spawning {
     /// The calling thread's object, from the bottom of its frames, if any thread has been announced.

@@ -45,7 +45,7 @@ fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
 }
 
 /// Reports the end of this object to the directory, by
-/// [`Directory::finalised`](super::directory::Directory::finalised); `false` if it can't.
+/// [`Directory::finalised`](crate::state::directory::Directory::finalised); `false` if it can't.
 ///
 /// # Safety
 /// The thread is attached; the object stands.
@@ -105,8 +105,8 @@ fn give_back(py: Python<'_>) {
 unsafe extern "C" fn finalise(task: *mut ffi::PyObject) {
     // SAFETY: a plain question; at its very end the interpreter lets no thread attach
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
-    if let Some(host) = crate::host::try_host().filter(|_| !ends) {
-        crate::entry::door::guard(|| {
+    if let Some(host) = crate::state::host::try_host().filter(|_| !ends) {
+        crate::door::guard(|| {
             // SAFETY: the interpreter calls a finaliser attached.
             let py = unsafe { Python::assume_attached() };
             host.directory.finalised(py, host, task as usize)

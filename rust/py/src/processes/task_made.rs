@@ -5,7 +5,11 @@ use super::{
     spawning::{watch_end, ON},
     task_init, task_turns,
 };
-use crate::{entry::door, instrument::tokens, state::process, thread::state::ThreadState};
+use crate::{
+    door,
+    instrument::tokens,
+    state::{process, thread::ThreadState},
+};
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture::{self, frame_names},
@@ -43,7 +47,7 @@ pub unsafe extern "C" fn initialise(
             eager.end();
         }
         if done != 0 {
-            if let (Some(tracee), Some(host)) = (announced, crate::host::try_host()) {
+            if let (Some(tracee), Some(host)) = (announced, crate::state::host::try_host()) {
                 relations::gone_unseen(host, &tracee);
                 host.node.end_process(&tracee);
             }

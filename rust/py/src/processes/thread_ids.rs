@@ -1,30 +1,6 @@
 //! Threads by the numbers that the operating system gives them.
 
-use crate::state::tasks::ENDED_NAMES;
 use pyo3::{prelude::*, types::*};
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
-
-/// The operating system's numbers of threads, also of ended ones, each with the name that its thread object had.
-#[derive(Default)]
-pub(super) struct Numbers {
-    pub(super) of: FxHashMap<u64, (u64, String)>,
-    order: VecDeque<u64>,
-}
-
-impl Numbers {
-    pub(super) fn note(&mut self, pid: u64, number: u64) {
-        let new = !self.of.contains_key(&pid);
-        self.of.entry(pid).or_default().0 = number;
-        if new {
-            self.order.push_back(pid);
-            if self.order.len() > ENDED_NAMES {
-                let oldest = self.order.pop_front();
-                oldest.map(|pid| self.of.remove(&pid));
-            }
-        }
-    }
-}
 
 extern "C" {
     fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;

@@ -1,7 +1,9 @@
 //! Thread objects of the threading module: their functions, whether they can start, have begun or are over.
 
-use crate::thread::state::ThreadState;
-use crate::{instrument::sent_values, state::untraced};
+use crate::{
+    instrument::sent_values,
+    state::{thread::ThreadState, untraced},
+};
 use inviso_cpython::{
     capture::{self, Limits},
     interpreter::{generic::attribute, Aside},

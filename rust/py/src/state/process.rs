@@ -1,10 +1,6 @@
 //! What this package keeps with a process.
 
-use crate::{
-    host::Host,
-    state::{exits::Exits, lock, senders::Senders},
-    thread::mailbox::Mailbox,
-};
+use crate::state::{exits::Exits, host::Host, lock, mailbox::Mailbox, senders::Senders};
 use inviso_core::{seq::Carried, tracee::Tracee};
 use inviso_cpython::tasks::name::{self as task_name};
 use inviso_port::learned;

@@ -1,10 +1,9 @@
 //! A running Python call, as the core sees it. Reads from the interpreter only what an event needs.
 
-use super::{backtrace, late, state::RunningTask};
+use super::{backtrace, late};
 use crate::{
     convert::view::{Kept, PyView},
-    host::Host,
-    state::objects::Arguments,
+    state::{host::Host, objects::Arguments, thread::RunningTask},
 };
 use inviso_core::{
     event::Activation,

@@ -34,9 +34,16 @@
 //!
 //! `tests/python/test_greenlets.py`.
 
-use super::state::ThreadState;
-use crate::{entry::door, instrument::modules::keep, state::instrument::Instrument};
-use inviso_core::event::{self, Suspended};
+use crate::{
+    door,
+    instrument::modules::keep,
+    state::{
+        instrument::Instrument,
+        stacks::{change, Stacks, EPOCH},
+        thread::ThreadState,
+    },
+};
+use inviso_core::event;
 use inviso_cpython::{
     hooks::{
         method::{Method, Plain, Wrapper},
@@ -53,7 +60,6 @@ use pyo3::{
     prelude::*,
     types::PyDict,
 };
-use rustc_hash::FxHashMap;
 use std::{
     ptr::null_mut,
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
@@ -86,42 +92,13 @@ static DEAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether threads should have our function.
 static ON: AtomicBool = AtomicBool::new(false);
-/// See States.
-static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// How often our function has come into use.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// The greenlets of a thread.
-#[derive(Default)]
-pub struct Stacks {
-    /// The values of [`EPOCH`] and [`BEGUN`] that it has seen.
-    epoch: u32,
-    begun: u32,
-    /// The running greenlet, by its address.
-    current: usize,
-    /// Traced calls of the other greenlets.
-    suspended: FxHashMap<usize, Suspended>,
-}
-
-impl Stacks {
-    /// The thread has only this greenlet; all calls that have not ended belong to it.
-    fn restart(&mut self, current: usize) {
-        self.current = current;
-        self.suspended.clear();
-    }
-}
-
-/// Called before each event: switches to the calls of the running greenlet.
-#[inline(always)]
-pub fn look(state: &mut ThreadState) {
-    if EPOCH.load(Ordering::Relaxed) != state.greenlets.epoch {
-        look_again(state);
-    }
-}
-
+/// Called before an event if the epoch has changed: switches to the calls of the running greenlet.
 #[cold]
 #[inline(never)]
-fn look_again(state: &mut ThreadState) {
+pub fn look_again(state: &mut ThreadState) {
     // first, so a later change is found the next time
     state.greenlets.epoch = EPOCH.load(Ordering::Acquire);
     attached(|py| {
@@ -140,11 +117,6 @@ fn look_again(state: &mut ThreadState) {
             error.write_unraisable(py, None);
         }
     });
-}
-
-/// Makes all threads look again.
-fn change() {
-    EPOCH.fetch_add(1, Ordering::Release);
 }
 
 /// A session needs ends of calls. Adopts greenlet if the program has imported it. Wraps `_imp.exec_dynamic` to notice a

@@ -16,12 +16,10 @@
 
 use super::{as_message, gathered, outcome, receive, record, send, tell};
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{message_view, sent_values, tokens},
     library::loops,
-    state::untraced::untraced,
-    thread::state::ThreadState,
+    state::{host::Host, thread::ThreadState, untraced::untraced},
 };
 use inviso_core::{
     messages::About,

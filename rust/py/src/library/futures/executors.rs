@@ -3,14 +3,14 @@
 
 use super::{outcome, record};
 use crate::{
-    host::Host,
     instrument::{message_view, modules, sent_values, tokens, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         origin::{Origin, Sender},
+        thread::ThreadState,
         untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About};
 use inviso_cpython::{

@@ -4,11 +4,9 @@
 
 use super::{asyncio_futures as futures, closed_over, is_in_state, outcome, record};
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{message_view, tokens},
-    state::untraced::untraced,
-    thread::state::ThreadState,
+    state::{host::Host, thread::ThreadState, untraced::untraced},
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use inviso_cpython::{

@@ -25,19 +25,19 @@ pub mod wait_for;
 
 use super::multiprocess::pickles;
 use crate::{
-    host::Host,
     instrument::{
         message_view::{self, Message},
         modules, originals, sent_values, tokens, watch,
     },
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         origin::{Origin, Sender},
         outcome::Outcome,
         process,
+        thread::ThreadState,
         untraced::{self, untraced},
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,

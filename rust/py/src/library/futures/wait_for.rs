@@ -15,13 +15,13 @@
 //! `tests/python/test_seq_carriers.py`.
 
 use crate::{
-    host::Host,
     instrument::{modules, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler},
         process,
+        thread::ThreadState,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{frames::frame::Frame, interpreter::tstate};

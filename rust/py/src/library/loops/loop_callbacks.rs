@@ -8,16 +8,16 @@
 
 use super::loop_lag;
 use crate::{
-    host::Host,
     instrument::{modules, originals, watch},
-    library::ports::transport::{self, Served},
+    library::ports::transport,
     processes::scheduling::{alarm, between, pair},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
+        thread::{RunningCallback, Served, ThreadState},
         untraced::untraced,
         wants,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, tasks::steps};
@@ -40,18 +40,6 @@ pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py
 
 /// `asyncio.Handle._run`.
 pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
-
-/// A callback that runs on a thread.
-pub struct RunningCallback {
-    /// Its key: see [`enter`].
-    key: usize,
-    /// The function that it calls, as `(module, function, arity)`, a term.
-    place: Box<[u8]>,
-    /// The port that it runs for, if a session needs that.
-    serves: Option<Served>,
-    /// When the interrupted callback began: a loop may run inside another loop's callback.
-    since: u64,
-}
 
 /// How many callbacks may run inside each other on one thread.
 const DEPTH: usize = 64;

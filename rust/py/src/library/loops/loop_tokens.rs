@@ -2,10 +2,12 @@
 //! the token of the process that scheduled it. The thread gets its own token back afterwards.
 
 use crate::{
-    host::Host,
     instrument::{modules, tokens, watch},
-    state::instrument::{Ended, Handler, Instrument, Module},
-    thread::state::ThreadState,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        thread::{Lent, ThreadState},
+    },
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};
 use inviso_cpython::{frames::frame::Frame, object::held::Held, tasks::running as tasks};
@@ -46,16 +48,6 @@ pub enum CallbackToken {
     Unseen(Carried),
     /// Not at all: the callback is the library's own.
     None,
-}
-
-/// A running callback.
-pub struct Lent {
-    /// Its key: see [`begin`].
-    key: usize,
-    /// The token that the thread had before.
-    had: Carried,
-    /// Whether the program scheduled it.
-    by_program: bool,
 }
 
 /// Set in the key of a callback whose end is never missed. No frame has such a key.

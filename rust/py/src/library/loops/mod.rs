@@ -26,14 +26,14 @@ use super::{
     loops::loop_tokens::CallbackToken,
 };
 use crate::{
-    host::Host,
     instrument::{message_view, modules, originals, sent_values, tokens, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         origin::{Origin, Sender},
+        thread::ThreadState,
         untraced::{self, untraced},
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
 use inviso_cpython::{

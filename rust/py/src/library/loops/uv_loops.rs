@@ -25,20 +25,20 @@ use super::{
     loop_tokens::{self, CallbackToken},
 };
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{message_view, modules, sent_values, watch},
     library::{
         futures::{asyncio_futures, gathered},
         loops,
     },
     state::{
+        host::Host,
         instrument::{Handler, Instrument, Module},
         origin::{Origin, Sender},
+        thread::ThreadState,
         untraced::{self, untraced},
         wants,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, tracee::Kind::Thread};
 use inviso_cpython::{

@@ -25,9 +25,9 @@ use crate::{
     state::{
         buffer::{Buffer, Entry},
         process,
+        thread::ThreadState,
         untraced::untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{seq::Carried, tracee::Tracee};
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};

@@ -29,17 +29,17 @@ use super::{
     ports::bytes_of,
 };
 use crate::{
-    host::Host,
     instrument::{
         message_view::{self, Message},
         modules, sent_values, tokens, watch,
     },
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         origin::{Origin, Sender},
+        thread::ThreadState,
         untraced::{self, untraced},
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,

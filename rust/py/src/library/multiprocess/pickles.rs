@@ -29,9 +29,9 @@ use crate::{
     library::{loops::loop_tokens, multiprocess},
     state::{
         instrument::{Ended, Handler, Instrument, Module},
+        thread::ThreadState,
         untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,

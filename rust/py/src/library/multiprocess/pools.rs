@@ -26,21 +26,21 @@
 
 use super::pickles;
 use crate::{
-    host::Host,
     instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
         futures::{self, outcome, record, tell},
         multiprocess,
     },
     state::{
+        host::Host,
         instrument::{Ended, Handler},
         origin::Sender,
         pieces::Pieces,
         process,
         senders::QueuedItem,
+        thread::ThreadState,
         untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};

@@ -30,23 +30,23 @@ pub mod transport;
 
 use crate::{
     convert::terms,
-    host::Host,
     instrument::{
         message_view::{self, Message},
         modules, watch,
     },
     processes::relations,
     state::{
+        host::Host,
         instrument::{Ended, Instrument, Module},
         lock,
         object_cache::CachedObject,
         origin::{Origin, Sender},
         port::{Own, LINKED},
         process,
+        thread::ThreadState,
         untraced::untraced,
         wants::{wanted, Wants},
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -398,7 +398,7 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
         });
     };
     // SAFETY: attached.
-    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { crate::entry::door::enter(close) }.is_some();
+    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { crate::door::enter(close) }.is_some();
     if !told {
         leave(host, port);
     }

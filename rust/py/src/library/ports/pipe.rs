@@ -15,7 +15,10 @@
 //! `tests/python/test_ports.py`.
 
 use super::{bytes_of, read, runs, written};
-use crate::{entry::door, state::lock, thread::state::ThreadState};
+use crate::{
+    door,
+    state::{lock, thread::ThreadState},
+};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, PlainCall, PositionalCall, Wrapper},

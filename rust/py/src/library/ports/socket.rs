@@ -18,12 +18,14 @@
 
 use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{originals, watch},
     processes::exit_reason,
-    state::instrument::{Ended, Handler},
-    thread::state::ThreadState,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler},
+        thread::ThreadState,
+    },
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{

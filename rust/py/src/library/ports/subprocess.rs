@@ -19,14 +19,14 @@
 
 use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
-    host::Host,
     instrument::{originals::codes, watch},
     processes::exit_reason,
     state::{
+        host::Host,
         instrument::{Ended, Handler},
+        thread::ThreadState,
         untraced,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};

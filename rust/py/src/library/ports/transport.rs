@@ -20,14 +20,14 @@
 
 use super::{busy, bytes_of, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
-    host::Host,
     instrument::{message_view, originals, watch},
     processes::exit_reason,
     state::{
+        host::Host,
         instrument::{Ended, Handler},
         lock,
+        thread::{Served, ThreadState},
     },
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
@@ -294,9 +294,6 @@ unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Opt
     untraced(state, |py, _| drop(object.into_bound(py)));
     port
 }
-
-/// A port, and the driver callback that runs for it, in Erlang's words (trace.md, `system/3`).
-pub type Served = (Arc<Tracee>, &'static str);
 
 /// The port for which an event loop calls a callback: a method of its transport or of the TLS above that, a method of a
 /// protocol with the transport as argument, or a method of the loop with the socket as argument.

@@ -20,15 +20,15 @@
 pub mod simple_queue;
 
 use crate::{
-    host::Host,
     instrument::{lengths, message_view, modules, originals, senders, sent_values, tokens, watch},
     state::{
+        host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         senders::QueuedItem,
+        thread::ThreadState,
         untraced::untraced,
         wants::monitored,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{

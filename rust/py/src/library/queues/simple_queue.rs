@@ -18,12 +18,10 @@
 //! `tests/python/test_messages.py`, `tests/python/test_trace_messages.py`.
 
 use crate::{
-    entry::door,
-    host::Host,
+    door,
     instrument::{lengths, message_view, senders, sent_values, tokens},
     library::multiprocess::pools,
-    state::{instrument::Instrument, senders::QueuedItem, wants::monitored},
-    thread::state::ThreadState,
+    state::{host::Host, instrument::Instrument, senders::QueuedItem, thread::ThreadState, wants::monitored},
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{

@@ -31,9 +31,10 @@
 //! `tests/python/test_door.py`. `tests/python/test_layout.py` checks that the functions that CPython calls use the
 //! door.
 
-use crate::{
+use crate::state::{
+    above::above,
     host::{try_host, Host},
-    thread::{greenlets, state::ThreadState},
+    thread::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::interpreter::{state, tls, Aside};
@@ -85,7 +86,7 @@ impl Drop for AtEnd {
             if has_failed {
                 state.leave(); // what it knows of its calls may be half written
             } else {
-                state.end();
+                (above().thread_ends)(state);
             }
         }));
         if let Err(panic) = done {
@@ -130,7 +131,7 @@ fn create() -> Option<&'static ThreadRecord> {
         // SAFETY: attached, as the caller is. The first event may be an exception, and the code below may raise and
         // drop another one.
         let _aside = unsafe { Aside::new() };
-        ThreadState::first(host)
+        (above().thread_begins)(host)
     }));
     let state = state.map_err(|panic| report(&*panic)).ok()?;
     let slot = ThreadRecord {
@@ -196,7 +197,7 @@ impl ThreadRecord {
         unsafe {
             let (inner, own) = (&mut *self.inner.get(), self.own.borrow().clone());
             while inner.len() < depth as usize {
-                inner.push(Box::new(ThreadState::of(self.host, own.clone())));
+                inner.push(Box::new(ThreadState::new(self.host, own.clone(), true)));
             }
             let state: *mut ThreadState = &raw mut **inner.get_unchecked_mut(depth as usize - 1);
             if !Arc::ptr_eq((*state).thread.own(), &own) {
@@ -239,7 +240,9 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Opti
     // SAFETY: no call is under way.
     let state = unsafe { slot.level(0) };
     let run = AssertUnwindSafe(|| {
-        greenlets::look(state);
+        if state.greenlets.is_old() {
+            (above().greenlet_changed)(state);
+        }
         with(state)
     });
     match catch_unwind(run) {

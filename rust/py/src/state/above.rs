@@ -1,0 +1,40 @@
+//! Functions and tables of higher rooms that lower rooms use. The module gives them once, when it is made. No other
+//! arrow between rooms points up.
+
+use super::{
+    host::Host,
+    instrument::{Handler, Module},
+    thread::ThreadState,
+};
+use std::sync::OnceLock;
+
+/// The functions and tables.
+pub struct Above {
+    /// All handlers of functions of the standard library. Handlers of the same function run in this order.
+    pub handlers: &'static [&'static Handler],
+    /// All modules that instruments wait for.
+    pub modules: &'static [&'static [Module]],
+    /// The state of a thread at its first event. The door holds it, and the directory finds the thread's process.
+    pub thread_begins: fn(&'static Host) -> ThreadState,
+    /// A thread ends: its process emits its end, and the processes that are linked to it get signals.
+    pub thread_ends: fn(ThreadState),
+    /// Greenlets have to be looked at before the event that the door lets in.
+    pub greenlet_changed: fn(&mut ThreadState),
+    /// The last token has gone, or a thread has ended: perhaps the instruments that carry tokens are not needed.
+    pub tokens_idle: fn(),
+}
+
+static ABOVE: OnceLock<Above> = OnceLock::new();
+
+/// Gives the functions and tables. Only the first call counts: the module may be made again in another interpreter.
+pub fn give(above: Above) {
+    let _again = ABOVE.set(above);
+}
+
+/// The functions and tables.
+///
+/// # Panics
+/// If the module has not been made.
+pub fn above() -> &'static Above {
+    ABOVE.get().expect("the module gives it when it is made")
+}
