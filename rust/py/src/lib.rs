@@ -1,7 +1,10 @@
 //! The CPython host of inviso: `inviso._native`.
 
 mod api;
+mod control;
 mod convert;
+mod delivery;
+mod directory;
 mod door;
 mod entry;
 mod host;
@@ -85,11 +88,11 @@ mod _native {
     #[pymodule_export]
     use crate::entry::builtin::take_builtin;
     #[pymodule_export]
-    use crate::entry::collector::set_max_heap_size;
-    #[pymodule_export]
     use crate::entry::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
     #[pymodule_export]
     use crate::entry::fault::fail_at;
+    #[pymodule_export]
+    use crate::library::collector::set_max_heap_size;
     #[pymodule_export]
     use crate::library::loops::loop_lag::{event_loops, LoopProbe};
     #[pymodule_export]

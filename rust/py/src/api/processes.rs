@@ -1,9 +1,10 @@
 //! Processes for Python: the running one, all of them, their mailboxes.
 
 use crate::{
+    api::seq,
     convert::{errors, pid::Pid},
     door,
-    entry::forking,
+    host::forking,
     instrument::message_view,
     processes::relations,
     state::{host, process, start, thread::ThreadState},
@@ -256,6 +257,7 @@ pub fn set_node_name(name: &str) {
 /// In a forked child: stops all tracing.
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    seq::forget();
     forking::after_in_child(py)
 }
 

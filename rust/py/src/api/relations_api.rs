@@ -2,12 +2,10 @@
 
 use crate::{
     convert::{pid::Pid, terms},
+    directory::{exit_reason, orphans::MONITORS},
     door,
     instrument::{message_view::Message, tokens},
-    processes::{
-        exit_reason,
-        relations::{deliver, down, exit, hear, is_gone, signal, watch, with_ports, Tie, MONITORS},
-    },
+    processes::relations::{deliver, down, exit, hear, is_gone, signal, watch, with_ports, Tie},
     state::{
         exits, lock,
         origin::{Origin, Sender},

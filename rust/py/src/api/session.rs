@@ -5,13 +5,13 @@ use super::{
     trace_port::{self, LogPort},
 };
 use crate::{
+    control::arming::Armer,
     convert::{
         errors,
         match_spec::{self, MatchProgram},
         pid::Pid,
         terms,
     },
-    entry::arming::Armer,
     library::ports,
     state::{host::Host, mailbox::Delivery, pattern::Pattern as Names, wants::Wants},
 };

@@ -6,8 +6,8 @@ use super::{
     tracer::{self, ModuleParts},
 };
 use crate::{
+    control::{codes, foreign_functions},
     convert::{errors, match_spec::MatchProgram, pid::Pid, terms},
-    entry::{codes, foreign},
     state::{pattern::Pattern as Names, start},
 };
 use inviso_core::{
@@ -133,5 +133,5 @@ pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
         return Ok(true);
     }
     pattern.arity = None;
-    Ok(foreign::find(py, &pattern)?.is_some())
+    Ok(foreign_functions::find(py, &pattern)?.is_some())
 }

@@ -2,8 +2,8 @@
 
 use super::session::{Mfa, Session};
 use crate::{
+    control::{arming::Armer, codes, foreign_functions},
     convert::errors,
-    entry::{arming::Armer, codes, foreign},
     host::session_end,
     state::{
         host::{self, Host},
@@ -103,7 +103,7 @@ impl Session {
         if found.is_empty() {
             // the arity of a function written in C is not certain: any will do
             pattern.arity = None;
-            found.extend(foreign::find(py, &pattern)?);
+            found.extend(foreign_functions::find(py, &pattern)?);
         }
         if found.is_empty() {
             return Ok(None);

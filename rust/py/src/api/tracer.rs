@@ -13,9 +13,10 @@
 //! # Checked by
 //! `tests/python/test_tracer_modules.py`.
 
-use super::{library::Library, messages};
+use super::library::Library;
 use crate::{
     convert::terms,
+    delivery::{messages, tracer_words::words},
     state::{
         host,
         mailbox::Delivery,
@@ -33,10 +34,8 @@ use pyo3::{
     gc::{PyTraverseError, PyVisit},
     intern,
     prelude::*,
-    sync::PyOnceLock,
     types::*,
 };
-use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// A module, its state, and its callbacks: for each of [`Group::NAMES`] one `enabled` and one `trace`, None if the
@@ -61,28 +60,6 @@ pub fn make(py: Python<'_>, given: ModuleParts<'_>) -> PyResult<NewSession> {
     let module = Module(module);
     words(py)?;
     Ok(NewSession { module, installed })
-}
-
-/// Atoms by their names.
-pub struct Atoms(FxHashMap<&'static str, Py<PyAny>>);
-
-static WORDS: PyOnceLock<Atoms> = PyOnceLock::new();
-
-/// The atoms that callbacks are called with.
-pub fn words(py: Python<'_>) -> PyResult<&Atoms> {
-    use inviso_core::tracer;
-    WORDS.get_or_try_init(py, || {
-        let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
-        let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
-        let all = tags.chain(stamps).chain([tracer::TRACE_STATUS]);
-        Ok(Atoms(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
-    })
-}
-
-impl Atoms {
-    fn of(&self, py: Python<'_>, word: &'static str) -> Py<PyAny> {
-        self.0.get(word).map_or_else(|| py.None(), |atom| atom.clone_ref(py))
-    }
 }
 
 /// Runs `with` attached and leaves no trace of that: an exception that is set stays set, and allocations don't count as

@@ -2,8 +2,11 @@
 
 use super::{instruments, tokens_idle};
 use crate::{
+    directory::first,
+    entry::callbacks,
+    library::{greenlets, ports},
+    processes::relations,
     state::above::Above,
-    thread::{greenlets, state},
 };
 
 /// The functions and tables of this package.
@@ -11,9 +14,18 @@ pub fn above() -> Above {
     Above {
         handlers: instruments::HANDLERS,
         modules: instruments::MODULES,
-        thread_begins: state::first,
-        thread_ends: state::end,
+        thread_begins: first::first,
+        thread_ends: relations::end_of_thread,
         greenlet_changed: greenlets::look_again,
+        port_gone: ports::collected,
+        task_gone: relations::task_gone,
+        settle: relations::settle,
+        #[cfg(Py_3_12)]
+        callbacks: callbacks::CALLBACKS,
+        #[cfg(not(Py_3_12))]
+        evaluate: callbacks::evaluate(),
+        #[cfg(not(Py_3_12))]
+        profile: callbacks::profile,
         tokens_idle: tokens_idle::all_gone,
     }
 }

@@ -20,23 +20,25 @@
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
 use crate::{
-    entry::{collector, fault},
+    directory::task_end,
+    entry::fault,
     instrument::{lengths, modules, senders},
     library::{
+        collector,
         futures::{self, executors},
+        greenlets,
         loops::{self, loop_callbacks, loop_tokens, uv_loops},
         multiprocess::{self, pickles, pools},
         ports,
         queues::{self, simple_queue},
     },
-    processes::{groups, scheduling, spawning, task_end},
+    processes::{groups, scheduling, spawning},
     state::{
         host::Host,
         instrument::{Handler, Instrument, Module},
         reentrant_lock::ReentrantLock,
         wants::{Wants, MONITORED, WANTED},
     },
-    thread::greenlets,
 };
 use inviso_core::{
     flags::Flags, messages::Pattern, monitor::LimitEvent, plan::events, session::Session, tracee::Class,
@@ -182,8 +184,8 @@ impl Host {
             return Ok(());
         }
         // made here: at the first message, a signal's handler may interrupt and need them, too
-        crate::api::messages::MessageAtoms::get(py)?;
-        crate::api::tracer::words(py)?;
+        crate::delivery::messages::MessageAtoms::get(py)?;
+        crate::delivery::tracer_words::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
             return Ok(());
@@ -266,7 +268,7 @@ pub fn forget(py: Python<'_>) {
 /// The needs of these sessions.
 fn wants_of(sessions: &[Arc<Session>], host: &Host) -> Wants {
     let mut all = Wants {
-        related: crate::processes::relations::are_any(host),
+        related: crate::directory::orphans::are_any(host),
         tokens: host.node.seq_in_use(),
         related_ports: ports::are_related(host),
         ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),

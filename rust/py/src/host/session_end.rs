@@ -1,8 +1,8 @@
 //! What follows the end of a session, or a change of its patterns and flags.
 
 use crate::{
+    control::arming::Armer,
     door,
-    entry::arming::Armer,
     state::{
         host::{try_host, Host},
         loading,

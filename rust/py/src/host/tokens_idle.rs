@@ -15,8 +15,8 @@
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
 use crate::{
+    directory::thread_ids,
     instrument::{senders, tokens::kept},
-    processes::thread_ids,
     state::{
         host::{try_host, Host},
         lock, process,

@@ -1,7 +1,7 @@
 //! A message that is sent or has arrived, as the core sees it, and the functions by which instruments emit its events.
 
-use super::originals;
 use crate::{
+    control::originals,
     convert::{
         terms,
         view::{Kept, PyView},

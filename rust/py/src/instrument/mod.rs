@@ -2,21 +2,17 @@
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `channels` | what a queue, future, executor or event loop is, for logs: looked at when it is first met |
 //! | `lengths` | who put what into a queue, and how long it is |
 //! | `modules` | what instruments watch in modules, whenever those are imported |
-//! | `originals` | the library's own functions, behind what the program has put around them |
 //! | `parcels` | calls and exceptions, as objects that are sent |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `senders` | who put what into a queue, and how long it is |
 //! | `tokens` | tokens of sequential tracing on their way |
 //! | `watch` | functions of the standard library that instruments look at |
 
-pub mod channels;
 pub mod lengths;
 pub mod message_view;
 pub mod modules;
-pub mod originals;
 pub mod senders;
 pub mod sent_values;
 pub mod tokens;

@@ -14,13 +14,16 @@
 //! # Checked by
 //! `tests/python/test_shadowed_modules.py`, `tests/python/test_host_fork.py`.
 
-use super::{originals, watch};
-use crate::state::{
-    above::above,
-    host::Host,
-    instrument::{Ended, Handler, Module},
-    thread::ThreadState,
-    untraced::untraced,
+use super::watch;
+use crate::{
+    control::originals,
+    state::{
+        above::above,
+        host::Host,
+        instrument::{Ended, Handler, Module},
+        thread::ThreadState,
+        untraced::untraced,
+    },
 };
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{prelude::*, types::PyDict};

@@ -22,12 +22,14 @@
 //! # Checked by
 //! All tests of instruments, among them `tests/python/test_comings_and_goings.py` and `tests/python/test_stress.py`.
 
-use super::originals;
-use crate::state::{
-    above::above,
-    host::Host,
-    instrument::{Ended, Handler},
-    thread::ThreadState,
+use crate::{
+    control::originals,
+    state::{
+        above::above,
+        host::Host,
+        instrument::{Ended, Handler},
+        thread::ThreadState,
+    },
 };
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
@@ -218,7 +220,7 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
     if changed.is_empty() {
         return Ok(());
     }
-    host.watch(py, &changed)
+    host.watch(py, &changed, needs_of)
 }
 
 /// Removes these handlers from all code objects.
@@ -243,7 +245,7 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
     if !any {
         originals::release();
     }
-    host.unwatch(py, &changed)
+    host.unwatch(py, &changed, needs_of)
 }
 
 /// The slot of a code object in the table, which grows if needed.

@@ -3,7 +3,8 @@
 
 use super::relations;
 use crate::{
-    instrument::{modules, originals, watch},
+    control::originals,
+    instrument::{modules, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

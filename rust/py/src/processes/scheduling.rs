@@ -29,8 +29,9 @@ use super::{
     task_turns::{leave_steps, take_steps, TURNS},
 };
 use crate::{
+    control::originals,
     door,
-    instrument::{modules, originals, watch},
+    instrument::{modules, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

@@ -6,6 +6,7 @@ use super::{
     task_init, task_turns,
 };
 use crate::{
+    directory::orphans,
     door,
     instrument::tokens,
     state::{process, thread::ThreadState},
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn initialise(
         }
         if done != 0 {
             if let (Some(tracee), Some(host)) = (announced, crate::state::host::try_host()) {
-                relations::gone_unseen(host, &tracee);
+                orphans::gone_unseen(host, &tracee);
                 host.node.end_process(&tracee);
             }
         }

@@ -6,7 +6,11 @@ use super::{
     instrument::{Handler, Module},
     thread::ThreadState,
 };
-use std::sync::OnceLock;
+use inviso_core::tracee::Tracee;
+#[cfg(Py_3_12)]
+use inviso_cpython::hooks::{monitoring::Event, vectorcall::Function};
+use pyo3::{ffi::PyObject, Python};
+use std::sync::{Arc, OnceLock};
 
 /// The functions and tables.
 pub struct Above {
@@ -20,6 +24,24 @@ pub struct Above {
     pub thread_ends: fn(ThreadState),
     /// Greenlets have to be looked at before the event that the door lets in.
     pub greenlet_changed: fn(&mut ThreadState),
+    /// The object of a port is about to be freed.
+    pub port_gone: fn(&'static Host, &Arc<Tracee>),
+    /// A task is gone without an event of its end: sessions, linked processes and monitors get to know.
+    ///
+    /// # Safety
+    /// The thread is attached; nothing of the task has been cleared.
+    pub task_gone: unsafe fn(Python<'_>, &'static Host, &Arc<Tracee>, *mut PyObject),
+    /// Signals the ends of processes that could not be signalled where they happened.
+    pub settle: fn(),
+    /// The functions that the interpreter calls, with their events.
+    #[cfg(Py_3_12)]
+    pub callbacks: &'static [(Event, Function)],
+    /// The frame evaluation function.
+    #[cfg(not(Py_3_12))]
+    pub evaluate: pyo3::ffi::_PyFrameEvalFunction,
+    /// What a profile function does for functions written in C.
+    #[cfg(not(Py_3_12))]
+    pub profile: inviso_cpython::hooks::profile::Handler,
     /// The last token has gone, or a thread has ended: perhaps the instruments that carry tokens are not needed.
     pub tokens_idle: fn(),
 }

@@ -1,7 +1,7 @@
 //! What this package keeps with a process.
 
-use crate::state::{exits::Exits, host::Host, lock, mailbox::Mailbox, senders::Senders};
-use inviso_core::{seq::Carried, tracee::Tracee};
+use crate::state::{exits::Exits, lock, mailbox::Mailbox, senders::Senders};
+use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::tasks::name::{self as task_name};
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*};
@@ -77,8 +77,8 @@ impl Process {
 
 /// A process announces its end now. From here on nobody sees it as a process or tracer; whoever sees it dead also sees
 /// its flags cleared. Returns whether it had announced its end before.
-pub fn go(host: &Host, tracee: &Tracee) -> bool {
-    host.node.lose_tracers(tracee);
+pub fn go(node: &Node, tracee: &Tracee) -> bool {
+    node.lose_tracers(tracee);
     process(tracee).is_gone.swap(true, Ordering::AcqRel)
 }
 

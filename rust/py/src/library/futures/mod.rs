@@ -25,9 +25,10 @@ pub mod wait_for;
 
 use super::multiprocess::pickles;
 use crate::{
+    control::originals,
     instrument::{
         message_view::{self, Message},
-        modules, originals, sent_values, tokens, watch,
+        modules, sent_values, tokens, watch,
     },
     state::{
         host::Host,

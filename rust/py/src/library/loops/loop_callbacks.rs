@@ -8,7 +8,8 @@
 
 use super::loop_lag;
 use crate::{
-    instrument::{modules, originals, watch},
+    control::originals,
+    instrument::{modules, watch},
     library::ports::transport,
     processes::scheduling::{alarm, between, pair},
     state::{

@@ -26,7 +26,8 @@ use super::{
     loops::loop_tokens::CallbackToken,
 };
 use crate::{
-    instrument::{message_view, modules, originals, sent_values, tokens, watch},
+    control::originals,
+    instrument::{message_view, modules, sent_values, tokens, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

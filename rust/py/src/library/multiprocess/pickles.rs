@@ -25,7 +25,8 @@
 
 use super::{buffers, numbers, pools};
 use crate::{
-    instrument::{message_view, modules, originals, sent_values, tokens, watch},
+    control::originals,
+    instrument::{message_view, modules, sent_values, tokens, watch},
     library::{loops::loop_tokens, multiprocess},
     state::{
         instrument::{Ended, Handler, Instrument, Module},

@@ -394,7 +394,7 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
         untraced(state, |_, state| {
             // SAFETY: the thread is attached.
             unsafe { state.running.identify(state.host, &mut state.thread) };
-            closed(host, &mut state.thread, port, &crate::processes::exit_reason::normal());
+            closed(host, &mut state.thread, port, &crate::directory::exit_reason::normal());
         });
     };
     // SAFETY: attached.

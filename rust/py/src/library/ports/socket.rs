@@ -18,9 +18,10 @@
 
 use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
+    control::originals,
+    directory::exit_reason,
     door,
-    instrument::{originals, watch},
-    processes::exit_reason,
+    instrument::watch,
     state::{
         host::Host,
         instrument::{Ended, Handler},

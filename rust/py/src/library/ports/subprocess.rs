@@ -19,8 +19,9 @@
 
 use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
-    instrument::{originals::codes, watch},
-    processes::exit_reason,
+    control::originals::codes,
+    directory::exit_reason,
+    instrument::watch,
     state::{
         host::Host,
         instrument::{Ended, Handler},

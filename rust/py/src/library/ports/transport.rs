@@ -20,8 +20,9 @@
 
 use super::{busy, bytes_of, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
-    instrument::{message_view, originals, watch},
-    processes::exit_reason,
+    control::originals,
+    directory::exit_reason,
+    instrument::{message_view, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler},

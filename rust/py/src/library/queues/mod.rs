@@ -20,7 +20,8 @@
 pub mod simple_queue;
 
 use crate::{
-    instrument::{lengths, message_view, modules, originals, senders, sent_values, tokens, watch},
+    control::originals,
+    instrument::{lengths, message_view, modules, senders, sent_values, tokens, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

@@ -14,7 +14,7 @@ use pyo3::ffi;
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
-pub(super) unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
+pub unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
     // message is held.
     unsafe {
@@ -73,7 +73,7 @@ pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
 }
 
 /// The bytes that `write` writes, or `"normal"` if they don't fit.
-pub(super) fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
+pub fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let mut out = Encoder::new(&mut bytes);
     if write(&mut out).is_err() {

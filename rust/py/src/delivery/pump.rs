@@ -17,8 +17,8 @@
 //! `tests/python/test_trace_order.py`, `tests/python/test_trace_messages.py`.
 
 use crate::{
-    api::messages,
     convert::terms,
+    delivery::messages,
     door,
     instrument::message_view,
     state::{

@@ -15,35 +15,11 @@
 
 use crate::state::{
     host::Host,
-    thread::{is, note_name, place, KnownTask, RunningTask, ThreadState},
+    thread::{is, note_name, place, KnownTask, RunningTask},
 };
 use inviso_core::{thread::Thread, tracee::Tracee};
-use inviso_cpython::{frames::frame::Frame, tasks::running as tasks};
-#[cfg(not(Py_3_12))]
-use std::cell::Cell;
+use inviso_cpython::tasks::running as tasks;
 use std::sync::{atomic::Ordering, Arc};
-
-#[cfg(not(Py_3_12))]
-thread_local! {
-    static FIRST: Cell<Option<Frame>> = const { Cell::new(None) };
-}
-
-/// Notes that this thread's state will be made at the beginning of this frame, which is not linked to its caller yet.
-#[cfg(not(Py_3_12))]
-#[cold]
-pub fn begin_with(frame: Frame) {
-    FIRST.set(Some(frame));
-}
-
-/// The innermost Python frame of this thread.
-fn first_frame() -> Option<Frame> {
-    // SAFETY: attached, as events and calls into this package are.
-    let linked = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
-    #[cfg(not(Py_3_12))]
-    return linked.or(FIRST.take());
-    #[cfg(Py_3_12)]
-    linked
-}
 
 /// Looks up a task that this thread does not remember.
 fn look_up(host: &'static Host, task: usize) -> KnownTask {
@@ -127,28 +103,4 @@ impl RunningTask {
         let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
         known.unwrap_or_else(|| look_up(host, task))
     }
-}
-
-/// The state of a thread at its first event.
-pub fn first(host: &'static Host) -> ThreadState {
-    let frame = first_frame();
-    let own = host.directory.own_process(host, frame);
-    crate::processes::spawning::keep_name(&own, frame);
-    ThreadState::new(host, own, false)
-}
-
-/// The thread ends.
-pub fn end(mut state: ThreadState) {
-    let own = state.thread.own().clone();
-    state.thread.switch_to_own();
-    if !state.told_exit {
-        // its first frames were not seen to end: code before the hook on 3.11, or a thread without the threading
-        // module
-        let reason = state.reason.take().unwrap_or_else(crate::processes::exit_reason::normal);
-        crate::processes::relations::exit_unattached(&mut state, &own, &reason);
-    }
-    crate::processes::scheduling::thread_ended(&mut state);
-    let host = state.host;
-    host.node.end_thread(state.thread);
-    host.directory.thread_ended(host, &own);
 }

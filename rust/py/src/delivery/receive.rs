@@ -15,9 +15,9 @@
 //! `tests/python/test_trace_messages.py`, `tests/python/test_trace_order.py`.
 
 use crate::{
-    host::delivery::pump_all,
-    processes::relations,
+    delivery::pump::pump_all,
     state::{
+        above::above,
         lock,
         mailbox::{Letter, Mailbox},
     },
@@ -92,7 +92,7 @@ impl Mailbox {
                 }
             });
             py.check_signals()?;
-            relations::settle(); // nothing else may run in the main thread meanwhile
+            (above().settle)(); // nothing else may run in the main thread meanwhile
         }
     }
 }

@@ -13,7 +13,7 @@ pub fn native_id() -> u64 {
 }
 
 /// Whether the operating system has a thread of this number in this process.
-pub(super) fn exists(id: u64) -> bool {
+pub fn exists(id: u64) -> bool {
     std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
 }
 
@@ -24,7 +24,7 @@ pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
 
 /// The number and object of each thread that Python knows. Reads the threading module's own table and runs none of its
 /// code.
-pub(super) fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
+pub fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
     let Some(threading) = inviso_cpython::interpreter::standard::present(py, "threading") else {
         return Ok(Vec::new());
     };

@@ -16,18 +16,21 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
-use super::{
-    task_end,
-    thread_ids::{exists, native_id, threads},
-};
-use crate::state::{
-    buffer::Buffer,
-    directory::Directory,
-    host::Host,
-    lock,
-    process::{known, process},
-    senders,
-    tasks::{Task, Teller},
+use crate::{
+    directory::{
+        task_end,
+        thread_ids::{exists, native_id, threads},
+    },
+    state::{
+        above::above,
+        buffer::Buffer,
+        directory::Directory,
+        host::Host,
+        lock,
+        process::{known, process},
+        senders,
+        tasks::{Task, Teller},
+    },
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
@@ -68,7 +71,7 @@ impl Directory {
         threads.insert(id, tracee.clone());
         drop(threads);
         // before the number: a trace port in another thread describes each thread that has a number, once
-        super::spawning::keep_name(&tracee, frame);
+        super::pending::keep_name(&tracee, frame);
         lock(&self.numbers).note(tracee.pid, id);
         tracee
     }
@@ -187,11 +190,11 @@ impl Directory {
         if let Some(name) = given.or_else(|| process(own).last_name.get().cloned()) {
             lock(&self.ended_threads).keep(own.pid, Name::Given(name));
         }
-        super::relations::gone_unseen(host, own);
+        super::orphans::gone_unseen(host, own);
         host.node.end_process(own);
         host.node.fold_counters(own);
         host.node.seq_leave(own);
-        (crate::state::above::above().tokens_idle)();
+        (above().tokens_idle)();
     }
 
     /// The process of the living task at this address. Made at first sight, as a child of `parent` if that is known.
@@ -240,7 +243,7 @@ impl Directory {
         drop(tasks);
         if kind == Kind::Queue {
             // SAFETY: the caller is attached and the object is alive.
-            unsafe { crate::instrument::channels::note(py, tracee.pid, object) };
+            unsafe { super::channels::note(py, tracee.pid, object) };
         }
         tracee
     }
@@ -479,7 +482,7 @@ impl Directory {
 /// Attached; nothing of the object has been cleared.
 unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, object: *mut ffi::PyObject) {
     match tracee.kind {
-        Kind::Port => crate::library::ports::collected(host, tracee),
+        Kind::Port => (above().port_gone)(host, tracee),
         // threads that have met the queue may remember its record
         Kind::Queue => known(tracee).into_iter().for_each(|process| {
             senders::gone(py, &process.senders);
@@ -488,7 +491,7 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
             }
         }),
         // SAFETY: attached; nothing of the task has been cleared.
-        Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
+        Kind::Task => unsafe { (above().task_gone)(py, host, tracee, object) },
         _ => {}
     }
     host.node.end_process(tracee);
@@ -529,7 +532,7 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Safety
 /// Attached; `task` is alive.
-pub(super) unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
+pub unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // SAFETY: attached, and `task` is alive. An exception that is set is put aside and restored. On 3.11 collections
     // are held back: they would run at once, in the middle of an event.

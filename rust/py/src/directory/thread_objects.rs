@@ -1,50 +1,10 @@
 //! Thread objects of the threading module: their functions, whether they can start, have begun or are over.
 
-use crate::{
-    instrument::sent_values,
-    state::{thread::ThreadState, untraced},
-};
-use inviso_cpython::{
-    capture::{self, Limits},
-    interpreter::{generic::attribute, Aside},
-};
-use inviso_term::etf::{Encoder, Full};
+use inviso_cpython::interpreter::{generic::attribute, Aside};
 use pyo3::{ffi, prelude::*, types::*};
 
-/// `(module, function, arguments)` of a thread object's target, as a call that an executor shall make.
-pub(super) fn thread_name(
-    state: &mut ThreadState, thread: *mut ffi::PyObject, out: &mut Encoder<'_>,
-) -> Result<(), Full> {
-    // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
-    // whose values are held meanwhile.
-    unsafe {
-        let call = untraced::build_untraced(state, |py| {
-            let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
-            let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
-            let args = match args.cast::<PyList>() {
-                Ok(list) => list.to_tuple(),
-                Err(_) => args.cast_into::<PyTuple>().unwrap_or_else(|_| PyTuple::empty(py)),
-            };
-            let keywords = attribute(py, thread, "_kwargs");
-            let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
-            sent_values::of_call(py, target.as_ptr(), args.as_ptr(), keywords).ok()
-        });
-        out.tuple(3)?;
-        if call.is_null() {
-            capture::name_of_run(thread, out)?;
-            out.list(1)?;
-            capture::encode(thread, out, &Limits::DEFAULT)?;
-            return out.nil();
-        }
-        let part = |n| ffi::PyTuple_GET_ITEM(call.as_ptr(), n);
-        capture::encode(part(0), out, &Limits::DEFAULT)?;
-        capture::encode(part(1), out, &Limits::DEFAULT)?;
-        capture::list_of(part(2), out)
-    }
-}
-
 /// Whether a thread object has been made and not been started yet.
-pub(super) fn can_start(thread: *mut ffi::PyObject) -> bool {
+pub fn can_start(thread: *mut ffi::PyObject) -> bool {
     Python::attach(|py| {
         // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain
         // attributes.
@@ -59,7 +19,7 @@ pub(super) fn can_start(thread: *mut ffi::PyObject) -> bool {
 }
 
 /// Whether a thread object's thread has been started and has not yet set `_started`.
-pub(super) fn is_beginning(object: usize) -> bool {
+pub fn is_beginning(object: usize) -> bool {
     Python::attach(|py| {
         let beginning = || {
             inviso_cpython::interpreter::standard::module(py, "threading")?
@@ -74,7 +34,7 @@ pub(super) fn is_beginning(object: usize) -> bool {
 
 /// Whether a thread object's thread has run and is over. A thread is in one of the threading module's tables from
 /// before it sets `_started` until it ends. It moves from the first table to the second.
-pub(super) fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = thread.py();
     // SAFETY: the thread is attached, and holds the object; plain attributes of the module's own classes.
     let has_begun = unsafe {
@@ -91,7 +51,7 @@ pub(super) fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// A weak reference to a thread object, if there can be one.
-pub(super) fn weakly(object: usize) -> Option<Py<PyAny>> {
+pub fn weakly(object: usize) -> Option<Py<PyAny>> {
     Python::attach(|py| {
         // SAFETY: the thread is attached; the caller's thread object stands. An exception that is set would look like
         // one of this call.

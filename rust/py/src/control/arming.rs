@@ -13,9 +13,11 @@
 //! # Checked by
 //! `tests/python/test_trace_host.py`, `tests/python/test_trace_functions.py`, `tests/python/test_host_fork.py`.
 
-use crate::{
-    instrument::watch,
-    state::{armed::Armed, host::Host, loading::Changing, start::host},
+use crate::state::{
+    above::above,
+    armed::Armed,
+    host::{try_host, Host},
+    loading::Changing,
 };
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -92,14 +94,15 @@ impl Host {
         Ok(())
     }
 
-    /// Gives these code objects the events that instruments need (see [`watch`]), whether a session traces them or not.
+    /// Gives these code objects the events that instruments need, as `needs_of` says, whether a session traces them or
+    /// not.
     ///
     /// # Errors
     /// What `sys.monitoring` raises.
-    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>], needs_of: fn(usize) -> u8) -> PyResult<()> {
         self.hold(py, codes.iter().map(|c| (c.as_ptr() as usize, c.clone().unbind())));
         let keys: Vec<usize> = codes.iter().map(|c| c.as_ptr() as usize).collect();
-        let done = self.watched_anew(py, &keys);
+        let done = self.watched_anew(py, &keys, needs_of);
         self.release(py, keys.into_iter());
         done
     }
@@ -108,19 +111,19 @@ impl Host {
     ///
     /// # Errors
     /// What `sys.monitoring` raises.
-    pub fn unwatch(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
-        let done = self.watched_anew(py, keys);
+    pub fn unwatch(&self, py: Python<'_>, keys: &[usize], needs_of: fn(usize) -> u8) -> PyResult<()> {
+        let done = self.watched_anew(py, keys, needs_of);
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         keys.iter().for_each(|key| self.drop_idle(&mut armed, *key));
         done
     }
 
-    fn watched_anew(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+    fn watched_anew(&self, py: Python<'_>, keys: &[usize], needs_of: fn(usize) -> u8) -> PyResult<()> {
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for key in keys {
-            match watch::needs_of(*key) {
+            match needs_of(*key) {
                 0 => armed.watched.remove(key),
                 needs => armed.watched.insert(*key, needs),
             };
@@ -156,7 +159,7 @@ impl Arm for Armer {
         // before any Python code can run
         let _changing = Changing::new();
         inviso_cpython::interpreter::calling::attach(|py| {
-            let Ok(host) = host(py) else { return };
+            let Some(host) = try_host() else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());
             let mut gone = Vec::new();
@@ -183,25 +186,11 @@ impl Arm for Armer {
 
 #[cfg(Py_3_12)]
 mod monitoring {
-    use super::*;
-    use crate::entry::callbacks;
+    use crate::control::arming::*;
     use inviso_cpython::hooks::{
         monitoring::{Event, Tool, ToolError},
         vectorcall,
     };
-
-    const CALLBACKS: [(Event, vectorcall::Function); 10] = [
-        (Event::Call, callbacks::call),
-        (Event::CReturn, callbacks::c_return),
-        (Event::CRaise, callbacks::c_raise),
-        (Event::PyStart, callbacks::py_start),
-        (Event::PyResume, callbacks::py_resume),
-        (Event::PyThrow, callbacks::py_throw),
-        (Event::PyReturn, callbacks::py_return),
-        (Event::PyYield, callbacks::py_yield),
-        (Event::PyUnwind, callbacks::py_unwind),
-        (Event::ExceptionHandled, callbacks::exception_handled),
-    ];
 
     impl Armed {
         fn needs(&self, key: usize) -> u8 {
@@ -215,10 +204,10 @@ mod monitoring {
                 return Ok(false);
             }
             let tool = Tool::claim(py, TOOL).map_err(taken)?;
-            let registered = CALLBACKS.into_iter().try_for_each(|(event, function)| {
+            let registered = above().callbacks.iter().try_for_each(|(event, function)| {
                 // SAFETY: each callback follows the contract of the event that it is registered for.
-                let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
-                tool.register(py, event, Some(&callback))
+                let callback = unsafe { vectorcall::callable(py, *function, std::ptr::null_mut()) }?;
+                tool.register(py, *event, Some(&callback))
             });
             if let Err(error) = registered {
                 tool.free(py, [])?;
@@ -370,19 +359,19 @@ impl Armed {
     fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
         let all = self.watched.values().fold(all, |sum, w| sum | w);
         let wanted = all != 0 || crate::state::loading::is_on();
-        super::callbacks::watch_ends(all & events::HANDLED != 0);
+        crate::state::armed::watch_ends(all & events::HANDLED != 0);
         // SAFETY: `evaluate` follows PEP 523, and `evaluate` and `profile` are never unloaded. Patterns on functions
         // written in C are set after `ready_for_foreign`.
         unsafe {
             if all & events::FOREIGN != 0 {
-                inviso_cpython::hooks::profile::begin(py, super::callbacks::profile);
+                inviso_cpython::hooks::profile::begin(py, above().profile);
             } else {
                 inviso_cpython::hooks::profile::end(py);
             }
             if wanted {
-                inviso_cpython::hooks::eval::install(py, super::callbacks::evaluate())?;
+                inviso_cpython::hooks::eval::install(py, above().evaluate)?;
             } else if inviso_cpython::hooks::eval::is_active() {
-                inviso_cpython::hooks::eval::remove(py, super::callbacks::evaluate());
+                inviso_cpython::hooks::eval::remove(py, above().evaluate);
             }
         }
         Ok(())

@@ -12,8 +12,8 @@
 //! # Checked by
 //! `tests/python/test_host_fork.py`.
 
-use super::arming::Armer;
 use crate::{
+    control::arming::Armer,
     door,
     state::host::{forget, try_host},
 };
@@ -40,8 +40,7 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     inviso_port::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };
     crate::host::instruments::forget(py);
-    crate::processes::task_end::forget(py);
-    crate::api::seq::forget();
+    crate::directory::task_end::forget(py);
     if let Ok(mut armed) = host.arming.try_lock() {
         let keys: Vec<(usize, u8)> = armed.codes.keys().map(|k| (*k, 0)).collect();
         armed.watched.clear();
@@ -49,12 +48,12 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
         Armer.arm(&keys, 0);
     }
     #[cfg(Py_3_12)]
-    let done = inviso_cpython::hooks::monitoring::Tool::abandon(py, super::arming::TOOL);
+    let done = inviso_cpython::hooks::monitoring::Tool::abandon(py, crate::control::arming::TOOL);
     #[cfg(not(Py_3_12))]
     let done = Ok(());
     #[cfg(not(Py_3_12))]
     inviso_cpython::hooks::profile::end(py);
-    super::loading::forget(py);
+    crate::control::loading::forget(py);
     inviso_cpython::hooks::alloc::remove(py);
     inviso_cpython::tasks::running::forget();
     inviso_port::origin::forked();

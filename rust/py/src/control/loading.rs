@@ -18,13 +18,15 @@
 //! # Checked by
 //! `tests/python/test_trace_loading.py`.
 
-use super::{arming::Armer, codes};
 #[cfg(not(Py_3_12))]
 use crate::state::loading::TIMES;
-use crate::state::{
-    host::Host,
-    loading::{is_on, KnownCode, Loading, ON},
-    pattern,
+use crate::{
+    control::{arming::Armer, codes, found},
+    state::{
+        host::Host,
+        loading::{is_on, KnownCode, Loading, ON},
+        pattern,
+    },
 };
 #[cfg(Py_3_12)]
 use crate::{door, state::loading::is_changing};
@@ -148,7 +150,7 @@ impl Host {
         if !self.loading.is_new(code as usize) || !wanted {
             return;
         }
-        let found: Vec<codes::Found> = codes::of_function(py, function)
+        let found: Vec<found::Found> = codes::of_function(py, function)
             .into_iter()
             .filter(|f| f.code.as_ptr() == code || self.loading.is_new(f.code.as_ptr() as usize))
             .collect();
@@ -156,7 +158,7 @@ impl Host {
     }
 
     /// Offers new code to every session that waits for some.
-    pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
+    pub fn offer(&'static self, py: Python<'_>, found: Vec<found::Found>) {
         let wanted = |name: &Mfa| self.loading.wanted().values().flatten().any(|p| p.takes(name));
         let found: Vec<_> =
             found.into_iter().filter(|f| !pattern::is_ours(&f.name.module) && wanted(&f.name)).collect();

@@ -1,7 +1,9 @@
 //! Finds functions by pattern among everything that is loaded, and the names of code objects.
 
-use super::foreign;
-use crate::state::{host::Host, pattern::Pattern};
+use crate::{
+    control::{foreign_functions, found::Found},
+    state::{host::Host, pattern::Pattern},
+};
 use inviso_core::{control::Target, plan::Mfa};
 use inviso_cpython::{
     frames::{
@@ -15,28 +17,6 @@ use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
-
-/// A function that was found.
-pub struct Found {
-    /// Its key for the core: the address of its code object, or of its definition if it is written in C.
-    pub key: usize,
-    /// Its code object, held; for a function written in C, the function itself.
-    pub code: Py<PyAny>,
-    /// Module, qualified name, arity.
-    pub name: Arc<Mfa>,
-    /// Whether a global pattern matches it.
-    pub exported: bool,
-    /// Whether it is written in C.
-    pub foreign: bool,
-}
-
-impl Found {
-    /// The function as the core knows it.
-    fn target(&self) -> Target {
-        let Found { key, exported, foreign, .. } = *self;
-        Target { key, name: self.name.clone(), exported, foreign, is_gone: false }
-    }
-}
 
 /// A search under way, with each code object once.
 struct Search<'py> {
@@ -73,7 +53,7 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     }
     search.renamed();
     search.frames();
-    if let Some(found) = foreign::find(py, pattern)? {
+    if let Some(found) = foreign_functions::find(py, pattern)? {
         search.found.push(found);
     }
     Ok(search.found)
