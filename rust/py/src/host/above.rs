@@ -4,7 +4,11 @@ use super::{instruments, tokens_idle};
 use crate::{
     directory::first,
     entry::callbacks,
-    library::{greenlets, ports},
+    library::{
+        futures::asyncio_futures,
+        greenlets,
+        ports::{self, transport},
+    },
     processes::relations,
     state::above::Above,
 };
@@ -19,6 +23,8 @@ pub fn above() -> Above {
         greenlet_changed: greenlets::look_again,
         port_gone: ports::collected,
         task_gone: relations::task_gone,
+        woken: asyncio_futures::woken,
+        served: transport::served,
         settle: relations::settle,
         #[cfg(Py_3_12)]
         callbacks: callbacks::CALLBACKS,

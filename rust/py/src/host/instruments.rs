@@ -116,7 +116,7 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::transport::TLS,
     &ports::transport::SELF_PIPE,
     #[cfg(not(Py_3_12))]
-    &crate::library::futures::wait_for::WAITED,
+    &crate::library::loops::wait_for::WAITED,
 ];
 
 /// All instruments, in the order in which they are installed.

@@ -6,7 +6,7 @@ use crate::{
         terms,
         view::{Kept, PyView},
     },
-    library::queues,
+    instrument::queue_classes,
     state::{
         host::Host,
         object_cache::CachedObject,
@@ -177,7 +177,7 @@ impl Subject for Message<'_> {
 /// The innermost frame that match specs may show. Methods of queues are left out, since they don't always have a frame.
 fn innermost() -> Option<Frame> {
     // SAFETY: events are emitted attached; the callers of a running frame run, too.
-    unsafe { queues::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
+    unsafe { queue_classes::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
 }
 
 impl MessageSource for Message<'_> {

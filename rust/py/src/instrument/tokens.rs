@@ -14,7 +14,7 @@
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
 use crate::{
-    library::{loops::loop_tokens, queues},
+    instrument::queue_classes,
     state::{process, senders::QueuedItem, thread::ThreadState},
     thread::late,
 };
@@ -22,9 +22,9 @@ use inviso_core::{
     messages::About,
     seq::{flags, Carried},
     session::Session,
-    tracee::Tracee,
+    tracee::{Kind, Tracee},
 };
-use inviso_cpython::{capture, object::held::Held};
+use inviso_cpython::{capture, object::held::Held, tasks::running as tasks};
 use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},
@@ -87,7 +87,7 @@ pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
     let mut known = word.load(Ordering::Relaxed);
     if known == carrier::UNKNOWN {
         // SAFETY: the caller promises that the queue stands and the thread is attached.
-        let pool = queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
+        let pool = queue_classes::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
         let by_kind = if pool { carrier::NO } else { carrier::YES };
         // the program may say it at this moment
         known = match word.compare_exchange(known, by_kind, Ordering::Relaxed, Ordering::Relaxed) {
@@ -113,7 +113,7 @@ pub unsafe fn taken_from_queue(
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
             Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-            None if queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
+            None if queue_classes::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
             _ => Carried::Empty,
         },
     };
@@ -135,7 +135,7 @@ pub unsafe fn send_by(state: &mut ThreadState, from: About<'_>, future: &Tracee,
     if state.host.node.seq_in_use() {
         // SAFETY: the caller promises that the message is null or stands and the thread is attached.
         let carried = unsafe { state.host.node.seq_send(&mut state.thread, from, to, writing(message)) };
-        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(state);
+        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && relays(state);
         *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
     }
 }
@@ -227,4 +227,12 @@ pub fn spawned(state: &mut ThreadState, child: &Tracee, name: &[u8]) {
     let child_pid = Term::Pid(Identifier::own(child.pid));
     let reply = Term::Tuple(vec![Term::atom("spawn_reply"), reference, Term::atom("ok"), child_pid]);
     state.host.node.seq_spawn(&mut state.thread, child, &etf::encode(&request), &etf::encode(&reply));
+}
+
+/// Whether the running process is an event loop's thread that passes on data from outside, in a callback of a socket or
+/// pipe. Ports carry no token, so a result that such a callback sets neither sets nor clears one.
+pub fn relays(state: &ThreadState) -> bool {
+    let own = state.thread.current().kind == Kind::Thread;
+    // SAFETY: called in events only, which are attached and have no exception set.
+    own && !state.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
 }

@@ -9,6 +9,7 @@
 //! | `task_init` | when a task's object is made |
 //! | `task_made` | a task is made: its process, and who started it |
 //! | `task_turns` | the steps of a task |
+//! | `waited_tasks` | tasks that `asyncio.wait_for` makes before Python 3.12 |
 
 pub mod groups;
 pub mod relations;
@@ -17,3 +18,5 @@ pub mod spawning;
 pub mod task_init;
 pub mod task_made;
 pub mod task_turns;
+#[cfg(not(Py_3_12))]
+pub mod waited_tasks;

@@ -130,7 +130,7 @@ unsafe fn announce_of(
             }
         }
         #[cfg(not(Py_3_12))]
-        crate::library::futures::wait_for::made(state, &tracee);
+        crate::processes::waited_tasks::made(state, &tracee);
         relations::link_announced(state, &tracee);
         groups::announced(state, coroutine, &tracee);
         state.thread.switch(tracee.clone());

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     door,
-    library::futures::asyncio_futures,
     state::{
+        above::above,
         places::{PlaceName, NOWHERE},
         thread::{self, KnownTask},
         wants,
@@ -130,7 +130,7 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
         if crate::state::host::try_host().is_some_and(|host| host.node.seq_in_use()) {
-            door::enter(|state| asyncio_futures::woken(state, task, future));
+            door::enter(|state| (above().woken)(state, task, future));
         }
         let mut run = Run::default();
         let seen = run.begin(task);

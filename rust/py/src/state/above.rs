@@ -4,12 +4,12 @@
 use super::{
     host::Host,
     instrument::{Handler, Module},
-    thread::ThreadState,
+    thread::{Served, ThreadState},
 };
 use inviso_core::tracee::Tracee;
 #[cfg(Py_3_12)]
 use inviso_cpython::hooks::{monitoring::Event, vectorcall::Function};
-use pyo3::{ffi::PyObject, Python};
+use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 use std::sync::{Arc, OnceLock};
 
 /// The functions and tables.
@@ -31,6 +31,16 @@ pub struct Above {
     /// # Safety
     /// The thread is attached; nothing of the task has been cleared.
     pub task_gone: unsafe fn(Python<'_>, &'static Host, &Arc<Tracee>, *mut PyObject),
+    /// A task is about to resume with the result of a future that it waited for.
+    ///
+    /// # Safety
+    /// Attached, with no exception set; task and future stand.
+    pub woken: unsafe fn(&mut ThreadState, *mut PyObject, *mut PyObject),
+    /// The port for which an event loop calls a callback with these arguments.
+    ///
+    /// # Safety
+    /// The thread is attached and takes no events meanwhile.
+    pub served: unsafe fn(&mut ThreadState, &Bound<'_, PyAny>, Option<&Bound<'_, PyTuple>>) -> Option<Served>,
     /// Signals the ends of processes that could not be signalled where they happened.
     pub settle: fn(),
     /// The functions that the interpreter calls, with their events.

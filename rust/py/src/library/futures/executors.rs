@@ -1,9 +1,9 @@
 //! Executors. A submitted call is a message to the executor, received by the worker that begins it. The result is a
 //! message from the worker to the caller that submitted it. The executors' internal messages are not emitted.
 
-use super::{outcome, record};
 use crate::{
     instrument::{message_view, modules, sent_values, tokens, watch},
+    library::results::{outcome, record},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

@@ -10,9 +10,9 @@ use super::loop_lag;
 use crate::{
     control::originals,
     instrument::{modules, watch},
-    library::ports::transport,
     processes::scheduling::{alarm, between, pair},
     state::{
+        above::above,
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},
         thread::{RunningCallback, Served, ThreadState},
@@ -118,7 +118,7 @@ unsafe fn callback(py: Python<'_>, state: &mut ThreadState, frame: Frame) -> Opt
         let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
         let place = place_of(state, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
         let timed = wants::monitored(LimitEvent::LongSchedule);
-        Some((place, if timed { transport::served(state, &callback, arguments.as_ref()) } else { None }))
+        Some((place, if timed { (above().served)(state, &callback, arguments.as_ref()) } else { None }))
     }
 }
 

@@ -21,7 +21,7 @@
 
 use super::numbers::Frames;
 use crate::{
-    library::futures,
+    library::results,
     state::{
         buffer::{Buffer, Entry},
         process,
@@ -69,7 +69,7 @@ unsafe fn record(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // Attached.
     unsafe {
         let buffer = untraced(state, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
-        Some(futures::record(state, buffer))
+        Some(results::record(state, buffer))
     }
 }
 

@@ -24,12 +24,12 @@
 //! # Checked by
 //! `tests/python/test_seq_multiprocess.py`, `tests/python/test_multiprocess.py`.
 
-use super::pickles;
 use crate::{
     instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
-        futures::{self, outcome, record, tell},
-        multiprocess,
+        multiprocess::calls,
+        pool_queues::{self, PoolQueues},
+        results::{self, outcome, record, tell},
     },
     state::{
         host::Host,
@@ -48,7 +48,7 @@ use pyo3::{ffi, prelude::*, types::*};
 use std::{
     mem::take,
     sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
         MutexGuard,
     },
 };
@@ -94,38 +94,6 @@ pub unsafe fn task(state: &mut ThreadState, task: &Bound<'_, PyAny>, tasks: Fram
     Some((carried, record.pid))
 }
 
-/// Whether a pool of threads was called while tokens were in use. There tasks and results go through queues.
-static OF_THREADS: AtomicBool = AtomicBool::new(false);
-
-/// A first look, without a search.
-#[inline(always)]
-pub fn of_threads() -> bool {
-    OF_THREADS.load(Ordering::Relaxed)
-}
-
-/// Instruments look at queues for pools no longer.
-pub fn forget() {
-    OF_THREADS.store(false, Ordering::Release);
-}
-
-/// A pool is called.
-///
-/// # Safety
-/// The pool stands; the thread is attached and has no exception set.
-pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
-    if of_threads() || !state.host.node.seq_in_use() {
-        return;
-    }
-    // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
-    let tasks = untraced::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
-    let mut name = [0; 256];
-    // SAFETY: null or held.
-    let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
-    if class == Some("_queue.SimpleQueue") {
-        OF_THREADS.store(true, Ordering::Release);
-    }
-}
-
 /// An item is put into a queue. Whether it is a queue of a pool of threads, where tokens go from task to task.
 ///
 /// # Safety
@@ -135,7 +103,7 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
     // frame runs.
     unsafe {
         let Some(frame) = library(state) else { return false };
-        let carried = if pickles::is(frame, "worker") {
+        let carried = if calls::is(frame, "worker") {
             state.running.identify(state.host, &mut state.thread);
             let to = message_view::queue(state, queue);
             let message = told_as(state, item);
@@ -145,7 +113,7 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
             let write = tokens::writing(message.as_ptr());
             state.host.node.seq_receive(&mut state.thread, About::Current, Carried::Empty, write);
             sent
-        } else if pickles::is(frame, "Pool._handle_tasks") {
+        } else if calls::is(frame, "Pool._handle_tasks") {
             let found = untraced::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
             found.map_or(Carried::Empty, |(carried, _)| carried)
         } else {
@@ -176,8 +144,8 @@ pub unsafe fn taken_among_threads(
     // frame runs.
     unsafe {
         let Some(frame) = library(state) else { return false };
-        let works = pickles::is(frame, "worker");
-        if !works && !pickles::is(frame, "Pool._handle_results") {
+        let works = calls::is(frame, "worker");
+        if !works && !calls::is(frame, "Pool._handle_results") {
             return false;
         }
         let put = state
@@ -192,7 +160,7 @@ pub unsafe fn taken_among_threads(
             let write = tokens::writing(message.as_ptr());
             state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
         } else {
-            pickles::leave(carried);
+            results::leave_token(carried);
         }
         true
     }
@@ -236,7 +204,7 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
                 let method = match (is(&MAPSTAR), is(&STARMAPSTAR)) {
                     (true, _) => &MAP,
                     (_, true) => &STARMAP,
-                    _ => return multiprocess::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
+                    _ => return calls::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
                 };
                 let ((mapped, items),) = args.extract::<((Bound<'py, PyAny>, Bound<'py, PyAny>),)>().ok()?;
                 let arguments = PyTuple::new(py, [sent_values::name_of(py, mapped.as_ptr()).ok()?, items]).ok()?;
@@ -345,11 +313,17 @@ fn on_ask(state: &mut ThreadState, frame: Frame) {
         if [method, result, pool, function, items].contains(&std::ptr::null_mut()) {
             return;
         }
-        let result = multiprocess::ask(state, pool, result, |py| {
-            let function = sent_values::name_of(py, function).ok()?;
-            let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
-            sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
-        });
+        let result = calls::ask(
+            state,
+            pool,
+            result,
+            |py| {
+                let function = sent_values::name_of(py, function).ok()?;
+                let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
+                sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+            },
+            asked,
+        );
         let Some(result) = result else { return };
         let call = tokens::kept_by(&result).unwrap_or_default();
         let unordered = method as usize == IMAP_UNORDERED.load(Ordering::Acquire);
@@ -401,12 +375,12 @@ fn piece(state: &mut ThreadState, frame: Frame, is_last: bool) {
             let Some(pieces) = pieces.as_mut() else { return };
             let place = if pieces.unordered { Some(pieces.arrived) } else { number(place) };
             pieces.arrived += 1;
-            if let (Some(place), Some(carried)) = (place, pickles::waiting()) {
+            if let (Some(place), Some(carried)) = (place, results::waiting_token()) {
                 pieces.came.insert(place, carried);
             }
         }
         state.running.identify(state.host, &mut state.thread);
-        let asker = futures::living(state, outcome(&result).reply_to);
+        let asker = results::living(state, outcome(&result).reply_to);
         if is_last {
             outcome(&result).is_set = true;
         }
@@ -501,5 +475,26 @@ unsafe fn take_piece(
         });
         let write = tokens::writing(message.as_ptr());
         state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
+    }
+}
+
+/// What pools of threads do at queues.
+static QUEUES: PoolQueues = PoolQueues { put: put_among_threads, taken: taken_among_threads };
+
+/// A pool is called.
+///
+/// # Safety
+/// The pool stands; the thread is attached and has no exception set.
+pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
+    if pool_queues::in_use().is_some() || !state.host.node.seq_in_use() {
+        return;
+    }
+    // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
+    let tasks = untraced::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
+    let mut name = [0; 256];
+    // SAFETY: null or held.
+    let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
+    if class == Some("_queue.SimpleQueue") {
+        pool_queues::begin(&QUEUES);
     }
 }

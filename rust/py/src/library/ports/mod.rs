@@ -404,36 +404,6 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
     }
 }
 
-/// The first bytes of data that a program has passed: `length` of them, or all. The result is the object itself if
-/// reading it could run the program's code.
-///
-/// # Safety
-/// The object stands; the thread is attached and takes no events meanwhile.
-pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
-    // SAFETY: the caller promises that the object stands and no event is taken. C code alone takes and releases a
-    // buffer of these two types.
-    unsafe {
-        let whole = Bound::from_borrowed_ptr(py, object);
-        let all =
-            length.is_none_or(|length| ffi::PyBytes_Check(object) != 0 && length >= ffi::Py_SIZE(object) as usize);
-        if ffi::PyBytes_CheckExact(object) != 0 && all {
-            return whole;
-        }
-        let viewed = ffi::PyByteArray_CheckExact(object) != 0
-            || ffi::PyMemoryView_Check(object) != 0
-            || ffi::PyBytes_CheckExact(object) != 0;
-        let mut view = std::mem::zeroed::<ffi::Py_buffer>();
-        if !viewed || ffi::PyObject_GetBuffer(object, &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
-            ffi::PyErr_Clear();
-            return whole;
-        }
-        let taken = (view.len as usize).min(length.unwrap_or(usize::MAX));
-        let bytes = ffi::PyBytes_FromStringAndSize(view.buf.cast(), taken as ffi::Py_ssize_t);
-        ffi::PyBuffer_Release(&raw mut view);
-        Bound::from_owned_ptr_or_opt(py, bytes).unwrap_or(whole)
-    }
-}
-
 /// Whether a session traces messages of the running process, or of the port, by these flags.
 #[inline]
 fn passes(state: &mut ThreadState, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {

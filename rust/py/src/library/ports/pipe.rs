@@ -14,9 +14,10 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{bytes_of, read, runs, written};
+use super::{read, runs, written};
 use crate::{
     door,
+    instrument::sent_values::bytes_of,
     state::{lock, thread::ThreadState},
 };
 use inviso_core::tracee::Tracee;

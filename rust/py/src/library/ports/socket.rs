@@ -16,12 +16,12 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
+use super::{busy, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
     control::originals,
     directory::exit_reason,
     door,
-    instrument::watch,
+    instrument::{sent_values::bytes_of, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler},

@@ -235,7 +235,7 @@ fn on_input(state: &mut ThreadState, frame: Frame, how: Ended) {
         let input = untraced::build_untraced(state, |py| attribute(py, object, "_input"));
         if has_something(input.as_ptr()) {
             serves(state, &port, Some("command"), |state| {
-                written(state, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
+                written(state, &port, |py| Some(crate::instrument::sent_values::bytes_of(py, input.as_ptr(), None)));
             });
         }
     }

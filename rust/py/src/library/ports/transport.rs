@@ -18,11 +18,11 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
-use super::{busy, bytes_of, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
+use super::{busy, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
     control::originals,
     directory::exit_reason,
-    instrument::{message_view, watch},
+    instrument::{message_view, sent_values::bytes_of, watch},
     state::{
         host::Host,
         instrument::{Ended, Handler},
