@@ -265,7 +265,7 @@ fn leave_thread(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) -> (V
     let host = state.host;
     host.node.on_process_exit(&mut state.thread, About::Other(own), reason);
     let mut links = host.node.unrelate(Some(&mut state.thread), own);
-    super::scheduling::thread_ended(state);
+    crate::processes::turns::thread_ended(state);
     process::go(&host.node, own);
     // links made meanwhile
     links.extend(host.node.unrelate(Some(&mut state.thread), own));
@@ -438,8 +438,27 @@ pub fn end_of_thread(mut state: ThreadState) {
         let reason = state.reason.take().unwrap_or_else(exit_reason::normal);
         exit_unattached(&mut state, &own, &reason);
     }
-    super::scheduling::thread_ended(&mut state);
+    crate::processes::turns::thread_ended(&mut state);
     let host = state.host;
     host.node.end_thread(state.thread);
     host.directory.thread_ended(host, &own);
+}
+
+/// A task's step has ended. If it was the last one, and no coroutine was seen to end, emits the task's end.
+///
+/// # Safety
+/// The thread is attached and has no exception set; the task stands.
+pub unsafe fn step_ended(state: &mut ThreadState, task: *mut pyo3::ffi::PyObject) {
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
+    unsafe {
+        if !steps::is_done(task) {
+            return;
+        }
+        let Some(tracee) = state.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
+        if !process::go(&state.host.node, &tracee) {
+            let reason = exit_reason::reason_of_task(&tracee, task);
+            exit(state.host, &mut state.thread, &tracee, &reason);
+        }
+        state.host.node.end_process(&tracee);
+    }
 }

@@ -22,12 +22,9 @@
 use super::{relations, task_init, task_made::initialise, task_turns};
 use crate::{
     control::originals,
-    directory::{
-        exit_reason::{reason, reason_of_return, reason_of_task},
-        pending::BOOTSTRAP_CODE,
-        thread_objects::can_start,
-    },
+    directory::{exit_reason::reason, pending::BOOTSTRAP_CODE, thread_objects::can_start},
     instrument::{modules, sent_values, tokens, watch},
+    processes::task_ends::{watch_end, COROUTINE, ON},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},
@@ -37,7 +34,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::{flags::Flags, tracee::Kind};
+use inviso_core::flags::Flags;
 use inviso_cpython::{
     capture::{self, Limits, Raised},
     frames::frame::Frame,
@@ -46,9 +43,7 @@ use inviso_cpython::{
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-pub(super) static ON: AtomicBool = AtomicBool::new(false);
+use std::sync::atomic::Ordering;
 
 /// The flags that need spawning to be watched; those of links for task groups.
 pub const FLAGS: Flags = Flags(
@@ -80,10 +75,6 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 
 /// The function that the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
-
-/// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
-/// watched: see [`task_turns::watch_ends`].
-pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread is about to be started.
 fn on_start(state: &mut ThreadState, frame: Frame) {
@@ -175,72 +166,6 @@ fn on_thread_end(state: &mut ThreadState, _frame: Frame, how: Ended) {
     let reason = state.reason.take().unwrap_or_else(|| reason(&own, how.error()));
     state.told_exit = true;
     relations::exit_thread(state, &own, &reason);
-}
-
-/// A coroutine ends. If it is the outermost one of a task, so does the task.
-fn on_coroutine_end(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: the thread is attached; the event's frame still stands.
-    unsafe {
-        let generator = frame.generator() as usize;
-        state.running.identify(state.host, &mut state.thread);
-        #[cfg(not(Py_3_13))]
-        super::task_made::note_made(state);
-        let current = state.thread.current().clone();
-        if generator == 0 || current.kind != Kind::Task {
-            return;
-        }
-        if process::process(&current).coroutine.load(Ordering::Acquire) == generator {
-            // the task's step runs, so the task stands
-            let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
-            let reason = match how {
-                Ended::Returned(_) if !task.is_null() => {
-                    untraced::untraced(state, |_, _| reason_of_return(&current, task))
-                }
-                _ => reason(&current, how.error()),
-            };
-            if !task.is_null() {
-                state.running.note_name(state.host, task as usize);
-            }
-            relations::exit(state.host, &mut state.thread, &current, &reason);
-            state.host.node.end_process(&current);
-        }
-    }
-}
-
-/// Watches the end of the task that runs this coroutine.
-///
-/// # Errors
-/// The error of `sys.monitoring`.
-///
-/// # Safety
-/// The coroutine stands; no exception is set.
-pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: the caller promises that the coroutine stands and no exception is set; the coroutine holds its frame.
-    unsafe {
-        match steps::frame_of(coroutine) {
-            Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
-            None => task_turns::watch_ends(py),
-        }
-    }
-}
-
-/// A task's step has ended. If it was the last one, and no coroutine was seen to end, emits the task's end.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the task stands.
-pub unsafe fn step_ended(state: &mut ThreadState, task: *mut ffi::PyObject) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
-    unsafe {
-        if !steps::is_done(task) {
-            return;
-        }
-        let Some(tracee) = state.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !process::go(&state.host.node, &tracee) {
-            let reason = reason_of_task(&tracee, task);
-            relations::exit(state.host, &mut state.thread, &tracee, &reason);
-        }
-        state.host.node.end_process(&tracee);
-    }
 }
 
 /// In a forked child: watches nothing.

@@ -1,11 +1,11 @@
 //! When a task runs and when it waits: each step of its coroutine is a turn.
 
-use super::{
-    scheduling::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
-    spawning, task_made,
-};
 use crate::{
     door,
+    processes::{
+        relations, task_init,
+        turns::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
+    },
     state::{
         above::above,
         places::{PlaceName, NOWHERE},
@@ -97,7 +97,7 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
     // SAFETY: the caller promises that the thread is attached and the task stands.
     unsafe {
-        door::enter(|state| spawning::step_ended(state, task));
+        door::enter(|state| relations::step_ended(state, task));
     }
 }
 
@@ -372,10 +372,10 @@ pub unsafe fn begin_eager(
         if !ON.load(Ordering::Relaxed) || coroutine.is_null() {
             return None;
         }
-        if task_made::keyword(keywords, &EAGER_START) != ffi::Py_True() {
+        if task_init::keyword(keywords, &EAGER_START) != ffi::Py_True() {
             return None;
         }
-        let event_loop = task_made::keyword(keywords, &LOOP);
+        let event_loop = task_init::keyword(keywords, &LOOP);
         if !inviso_cpython::tasks::running::runs_here(event_loop) {
             return None;
         }

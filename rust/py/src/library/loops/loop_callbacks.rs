@@ -10,7 +10,7 @@ use super::loop_lag;
 use crate::{
     control::originals,
     instrument::{modules, watch},
-    processes::scheduling::{alarm, between, pair},
+    processes::turns::{alarm, between, pair},
     state::{
         above::above,
         host::Host,
