@@ -1,12 +1,17 @@
 //! The CPython host of inviso: `inviso._native`.
 
 mod api;
+mod control;
 mod convert;
+mod delivery;
+mod directory;
+mod door;
 mod entry;
 mod host;
 mod instrument;
 mod library;
 mod processes;
+mod state;
 mod thread;
 
 /// The native half of inviso. Its names are private to the package.
@@ -16,8 +21,9 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::entry::door::keep_panics();
-        inviso_cpython::interpreter::again::set_inside(crate::entry::door::is_inside);
+        crate::state::above::give(crate::host::above::above());
+        crate::door::keep_panics();
+        inviso_cpython::interpreter::again::set_inside(crate::door::is_inside);
         // without the C module there is none of its queues
         let _missing = crate::library::queues::simple_queue::take_waits(module.py());
         Ok(())
@@ -82,11 +88,11 @@ mod _native {
     #[pymodule_export]
     use crate::entry::builtin::take_builtin;
     #[pymodule_export]
-    use crate::entry::collector::set_max_heap_size;
-    #[pymodule_export]
     use crate::entry::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
     #[pymodule_export]
     use crate::entry::fault::fail_at;
+    #[pymodule_export]
+    use crate::library::collector::set_max_heap_size;
     #[pymodule_export]
     use crate::library::loops::loop_lag::{event_loops, LoopProbe};
     #[pymodule_export]

@@ -35,6 +35,7 @@
 mod atom;
 mod big;
 mod class;
+pub mod frame_names;
 mod names;
 mod noted;
 mod raised;

@@ -7,6 +7,7 @@
 //! | `collector` | collections held back |
 //! | `cpu` | processor time of a thread |
 //! | `exception` | the exception that is set, put aside |
+//! | `generic` | attributes by the generic rules |
 //! | `local_time` | the local time of a second |
 //! | `standard` | modules of the standard library, also where the program has one of the name |
 //! | `state` | the thread state, likewise |
@@ -17,6 +18,7 @@ pub mod calling;
 pub mod collector;
 pub mod cpu;
 pub mod exception;
+pub mod generic;
 pub mod local_time;
 pub mod standard;
 pub mod state;

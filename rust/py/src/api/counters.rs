@@ -1,6 +1,6 @@
 //! A session's counts for Python: by function and process, or by place in a call tree.
 
-use crate::{convert::pid::Pid, host::Host};
+use crate::{convert::pid::Pid, state::host::Host};
 use inviso_core::{
     cells::{key, Measure, Reading},
     plan::{kinds, Plan},

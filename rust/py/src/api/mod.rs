@@ -9,7 +9,6 @@
 //! | `log` | logs: reading them into Python objects, and writing them as other logs |
 //! | `merge` | logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes |
 //! | `merge_text` | a message of a log as text |
-//! | `messages` | from a record in a ring to the tuple that a tracer gets: the elements that the table of shapes ([`Kind::shape`]) names |
 //! | `pickles` | numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles` |
 //! | `processes` | processes for Python: who runs, who exists, mailboxes |
 //! | `relations_api` | links, monitors, names and exit signals, as Python calls them |
@@ -31,7 +30,6 @@ pub mod library;
 pub mod log;
 pub mod merge;
 pub mod merge_text;
-pub mod messages;
 pub mod pickles;
 pub mod processes;
 pub mod relations_api;

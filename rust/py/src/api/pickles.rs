@@ -8,9 +8,12 @@ use super::{
 };
 use crate::{
     instrument::{message_view, senders, tokens},
-    library::multiprocess::{
-        numbers,
-        pickles::{self, PickleToken},
+    library::{
+        multiprocess::{
+            numbers,
+            pickles::{self, PickleToken},
+        },
+        results,
     },
 };
 use inviso_core::{messages::About, seq::Carried};
@@ -108,7 +111,7 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
         // SAFETY: the thread is attached; the object stands.
         unsafe {
             if pickles::is_for_another() {
-                pickles::leave(carried);
+                results::leave_token(carried);
             } else if !pickles::is_no_message() && !pickles::is_of_no_carrier(state) {
                 let message = pickles::message_of(state, object);
                 let write = tokens::writing(message.as_ptr());

@@ -1,12 +1,13 @@
 //! Processes for Python: the running one, all of them, their mailboxes.
 
 use crate::{
+    api::seq,
     convert::{errors, pid::Pid},
-    entry::{door, forking},
-    host,
+    door,
+    host::forking,
     instrument::message_view,
-    processes::{process, relations},
-    thread::state::ThreadState,
+    processes::relations,
+    state::{host, process, start, thread::ThreadState},
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::interpreter::{
@@ -18,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The process that runs the caller.
 fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
-    host::host(py)?;
+    start::host(py)?;
     let current = |state: &mut ThreadState| {
         // SAFETY: the thread is attached, with this thread's own scheduler.
         unsafe { state.running.identify(state.host, &mut state.thread) };
@@ -38,7 +39,7 @@ pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
 /// The pid of a thread, task or queue object; None for other objects and for ended ones.
 #[pyfunction]
 pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let found = host.directory.of_object(host, object)?;
     Ok(found.filter(|t| t.is_alive() && !process::process(t).is_gone()).map(|t| Pid::new(t.pid)))
 }
@@ -46,7 +47,7 @@ pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>
 /// The pid of a task that has just been made, and may have ended; None for other objects.
 #[pyfunction]
 pub fn pid_of_made(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     Ok(host.directory.of_made(host, task)?.map(|t| Pid::new(t.pid)))
 }
 
@@ -60,7 +61,7 @@ pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
 /// A new process of a tracer, without a thread; a thread has to call `become`.
 #[pyfunction]
 pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let tracee = host.node.tracer_process();
     *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     Ok(Pid::new(tracee.pid))
@@ -77,7 +78,7 @@ pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
 /// Takes the calling thread's process away, so that nothing finds the thread. Its former process, if any, goes on.
 #[pyfunction]
 pub fn resign(py: Python<'_>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let own = host.node.hidden();
     host.directory.replace_own(&own);
     // SAFETY: the thread is attached.
@@ -88,12 +89,12 @@ pub fn resign(py: Python<'_>) -> PyResult<()> {
 /// Hides the calling thread, which is not the program's: nothing finds it, and it has never been a process.
 #[pyfunction]
 pub fn hide(py: Python<'_>) -> PyResult<()> {
-    let own = host::host(py)?.node.hidden();
+    let own = start::host(py)?.node.hidden();
     change_own(py, own)
 }
 
 fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let change = |state: &mut ThreadState| {
         let known = host.directory.replace_own(&own);
         let was = door::become_process(state, own);
@@ -113,14 +114,14 @@ fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
 #[pyfunction]
 pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pid> {
     let parent = current(py)?;
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     Ok(Pid::new(host.spawning.announce(host, thread.as_ptr() as usize, &parent).pid))
 }
 
 /// Hides a thread object that is going to be started: its thread emits nothing, and nothing finds it as a process.
 #[pyfunction]
 pub fn hide_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     host.spawning.hide(host, thread.as_ptr() as usize);
     Ok(())
 }
@@ -128,7 +129,7 @@ pub fn hide_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
 /// A thread object that was announced, or hidden, could not be started.
 #[pyfunction]
 pub fn renounce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     host.spawning.renounce(host, thread.as_ptr() as usize);
     Ok(())
 }
@@ -142,7 +143,7 @@ pub fn enter_process(py: Python<'_>) -> PyResult<()> {
 /// All living processes.
 #[pyfunction]
 pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     host.directory.refresh(py, host)?;
     let living = host.node.processes().into_iter().filter(|t| !process::process(t).is_gone());
     Ok(living.map(|t| Pid::new(t.pid)).collect())
@@ -256,6 +257,7 @@ pub fn set_node_name(name: &str) {
 /// In a forked child: stops all tracing.
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    seq::forget();
     forking::after_in_child(py)
 }
 
@@ -322,11 +324,11 @@ fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
 /// The trace control word.
 #[pyfunction]
 pub fn control_word(py: Python<'_>) -> PyResult<u32> {
-    Ok(host::host(py)?.node.control_word())
+    Ok(start::host(py)?.node.control_word())
 }
 
 /// Sets the trace control word; returns the old one.
 #[pyfunction]
 pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
-    Ok(host::host(py)?.node.set_control_word(value))
+    Ok(start::host(py)?.node.set_control_word(value))
 }

@@ -2,18 +2,17 @@
 
 use crate::{
     convert::{pid::Pid, terms},
-    entry::door,
-    host::instruments::Wants,
-    instrument::{
-        message_view::{Message, Origin, Sender},
-        tokens,
+    directory::{exit_reason, orphans::MONITORS},
+    door,
+    instrument::{message_view::Message, tokens},
+    processes::relations::{deliver, down, exit, hear, is_gone, signal, watch, with_ports, Tie},
+    state::{
+        exits, lock,
+        origin::{Origin, Sender},
+        process,
+        thread::ThreadState,
+        wants::Wants,
     },
-    library::ports,
-    processes::{
-        exit_reason, exits, process,
-        relations::{deliver, down, exit, hear, is_gone, lock, signal, watch, with_ports, Tie, MONITORS},
-    },
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -35,7 +34,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
         match state.host.directory.living(py, state.host, id) {
             Some(other) => {
                 if other.kind == Kind::Port {
-                    ports::linked(&other, own.pid, true);
+                    process::process(&other).port.note_link(own.pid, true);
                 }
                 state.host.node.link(&mut state.thread, &own, &other);
                 // the other may have ended without seeing the link
@@ -77,7 +76,7 @@ pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     with(py, None, |_, state| {
         let own = state.thread.current().clone();
         if let Some(port) = state.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
-            ports::linked(&port, own.pid, false);
+            process::process(&port).port.note_link(own.pid, false);
         }
         state.host.node.unlink(&mut state.thread, &own, id);
         Ok(())
@@ -87,7 +86,7 @@ pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The pids that a process is linked to.
 #[pyfunction]
 pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
-    crate::host::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
+    crate::state::start::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
 }
 
 /// The running process shall get a message at the end of another: `("DOWN", reference, "process", pid, reason)`.
@@ -112,7 +111,7 @@ pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> 
 /// Removes a monitor; False if there is none.
 #[pyfunction]
 pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
-    for tracee in crate::host::host(py)?.node.processes() {
+    for tracee in crate::state::start::host(py)?.node.processes() {
         let mut found = None;
         {
             let mut monitors = lock(&process::process(&tracee).monitors);
@@ -212,7 +211,7 @@ pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
 /// The process that has a name.
 #[pyfunction]
 pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
-    let host = crate::host::host(py)?;
+    let host = crate::state::start::host(py)?;
     let living = host.node.whereis(name).and_then(|tracee| host.directory.living(py, host, tracee.pid));
     living.map(|tracee| terms::identity(py, tracee.pid)).transpose()
 }
@@ -220,7 +219,7 @@ pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
 /// All names.
 #[pyfunction]
 pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
-    Ok(crate::host::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
+    Ok(crate::state::start::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
 }
 
 /// Sends a message to a process or port by its pid, or to the holder of `name` (`to` is then the holder, if there is
@@ -296,7 +295,7 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
 fn with<R>(
     py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>,
 ) -> PyResult<R> {
-    let host = crate::host::host(py)?;
+    let host = crate::state::start::host(py)?;
     if let Some(wants) = related {
         host.adjust(py, wants)?;
     }

@@ -18,14 +18,13 @@ use super::{
 };
 use crate::{
     convert::{errors, pid::Pid, terms},
-    entry::door,
-    host::{self, delivery::Delivery, instruments},
+    door,
+    host::{instruments, tokens_idle},
     instrument::{
         message_view,
         tokens::{self, carrier},
     },
-    processes::process,
-    thread::state::ThreadState,
+    state::{mailbox::Delivery, process, start, thread::ThreadState},
 };
 use inviso_core::{
     error::Error,
@@ -43,7 +42,7 @@ static DELIVERY: Mutex<Option<Arc<Delivery>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
 pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>) -> PyResult<R> {
-    host::host(py)?;
+    start::host(py)?;
     let ran = |state: &mut ThreadState| {
         // SAFETY: the thread is attached, with this thread's own scheduler.
         unsafe { state.running.identify(state.host, &mut state.thread) };
@@ -57,10 +56,10 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut ThreadState) -
 /// Prepares for tokens: the instruments that carry them are put in place. They stay as long as the result is kept,
 /// unless a reset comes between.
 pub fn begin(py: Python<'_>) -> PyResult<TokenGuard> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let mut living = Some(host.node.seq_begin());
     if !instruments::carry_tokens() {
-        tokens::enter(py, host, || {
+        tokens_idle::enter(py, host, || {
             living = None;
             host.node.seq_end();
         })?;
@@ -155,7 +154,7 @@ pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(
 /// Prints into the sequential trace of the running process, whatever its label, or only under one: `(label,)`.
 #[pyfunction]
 pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
-    if !host::host(py)?.node.seq_in_use() {
+    if !start::host(py)?.node.seq_in_use() {
         return Ok(());
     }
     let under = match under {
@@ -176,15 +175,15 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
 /// Empties all tokens and sets all serials to 0.
 #[pyfunction]
 pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     host.node.seq_reset();
-    tokens::leave(py, host)
+    tokens_idle::leave(py, host)
 }
 
 /// The number of serials that have reached their limit.
 #[pyfunction]
 pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
-    Ok(host::host(py)?.node.seq_overflows())
+    Ok(start::host(py)?.node.seq_overflows())
 }
 
 /// The system tracer of this session: a process, a trace port, or a tracer module and its state.
@@ -198,13 +197,13 @@ fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<P
     if pid != MODULE {
         return Ok(Some(Py::new(py, Pid::new(pid))?.into_any()));
     }
-    let pair = host::host(py)?.deliveries.of(session.id).and_then(|delivery| delivery.tracer.as_ref()?.pair(py));
+    let pair = start::host(py)?.deliveries.of(session.id).and_then(|delivery| delivery.tracer.as_ref()?.pair(py));
     pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
 }
 
 /// The session of the system tracer. A task that is done is not one, even if nothing has seen its end.
 fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     let session = host.node.seq_tracer();
     if let Some(session) = &session {
         let _seen_to_end = host.directory.living(py, host, session.tracer.load(Ordering::Acquire));
@@ -236,7 +235,7 @@ const RING: usize = 16 << 20;
 pub fn seq_set_tracer(
     py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<ModuleParts<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     if calling::is_ending(py) {
         return Err(PyRuntimeError::new_err("the interpreter is ending; set a system tracer before"));
     }

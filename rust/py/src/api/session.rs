@@ -5,15 +5,15 @@ use super::{
     trace_port::{self, LogPort},
 };
 use crate::{
+    control::arming::Armer,
     convert::{
         errors,
         match_spec::{self, MatchProgram},
         pid::Pid,
         terms,
     },
-    entry::{arming::Armer, codes::Pattern as Names},
-    host::{delivery::Delivery, instruments::Wants, Host},
     library::ports,
+    state::{host::Host, mailbox::Delivery, pattern::Pattern as Names, wants::Wants},
 };
 use inviso_core::{
     cells::Measure,

@@ -6,12 +6,9 @@ use super::{
     tracer::{self, ModuleParts},
 };
 use crate::{
+    control::{codes, foreign_functions},
     convert::{errors, match_spec::MatchProgram, pid::Pid, terms},
-    entry::{
-        codes::{self, Pattern as Names},
-        foreign,
-    },
-    host,
+    state::{pattern::Pattern as Names, start},
 };
 use inviso_core::{
     ring::Overflow,
@@ -24,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 /// Whether there is a clock of a thread's CPU time.
 #[pyfunction]
 pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
-    Ok(host::host(py)?.node.clock.cpu().is_some())
+    Ok(start::host(py)?.node.clock.cpu().is_some())
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`). `capture` is depth, items, bytes of one
@@ -40,7 +37,7 @@ pub fn session_create(
     module: Option<ModuleParts<'_>>, port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>,
     step: Option<usize>, switched: Option<&Session>,
 ) -> PyResult<Session> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     if calling::is_ending(py) {
         return Err(PyRuntimeError::new_err("the interpreter is ending; make sessions before"));
     }
@@ -112,7 +109,7 @@ fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
 /// All living sessions, by weak handles, newest first.
 #[pyfunction]
 pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     if calling::is_ending(py) {
         return Ok(Vec::new()); // they end with it
     }
@@ -124,7 +121,7 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
 /// Whether there is an open port of this name.
 #[pyfunction]
 pub fn port_exists(py: Python<'_>, port: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     Ok(terms::local_number(port).is_some_and(|id| living(py, host, id).is_some()))
 }
 
@@ -136,5 +133,5 @@ pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
         return Ok(true);
     }
     pattern.arity = None;
-    Ok(foreign::find(py, &pattern)?.is_some())
+    Ok(foreign_functions::find(py, &pattern)?.is_some())
 }

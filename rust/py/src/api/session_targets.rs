@@ -2,13 +2,15 @@
 
 use super::session::{Mfa, Session};
 use crate::{
+    control::{arming::Armer, codes, foreign_functions},
     convert::errors,
-    entry::{
-        arming::Armer,
-        codes::{self, Pattern as Names},
-        foreign,
+    host::session_end,
+    state::{
+        host::{self, Host},
+        pattern::Pattern as Names,
+        start,
+        wants::Wants,
     },
-    host::{self, instruments::Wants, Host},
 };
 use inviso_core::{
     cells::{key, Measure},
@@ -33,12 +35,12 @@ impl Session {
         if !pending_ends.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
             pending_ends.push(self.core.clone());
             drop(pending_ends);
-            host::schedule_burial();
+            session_end::schedule_burial();
         }
     }
 
     pub(super) fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
-        let host = host::host(py)?;
+        let host = start::host(py)?;
         if calling::is_ending(py) || host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
             return Err(errors::raise(inviso_core::error::Error::SessionDead));
         }
@@ -101,7 +103,7 @@ impl Session {
         if found.is_empty() {
             // the arity of a function written in C is not certain: any will do
             pattern.arity = None;
-            found.extend(foreign::find(py, &pattern)?);
+            found.extend(foreign_functions::find(py, &pattern)?);
         }
         if found.is_empty() {
             return Ok(None);

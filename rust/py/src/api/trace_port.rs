@@ -2,7 +2,7 @@
 
 use crate::{
     convert::{errors::of_system, pid::Pid},
-    host,
+    state::{host, start},
 };
 use inviso_core::session::Session;
 use inviso_log::{
@@ -39,7 +39,7 @@ fn opened<S: Sink + Send + 'static>(
     py: Python<'_>, kind: Kind, path: Option<&PathBuf>, patience: Duration,
     open: impl FnOnce() -> io::Result<(S, Option<SocketAddr>)> + Send,
 ) -> PyResult<LogPort> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     begin_log(py)?;
     let node = host.node.clone();
     let made = py.detach(|| {
@@ -51,7 +51,7 @@ fn opened<S: Sink + Send + 'static>(
 
 /// Lets the log that begins now find threads by name.
 fn begin_log(py: Python<'_>) -> PyResult<()> {
-    let host = host::host(py)?;
+    let host = start::host(py)?;
     about::set_threads(|pid| {
         let host = host::try_host()?;
         host.directory.number(host, pid)
@@ -195,7 +195,7 @@ impl LogPort {
 /// Writes the contents of a session's rings to a file; returns the messages written and lost.
 pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
     begin_log(py)?;
-    let node = host::host(py)?.node.clone();
+    let node = start::host(py)?.node.clone();
     let done = py.detach(|| recorder::dump_to_file(&node, session, &path, blocks));
     let done = done.and_then(|(told, written)| written.map(|()| (told.written, told.lost)));
     done.map_err(|error| of_system(&error, Some(&path)))
@@ -210,7 +210,7 @@ pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyRe
 /// Has a session's dumps written on request.
 pub fn record(py: Python<'_>, session: &Arc<Session>, template: OsString, every: f64, signal: i32) -> PyResult<()> {
     begin_log(py)?;
-    let node = host::host(py)?.node.clone();
+    let node = start::host(py)?.node.clone();
     let every = Duration::try_from_secs_f64(every.max(0.0)).unwrap_or(Duration::MAX);
     let done = py.detach(|| recorder::begin(node, session.clone(), template, every, signal));
     done.map_err(|error| of_system(&error, None))

@@ -13,59 +13,34 @@
 //! # Checked by
 //! `tests/python/test_tracer_modules.py`.
 
-use super::{library::Library, messages};
+use super::library::Library;
 use crate::{
     convert::terms,
-    host::{self, delivery::Delivery},
-    instrument::objects,
+    delivery::{messages, tracer_words::words},
+    state::{
+        host,
+        mailbox::Delivery,
+        objects,
+        tracer_module::{Callbacks, Installed, NewSession},
+    },
 };
 use inviso_core::{
     node::Node,
-    session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
-use inviso_cpython::interpreter::{
-    again::{self, Whose},
-    calling::call,
-    tls,
-};
+use inviso_cpython::interpreter::{calling::call, tls};
 use pyo3::{
     exceptions::PyValueError,
     gc::{PyTraverseError, PyVisit},
     intern,
     prelude::*,
-    sync::PyOnceLock,
     types::*,
 };
-use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// A module, its state, and its callbacks: for each of [`Group::NAMES`] one `enabled` and one `trace`, None if the
 /// module lacks it. For a shared library the first is the library itself.
 pub type ModuleParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
-
-/// A session's tracer module.
-pub struct Installed {
-    module: RwLock<Option<Arc<Callbacks>>>,
-    session: OnceLock<Weak<Session>>,
-}
-
-/// `enabled` and `trace`.
-type EventCallbacks = (Option<Py<PyAny>>, Option<Py<PyAny>>);
-
-struct Callbacks {
-    module: Py<PyAny>,
-    state: Py<PyAny>,
-    /// By group: `enabled`, `trace`. The general pair, which is the first, has both.
-    pairs: Vec<EventCallbacks>,
-}
-
-/// The options for a new session, and the module that it will have.
-pub struct NewSession {
-    /// For the session's options.
-    pub module: Module,
-    installed: Arc<Installed>,
-}
 
 /// Makes a tracer module for a session.
 ///
@@ -85,99 +60,6 @@ pub fn make(py: Python<'_>, given: ModuleParts<'_>) -> PyResult<NewSession> {
     let module = Module(module);
     words(py)?;
     Ok(NewSession { module, installed })
-}
-
-impl NewSession {
-    /// Connects the module with its session.
-    pub fn installed(self, session: &Arc<Session>) -> Arc<Installed> {
-        let _first = self.installed.session.set(Arc::downgrade(session));
-        self.installed
-    }
-}
-
-impl Installed {
-    fn callbacks(&self) -> Option<Arc<Callbacks>> {
-        self.module.read().unwrap_or_else(|e| e.into_inner()).clone()
-    }
-
-    /// The module and its state, until they are released.
-    pub fn pair(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
-        self.callbacks().map(|known| (known.module.clone_ref(py), known.state.clone_ref(py)))
-    }
-
-    /// Drops the Python objects: attached, at the session's end.
-    pub fn release(&self, _py: Python<'_>) {
-        let known = self.module.write().unwrap_or_else(|e| e.into_inner()).take();
-        drop(known);
-    }
-
-    /// Shows the collector the objects that are held here, as if the caller held them.
-    ///
-    /// # Errors
-    /// The collector's.
-    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // threads hold the lock only attached, without running Python: it is free while the collector runs
-        let Ok(known) = self.module.try_read() else { return Ok(()) };
-        // a module that is being called stays
-        let Some(known) = known.as_ref().filter(|known| Arc::strong_count(known) == 1) else { return Ok(()) };
-        visit.call(&known.module)?;
-        visit.call(&known.state)?;
-        for (asks, told) in &known.pairs {
-            visit.call(asks)?;
-            visit.call(told)?;
-        }
-        Ok(())
-    }
-
-    fn session(&self) -> Option<Arc<Session>> {
-        self.session.get().and_then(Weak::upgrade)
-    }
-
-    /// A callback has returned an invalid answer, which can't be shown.
-    pub fn note_failure(&self) {
-        if let Some(session) = self.session() {
-            session.note_tracer_error();
-        }
-    }
-
-    /// A callback has raised, or returned an invalid answer. An exception of a signal's handler is the program's, and
-    /// is raised again.
-    fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
-        let whose = again::whose(py, &error);
-        if whose == Whose::Handler && again::raise(py, &error) {
-            return;
-        }
-        let before = self.session().map_or(0, |session| session.note_tracer_error());
-        if before == 0 {
-            error.clone_ref(py).write_unraisable(py, Some(callback));
-        }
-        // last: the report may be Python code, which this exception would end
-        if whose == Whose::Either {
-            again::raise(py, &error);
-        }
-    }
-}
-
-/// Atoms by their names.
-pub struct Atoms(FxHashMap<&'static str, Py<PyAny>>);
-
-static WORDS: PyOnceLock<Atoms> = PyOnceLock::new();
-
-/// The atoms that callbacks are called with.
-pub fn words(py: Python<'_>) -> PyResult<&Atoms> {
-    use inviso_core::tracer;
-    WORDS.get_or_try_init(py, || {
-        let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
-        let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
-        let all = tags.chain(stamps).chain([tracer::TRACE_STATUS]);
-        Ok(Atoms(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
-    })
-}
-
-impl Atoms {
-    fn of(&self, py: Python<'_>, word: &'static str) -> Py<PyAny> {
-        self.0.get(word).map_or_else(|| py.None(), |atom| atom.clone_ref(py))
-    }
 }
 
 /// Runs `with` attached and leaves no trace of that: an exception that is set stays set, and allocations don't count as
@@ -248,17 +130,6 @@ impl Tracer for PyTracer {
             })();
             told.map_err(|error| self.0.failed(py, error, callback)).ok()
         });
-    }
-}
-
-impl Callbacks {
-    /// The pair of a group; the general one replaces a callback that is missing.
-    fn of(&self, group: Group) -> (Option<&Py<PyAny>>, Option<&Py<PyAny>>) {
-        let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
-        let own = self.pairs.get(at);
-        let general = self.pairs.first();
-        let asks = own.and_then(|pair| pair.0.as_ref()).or_else(|| general?.0.as_ref());
-        (asks, own.and_then(|pair| pair.1.as_ref()).or_else(|| general?.1.as_ref()))
     }
 }
 

@@ -3,9 +3,11 @@
 
 use super::tracer::attached;
 use crate::{
-    entry::door,
-    host,
-    thread::mailbox::{Mailbox, Posted},
+    door,
+    state::{
+        host,
+        mailbox::{Mailbox, Posted},
+    },
 };
 use inviso_term::{
     etf,

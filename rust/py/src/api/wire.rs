@@ -19,7 +19,7 @@
 use super::seq;
 use crate::{
     convert::{match_spec, terms},
-    thread::state::ThreadState,
+    state::thread::ThreadState,
 };
 use inviso_core::{
     messages::About,

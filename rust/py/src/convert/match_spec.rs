@@ -6,7 +6,7 @@ use super::{
     terms,
     view::{Kept, PyView},
 };
-use crate::{api::processes, host};
+use crate::{api::processes, state::start};
 use inviso_core::{flags::Flags, node::Node};
 use inviso_cpython::{interpreter::calling, object::held::Held};
 use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
@@ -97,7 +97,7 @@ pub fn match_spec_test(
     let arguments: Vec<Bound<'_, PyAny>> =
         if table { vec![subject.clone()] } else { subject.cast::<PyList>()?.iter().collect() };
     let kept = Kept::default();
-    let mut bench = Bench { node: host::host(py)?.node.clone(), arguments: &arguments, kept: &kept };
+    let mut bench = Bench { node: start::host(py)?.node.clone(), arguments: &arguments, kept: &kept };
     let mut flags = Vec::new();
     let no = || Term::atom("false");
     let result = match program.run(&mut bench) {

@@ -1,6 +1,6 @@
 //! `Pid`: the identifier of a process in messages, hashable and ordered.
 
-use crate::{host, processes::process};
+use crate::state::{host, process};
 use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},

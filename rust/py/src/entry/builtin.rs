@@ -10,7 +10,7 @@
 //! | null | set | goes to the original: the function was given back |
 //! | set | set | goes to the first hook, to the original with what that answered, to the second hook |
 
-use super::door;
+use crate::door;
 use pyo3::{exceptions::PyRuntimeError, ffi, prelude::*, types::*};
 use std::{
     ffi::c_int,

@@ -1,21 +1,14 @@
 //! The functions that the interpreter calls at an event. Each calls the core and returns None: never DISABLE, never an
 //! exception.
 //!
-//! # Roles
-//! On 3.11 `arming` sets `ENDS_MATTER`, and every attached thread reads it.
-//!
-//! # States
-//! `ENDS_MATTER` is true while a session needs the frame in which an exception ends.
-//!
-//! # Orderings
-//! `Relaxed`: the GIL orders the store and the loads.
-//!
 //! # Checked by
 //! `tests/python/test_trace_host.py`, `tests/python/test_pep523.py`, `tests/python/test_trace_returns.py`.
 
-use super::door;
 use crate::{
-    instrument::watch::{self, Ended},
+    control::foreign_functions,
+    door,
+    instrument::watch,
+    state::instrument::Ended,
     thread::call::{key, End, PyCall},
 };
 use inviso_core::event::{self, Exit};
@@ -24,11 +17,14 @@ use pyo3::ffi::PyObject;
 #[cfg(Py_3_12)]
 mod monitoring {
     use super::*;
-    use crate::entry::foreign::{self, ForeignCall};
+    use crate::thread::foreign_call::ForeignCall;
     use inviso_cpython::{
         capture::Raised,
         frames::opcodes,
-        hooks::vectorcall::{nargs, none},
+        hooks::{
+            monitoring::Event,
+            vectorcall::{self, nargs, none},
+        },
     };
 
     macro_rules! callback {
@@ -136,7 +132,7 @@ mod monitoring {
     callback! {
         /// CALL: something is called. Used only if it is a traced function written in C.
         call, 4, |state, code, call, args| {
-            if let Some(key) = foreign::key(*args.add(2)) {
+            if let Some(key) = foreign_functions::key(*args.add(2)) {
                 let call = ForeignCall::new(state.host, &state.running, *args.add(3));
                 event::on_call(&state.host.node, &mut state.thread, key, &call);
             }
@@ -146,7 +142,7 @@ mod monitoring {
     callback! {
         /// C_RETURN: a function written in C returns.
         c_return, 4, |state, code, call, args| {
-            if let Some(key) = foreign::key(*args.add(2)) {
+            if let Some(key) = foreign_functions::key(*args.add(2)) {
                 let call = ForeignCall::new(state.host, &state.running, *args.add(3));
                 event::on_exit(&state.host.node, &mut state.thread, key, Exit::Return, &call);
             }
@@ -156,7 +152,7 @@ mod monitoring {
     callback! {
         /// C_RAISE: an exception leaves a function written in C.
         c_raise, 4, |state, code, call, args| {
-            if let Some(key) = foreign::key(*args.add(2)) {
+            if let Some(key) = foreign_functions::key(*args.add(2)) {
                 let call = ForeignCall::new(state.host, &state.running, *args.add(3));
                 event::on_exit(&state.host.node, &mut state.thread, key, Exit::Unwind, &call);
             }
@@ -171,14 +167,29 @@ mod monitoring {
             event::on_handled(&state.host.node, &mut state.thread);
         }
     }
+
+    /// All of them, with their events.
+    pub const CALLBACKS: &[(Event, vectorcall::Function)] = &[
+        (Event::Call, call),
+        (Event::CReturn, c_return),
+        (Event::CRaise, c_raise),
+        (Event::PyStart, py_start),
+        (Event::PyResume, py_resume),
+        (Event::PyThrow, py_throw),
+        (Event::PyReturn, py_return),
+        (Event::PyYield, py_yield),
+        (Event::PyUnwind, py_unwind),
+        (Event::ExceptionHandled, exception_handled),
+    ];
 }
 #[cfg(Py_3_12)]
-pub use monitoring::*;
+pub use monitoring::CALLBACKS;
 
 #[cfg(not(Py_3_12))]
 mod frames {
     use super::*;
-    use crate::entry::foreign::{self, ForeignCall};
+    use crate::state::armed;
+    use crate::thread::foreign_call::ForeignCall;
     use inviso_cpython::{
         capture::Raised,
         frames::{frame::Frame, handlers},
@@ -190,18 +201,7 @@ mod frames {
         layout,
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
-    use std::{
-        ffi::c_int,
-        sync::atomic::{AtomicBool, Ordering},
-    };
-
-    /// Whether a session needs the frame in which an exception ends. Then the end of every frame matters.
-    static ENDS_MATTER: AtomicBool = AtomicBool::new(false);
-
-    /// See [`ENDS_MATTER`].
-    pub fn watch_ends(how: bool) {
-        ENDS_MATTER.store(how, Ordering::Relaxed);
-    }
+    use std::{ffi::c_int, sync::atomic::Ordering};
 
     /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
     ///
@@ -236,8 +236,8 @@ mod frames {
             let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
             let code = frame.code();
             !profiling::is_on()
-                && !super::super::loading::is_on()
-                && !ENDS_MATTER.load(Ordering::Relaxed)
+                && !crate::state::loading::is_on()
+                && !armed::ENDS_MATTER.load(Ordering::Relaxed)
                 && !frame.is_generator_frame()
                 && door::is_traced() != Some(true)
                 && watch::find(code).is_none()
@@ -269,7 +269,7 @@ mod frames {
     /// # Safety
     /// Called as a [`profiling::Handler`] only.
     pub unsafe fn profile(what: c_int, callable: *mut PyObject) {
-        let Some(key) = foreign::key(callable) else { return };
+        let Some(key) = foreign_functions::key(callable) else { return };
         // SAFETY: the interpreter calls profile functions attached, with the caller as the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
@@ -383,7 +383,7 @@ mod frames {
             }
             let _thrown = (throwflag != 0).then(|| Aside::new());
             if !door::has_state() {
-                crate::thread::state::begin_with(frame);
+                crate::directory::first::begin_with(frame);
             }
             if profiling::is_on() {
                 profiling::ensure(inviso_cpython::interpreter::tstate());
@@ -400,7 +400,7 @@ mod frames {
                 }
                 let begins = throwflag == 0 && !(generator && frame.has_begun());
                 if begins {
-                    super::super::loading::first_seen(state, frame);
+                    crate::control::loading::first_seen(state, frame);
                 }
                 let call = PyCall::new(state.host, &state.running, frame);
                 if throwflag != 0 {
@@ -417,7 +417,7 @@ mod frames {
                     }
                     let watched = watch::find(code);
                     watched.into_iter().for_each(|watched| watched.begin(state, frame));
-                    let idle = state.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
+                    let idle = state.thread.is_idle() && !armed::ENDS_MATTER.load(Ordering::Relaxed);
                     ends = watched.is_some() || generator || !idle || !matches!(place, StackSpace::ThreadState);
                 }
             });
@@ -479,7 +479,7 @@ mod frames {
     /// The calling thread is attached. The exception is set aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
-    unsafe fn handled(state: &mut crate::thread::state::ThreadState) {
+    unsafe fn handled(state: &mut crate::state::thread::ThreadState) {
         // SAFETY: attached. After a frame has ended, its caller is the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };

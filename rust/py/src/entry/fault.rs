@@ -1,8 +1,8 @@
 //! A failure of the tracer on request, for tests of the door.
 
 use crate::{
-    instrument::watch::{self, Handler},
-    thread::state::ThreadState,
+    instrument::watch,
+    state::{instrument::Handler, thread::ThreadState},
 };
 use inviso_cpython::frames::frame::Frame;
 use pyo3::prelude::*;
@@ -20,5 +20,5 @@ fn fail(_here: &mut ThreadState, _frame: Frame) {
 /// An error that `sys.monitoring` raises.
 #[pyfunction]
 pub fn fail_at(py: Python<'_>, code: Bound<'_, PyAny>) -> PyResult<()> {
-    watch::add(py, crate::host::host(py)?, &FAULT, &[code])
+    watch::add(py, crate::state::start::host(py)?, &FAULT, &[code])
 }

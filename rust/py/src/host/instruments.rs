@@ -3,37 +3,42 @@
 //!
 //! # Roles
 //! Any attached thread calls [`Host::adjust`] after a change of what sessions need. One thread at a time installs and
-//! removes instruments. Every thread reads the words.
+//! removes instruments.
 //!
 //! # States
 //! | word | is |
 //! | --- | --- |
-//! | `WANTED`, `MONITORED` | the flags and system events that some session needs: hints, checked first |
 //! | `AGAIN` | whether the thread that adjusts was asked to adjust meanwhile |
 //! | `CARRIED` | whether everything that carries tokens is installed |
 //! | `Instrument::on` | whether the instrument is installed |
 //!
 //! # Orderings
 //! After clearing `CARRIED` the adjusting thread passes a `SeqCst` fence and looks for tokens. A thread that has made a
-//! token passes one and reads `CARRIED`, see [`carry_tokens`]. So one of them sees the other. `WANTED` and `MONITORED`
-//! are relaxed: they are hints, and the flags of sessions decide.
+//! token passes one and reads `CARRIED`, see [`carry_tokens`]. So one of them sees the other.
 //!
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
-use super::Host;
 use crate::{
-    entry::{collector, fault, reentrant_lock::ReentrantLock},
-    instrument::{lengths, modules, senders, watch::Handler},
+    directory::task_end,
+    entry::fault,
+    instrument::{lengths, modules, senders},
     library::{
+        collector,
         futures::{self, executors},
+        greenlets,
         loops::{self, loop_callbacks, loop_tokens, uv_loops},
         multiprocess::{self, pickles, pools},
         ports,
         queues::{self, simple_queue},
     },
-    processes::{groups, scheduling, spawning, task_end},
-    thread::greenlets,
+    processes::{groups, scheduling, spawning, task_ends, turns},
+    state::{
+        host::Host,
+        instrument::{Handler, Instrument, Module},
+        reentrant_lock::ReentrantLock,
+        wants::{Wants, MONITORED, WANTED},
+    },
 };
 use inviso_core::{
     flags::Flags, messages::Pattern, monitor::LimitEvent, plan::events, session::Session, tracee::Class,
@@ -41,7 +46,7 @@ use inviso_core::{
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::{
-    atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering},
+    atomic::{fence, AtomicBool, Ordering},
     Arc,
 };
 
@@ -51,7 +56,7 @@ pub static HANDLERS: &[&Handler] = &[
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,
-    &spawning::COROUTINE,
+    &task_ends::COROUTINE,
     &groups::CREATE,
     &queues::PUT,
     &queues::GET,
@@ -91,7 +96,7 @@ pub static HANDLERS: &[&Handler] = &[
     &pickles::CALLBACKS,
     &pickles::SENT,
     &scheduling::THREAD,
-    &scheduling::STEP,
+    &turns::STEP,
     &loop_callbacks::RUN,
     &uv_loops::PROTOCOL,
     &ports::socket::INIT,
@@ -111,87 +116,8 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::transport::TLS,
     &ports::transport::SELF_PIPE,
     #[cfg(not(Py_3_12))]
-    &crate::library::futures::wait_for::WAITED,
+    &crate::library::loops::wait_for::WAITED,
 ];
-
-/// The needs of all sessions together.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Wants {
-    /// Flags that a process has or will have.
-    pub processes: Flags,
-    /// Flags that a port has or will have.
-    pub ports: Flags,
-    /// System events that are watched for, one bit each.
-    pub monitored: u8,
-    /// Whether a token of sequential tracing is in use, or a match spec may set one.
-    pub tokens: bool,
-    /// Whether processes are linked, monitored or named: then their ends matter.
-    pub related: bool,
-    /// Whether a match spec reads messages that arrive, and so their senders.
-    pub senders: bool,
-    /// Whether a port has a name or a link: then its end matters.
-    pub related_ports: bool,
-    /// Whether ends of calls are emitted or measured.
-    pub ends: bool,
-}
-
-impl Wants {
-    fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
-        let mut all = Wants {
-            related: crate::processes::relations::are_any(host),
-            tokens: host.node.seq_in_use(),
-            related_ports: ports::are_related(host),
-            ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
-            ..Wants::default()
-        };
-        for session in sessions {
-            all.processes = all.processes | session.seen_flags(Class::Process);
-            all.ports = all.ports | session.seen_flags(Class::Port);
-            for (_, event) in LimitEvent::NAMES {
-                all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
-            }
-            all.tokens |= host.node.sets_tokens(session);
-            all.ends |= session.on_load().is_some();
-            all.senders |= matches!(host.node.patterns(session).receive, Pattern::Spec(_));
-        }
-        all.ends |= all.processes.has(Flags::RETURN_TO);
-        all
-    }
-
-    /// Whether messages are traced, or carry tokens.
-    pub fn messages(&self) -> bool {
-        self.tokens || self.processes.has(Flags::SEND | Flags::RECEIVE)
-    }
-
-    /// Whether a system event is watched for.
-    pub fn watches(&self, event: LimitEvent) -> bool {
-        self.monitored & 1 << event as u8 != 0
-    }
-}
-
-/// One instrument.
-pub struct Instrument {
-    /// Whether sessions need it.
-    pub needed: fn(&Wants) -> bool,
-    /// Installs it.
-    pub begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
-    /// Removes it.
-    pub end: fn(Python<'_>, &'static Host) -> PyResult<()>,
-    /// Removes in a forked child whatever is not a watched function. The host must not be used.
-    pub forget: fn(Python<'_>),
-    /// Whether it is installed.
-    pub on: AtomicBool,
-}
-
-impl Instrument {
-    /// An instrument that is not installed.
-    pub const fn new(
-        needed: fn(&Wants) -> bool, begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
-        end: fn(Python<'_>, &'static Host) -> PyResult<()>, forget: fn(Python<'_>),
-    ) -> Instrument {
-        Instrument { needed, begin, end, forget, on: AtomicBool::new(false) }
-    }
-}
 
 /// All instruments, in the order in which they are installed.
 static INSTRUMENTS: &[&Instrument] = &[
@@ -215,12 +141,6 @@ static INSTRUMENTS: &[&Instrument] = &[
     &greenlets::INSTRUMENT,
 ];
 
-/// The flags that some session needs now: see [`wanted`].
-static WANTED: AtomicU32 = AtomicU32::new(0);
-
-/// The system events that some session watches for now: see [`monitored`].
-static MONITORED: AtomicU8 = AtomicU8::new(0);
-
 /// One thread at a time installs and removes instruments. If that thread is asked to adjust again meanwhile, it does so
 /// afterwards.
 static ONE: ReentrantLock = ReentrantLock::new();
@@ -234,18 +154,6 @@ static CARRIED: AtomicBool = AtomicBool::new(false);
 pub fn carry_tokens() -> bool {
     fence(Ordering::SeqCst);
     CARRIED.load(Ordering::Acquire)
-}
-
-/// Whether some session watches for a system event; a hint, checked first.
-#[inline(always)]
-pub fn monitored(event: LimitEvent) -> bool {
-    MONITORED.load(Ordering::Relaxed) & 1 << event as u8 != 0
-}
-
-/// Whether some session needs one of these flags of processes; a hint, checked before any other work.
-#[inline(always)]
-pub fn wanted(flags: Flags) -> bool {
-    WANTED.load(Ordering::Relaxed) & flags.0 != 0
 }
 
 impl Host {
@@ -276,15 +184,15 @@ impl Host {
             return Ok(());
         }
         // made here: at the first message, a signal's handler may interrupt and need them, too
-        crate::api::messages::MessageAtoms::get(py)?;
-        crate::api::tracer::words(py)?;
+        crate::delivery::messages::MessageAtoms::get(py)?;
+        crate::delivery::tracer_words::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
             return Ok(());
         };
         AGAIN.store(false, Ordering::Release);
         let sessions = self.node.sessions();
-        let mut wants = Wants::of(&sessions, self);
+        let mut wants = wants_of(&sessions, self);
         wants.processes = wants.processes | soon.processes;
         wants.ports = wants.ports | soon.ports;
         wants.monitored |= soon.monitored;
@@ -356,3 +264,43 @@ pub fn forget(py: Python<'_>) {
     }
     crate::instrument::watch::forget();
 }
+
+/// The needs of these sessions.
+fn wants_of(sessions: &[Arc<Session>], host: &Host) -> Wants {
+    let mut all = Wants {
+        related: crate::directory::orphans::are_any(host),
+        tokens: host.node.seq_in_use(),
+        related_ports: ports::are_related(host),
+        ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
+        ..Wants::default()
+    };
+    for session in sessions {
+        all.processes = all.processes | session.seen_flags(Class::Process);
+        all.ports = all.ports | session.seen_flags(Class::Port);
+        for (_, event) in LimitEvent::NAMES {
+            all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
+        }
+        all.tokens |= host.node.sets_tokens(session);
+        all.ends |= session.on_load().is_some();
+        all.senders |= matches!(host.node.patterns(session).receive, Pattern::Spec(_));
+    }
+    all.ends |= all.processes.has(Flags::RETURN_TO);
+    all
+}
+
+/// All modules that instruments wait for.
+pub static MODULES: &[&[Module]] = &[
+    &spawning::MODULES,
+    &scheduling::MODULES,
+    &groups::MODULES,
+    &loop_callbacks::MODULES,
+    &ports::MODULES,
+    &queues::MODULES,
+    &executors::MODULES,
+    &futures::MODULES,
+    &loops::MODULES,
+    &loop_tokens::MODULES,
+    &multiprocess::MODULES,
+    &pickles::MODULES,
+    &uv_loops::MODULES,
+];

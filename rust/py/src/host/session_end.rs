@@ -1,8 +1,13 @@
 //! What follows the end of a session, or a change of its patterns and flags.
 
 use crate::{
-    entry::{arming::Armer, loading},
-    host::{instruments::Wants, Host},
+    control::arming::Armer,
+    door,
+    state::{
+        host::{try_host, Host},
+        loading,
+        wants::Wants,
+    },
 };
 use inviso_core::{plan::kinds, session::Session as Core};
 use inviso_cpython::interpreter::calling;
@@ -79,4 +84,26 @@ impl Host {
             pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
         })
     }
+}
+
+/// Makes the interpreter's main loop end the sessions without handles, soon.
+pub fn schedule_burial() {
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        // at the interpreter's end, code that finalisers run also makes such calls
+        let drop_deferred = |py: Python<'_>| {
+            if !inviso_cpython::interpreter::calling::may_import(py) {
+                return schedule_burial(); // in another frame, then
+            }
+            // in a forked child, objects may be dropped before the child has a host of its own: sessions, ports and
+            // threads are still the parent's
+            if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
+                host.reap(py);
+            }
+        };
+        door::guard(|| Python::try_attach(drop_deferred));
+        0
+    }
+    // SAFETY: may be called from any thread, attached or not. A full queue does no harm, because every later change
+    // reaps, too.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }

@@ -13,7 +13,10 @@
 //! `tests/python/test_system.py`.
 
 use super::senders::Length;
-use crate::{host::Host, library::queues, processes::process, thread::state::ThreadState};
+use crate::{
+    instrument::queue_classes,
+    state::{host::Host, process, thread::ThreadState},
+};
 use inviso_core::{monitor::LimitEvent, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
@@ -67,7 +70,7 @@ unsafe fn of_items(queue: *mut PyObject, length: impl FnOnce(*mut PyObject) -> O
     // SAFETY: the queue stands; attached. These are plain attributes, whose values are held.
     unsafe {
         let class = ffi::Py_TYPE(queue);
-        let own = !queues::is_of_library(class);
+        let own = !queue_classes::is_of_library(class);
         // does not run a property of the program
         let plain = |name: &str| !own || capture::attribute_of_class(class, name).is_null();
         let mut items = ITEMS.iter().filter(|(name, _)| plain(name)).map(|(_, named)| named.of(queue));

@@ -1,14 +1,20 @@
 //! A message that is sent or has arrived, as the core sees it, and the functions by which instruments emit its events.
 
-use super::{objects::Arguments, originals};
 use crate::{
+    control::originals,
     convert::{
         terms,
         view::{Kept, PyView},
     },
-    host::Host,
-    library::queues,
-    thread::{backtrace, late, object_cache::CachedObject, state::ThreadState},
+    instrument::queue_classes,
+    state::{
+        host::Host,
+        object_cache::CachedObject,
+        objects::Arguments,
+        origin::{Origin, Sender},
+        thread::ThreadState,
+    },
+    thread::{backtrace, late},
 };
 use inviso_core::{
     matching::Subject,
@@ -30,47 +36,6 @@ use inviso_term::{
 };
 use pyo3::{ffi::PyObject, prelude::*};
 use std::cell::OnceCell;
-
-/// The sender of a message that has arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sender {
-    /// A process, queue or port of this node.
-    Process(u64),
-    /// Not known.
-    Unknown,
-    /// The clock, by a time-out.
-    Clock,
-    /// The node itself, by a system event.
-    System,
-    /// No sender.
-    Nobody,
-}
-
-/// The origin of a message that has arrived: its sender, and the number that [`messages::on_send`] returned, or 0 if it
-/// is not known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// The sender.
-    pub sender: Sender,
-    /// Its number.
-    pub number: u64,
-    /// The creation of the operating system process that gave the number; 0 if that is this one.
-    pub creation: u32,
-}
-
-impl Origin {
-    /// Of a message with a number of this operating system process.
-    #[inline(always)]
-    pub fn new(sender: Sender, number: u64) -> Origin {
-        Origin { sender, number, creation: 0 }
-    }
-}
-
-impl From<Sender> for Origin {
-    fn from(sender: Sender) -> Origin {
-        Origin::new(sender, 0)
-    }
-}
 
 /// A message on its way, borrowed from the function that passes it on.
 pub struct Message<'a> {
@@ -212,7 +177,7 @@ impl Subject for Message<'_> {
 /// The innermost frame that match specs may show. Methods of queues are left out, since they don't always have a frame.
 fn innermost() -> Option<Frame> {
     // SAFETY: events are emitted attached; the callers of a running frame run, too.
-    unsafe { queues::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
+    unsafe { queue_classes::user(Frame::current_python(inviso_cpython::interpreter::tstate())) }
 }
 
 impl MessageSource for Message<'_> {

@@ -14,60 +14,20 @@
 //! # Checked by
 //! `tests/python/test_shadowed_modules.py`, `tests/python/test_host_fork.py`.
 
-use super::{
-    originals,
-    sent_values::untraced,
-    watch::{self, Ended, Handler},
-};
+use super::watch;
 use crate::{
-    host::Host,
-    library::{
-        futures::{self, executors},
-        loops::{self, loop_callbacks, loop_tokens, uv_loops},
-        multiprocess::{self, pickles},
-        ports, queues,
+    control::originals,
+    state::{
+        above::above,
+        host::Host,
+        instrument::{Ended, Handler, Module},
+        thread::ThreadState,
+        untraced::untraced,
     },
-    processes::{groups, scheduling, spawning, thread_objects::attribute},
-    thread::state::ThreadState,
 };
-use inviso_cpython::{capture, frames::frame::Frame};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{prelude::*, types::PyDict};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// A module, and the function that an instrument calls when it is imported.
-pub struct Module {
-    /// Its name.
-    pub name: &'static str,
-    /// Called with the module.
-    pub adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
-    awaited: AtomicBool,
-}
-
-impl Module {
-    /// A module that no instrument waits for.
-    pub const fn new(
-        name: &'static str, adopt: fn(Python<'_>, &'static Host, &Bound<'_, PyAny>) -> PyResult<()>,
-    ) -> Module {
-        Module { name, adopt, awaited: AtomicBool::new(false) }
-    }
-}
-
-/// All modules that instruments wait for.
-static ALL: &[&[Module]] = &[
-    &spawning::MODULES,
-    &scheduling::MODULES,
-    &groups::MODULES,
-    &loop_callbacks::MODULES,
-    &ports::MODULES,
-    &queues::MODULES,
-    &executors::MODULES,
-    &futures::MODULES,
-    &loops::MODULES,
-    &loop_tokens::MODULES,
-    &multiprocess::MODULES,
-    &pickles::MODULES,
-    &uv_loops::MODULES,
-];
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The import system's `_load_unlocked`: a module has been loaded.
 pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };
@@ -126,7 +86,7 @@ pub fn is_there(py: Python<'_>, name: &str) -> PyResult<bool> {
 /// An error that `sys.monitoring` raises.
 pub fn leave(py: Python<'_>, host: &Host, modules: &'static [Module]) -> PyResult<()> {
     forget(modules);
-    if ALL.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
+    if above().modules.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
         watch::remove(py, host, &[&LOADED])?;
     }
     Ok(())
@@ -139,7 +99,7 @@ pub fn forget(modules: &'static [Module]) {
 
 fn on_loaded(state: &mut ThreadState, frame: Frame, how: Ended) {
     let Ended::Returned(loaded) = how else { return };
-    if ALL.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
+    if above().modules.iter().copied().flatten().all(|module| !module.awaited.load(Ordering::Acquire)) {
         return;
     }
     untraced(state, |py, state| {
@@ -148,7 +108,7 @@ fn on_loaded(state: &mut ThreadState, frame: Frame, how: Ended) {
             let Some(name) = attribute(py, frame.local(0), "name") else { return };
             (name, Bound::from_borrowed_ptr(py, loaded))
         };
-        for module in ALL.iter().copied().flatten() {
+        for module in above().modules.iter().copied().flatten() {
             // SAFETY: the name is held; attached.
             let it = module.awaited.load(Ordering::Acquire) && unsafe { capture::is_text(name.as_ptr(), module.name) };
             if it && (module.adopt)(py, state.host, &loaded).is_ok() {

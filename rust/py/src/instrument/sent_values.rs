@@ -1,10 +1,10 @@
 //! The messages where the standard library passes on a call or an exception: `(module, function, [argument, ...])` and
 //! `(type, arguments)`. They are objects that live while the message is being written.
 
-use super::message_view::{Message, Origin};
+use super::message_view::Message;
 use crate::{
     convert::terms,
-    thread::{call, state::ThreadState},
+    state::{origin::Origin, thread::ThreadState},
 };
 use inviso_core::{
     flags::Flags,
@@ -12,9 +12,8 @@ use inviso_core::{
     tracee::Tracee,
 };
 use inviso_cpython::{
-    capture,
+    capture::{self, frame_names},
     frames::{code::CodeLayout, frame::Frame},
-    interpreter::{calling::attached, tls, Aside, Uncollected},
     object::held::Held,
     tasks::steps,
 };
@@ -24,25 +23,6 @@ use inviso_term::{
     term::Term,
 };
 use pyo3::{ffi, prelude::*, types::*};
-
-/// Runs code that makes objects, or reads objects of the program by calls into the interpreter, inside an event. An
-/// exception that is set stays set, nothing is collected, no event is taken, and allocations don't count as the
-/// program's.
-pub fn untraced<R>(state: &mut ThreadState, with: impl FnOnce(Python<'_>, &mut ThreadState) -> R) -> R {
-    let allocated = tls::bytes();
-    let done = attached(|py| {
-        // SAFETY: the thread is attached until the end of this closure.
-        let _kept = unsafe { (Uncollected::new(), Aside::new()) };
-        with(py, state)
-    });
-    tls::set_bytes(allocated);
-    done
-}
-
-/// Makes a message as [`untraced`] does; null if that fails.
-pub fn build_untraced(state: &mut ThreadState, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
-    Held::owned(untraced(state, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
-}
 
 /// The running process sends a message, unless making it has failed; returns its number.
 ///
@@ -217,7 +197,7 @@ pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) 
                 None => arguments.append(py.None())?,
             }
         }
-        let [module, function] = names(py, |out| call::write_module_and_function(frame, out))?;
+        let [module, function] = names(py, |out| frame_names::write_module_and_function(frame, out))?;
         Ok(Some((module, function, arguments).into_pyobject(py)?.into_any()))
     }
 }
@@ -244,5 +224,35 @@ pub unsafe fn of_exception<'py>(py: Python<'py>, error: *mut ffi::PyObject) -> P
         let args: Held = capture::exception_arguments(error);
         let args = Bound::from_borrowed_ptr_or_opt(py, args.as_ptr()).unwrap_or_else(|| PyTuple::empty(py).into_any());
         Ok((name, args).into_pyobject(py)?.into_any())
+    }
+}
+
+/// The first bytes of data that a program has passed: `length` of them, or all. The result is the object itself if
+/// reading it could run the program's code.
+///
+/// # Safety
+/// The object stands; the thread is attached and takes no events meanwhile.
+pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
+    // SAFETY: the caller promises that the object stands and no event is taken. C code alone takes and releases a
+    // buffer of these two types.
+    unsafe {
+        let whole = Bound::from_borrowed_ptr(py, object);
+        let all =
+            length.is_none_or(|length| ffi::PyBytes_Check(object) != 0 && length >= ffi::Py_SIZE(object) as usize);
+        if ffi::PyBytes_CheckExact(object) != 0 && all {
+            return whole;
+        }
+        let viewed = ffi::PyByteArray_CheckExact(object) != 0
+            || ffi::PyMemoryView_Check(object) != 0
+            || ffi::PyBytes_CheckExact(object) != 0;
+        let mut view = std::mem::zeroed::<ffi::Py_buffer>();
+        if !viewed || ffi::PyObject_GetBuffer(object, &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
+            ffi::PyErr_Clear();
+            return whole;
+        }
+        let taken = (view.len as usize).min(length.unwrap_or(usize::MAX));
+        let bytes = ffi::PyBytes_FromStringAndSize(view.buf.cast(), taken as ffi::Py_ssize_t);
+        ffi::PyBuffer_Release(&raw mut view);
+        Bound::from_owned_ptr_or_opt(py, bytes).unwrap_or(whole)
     }
 }

@@ -2,50 +2,35 @@
 //! that get them.
 //!
 //! # Roles
-//! Attached threads send and receive. The core reports that tokens are idle, from any thread. The main thread then
-//! removes the instruments that carry them.
+//! Attached threads send and receive.
 //!
 //! # States
-//! A future or queue keeps a token under its own lock. A queue's `carrier` is one of [`carrier`]'s values. `ASKED` is
-//! true while a call to the main thread is pending. `NEXT` is the time at which instruments may be removed again.
+//! A future or queue keeps a token under its own lock. A queue's `carrier` is one of [`carrier`]'s values.
 //!
 //! # Orderings
-//! `Node::seq_end` decides in one step with the core's count of tokens; all atomics here are hints or single words.
-//! `ASKED` is cleared `Release` before the look, so that a token that goes meanwhile asks again.
+//! All atomics here are single words.
 //!
 //! # Checked by
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
-use super::senders::{self, QueuedItem};
 use crate::{
-    host::{instruments::Wants, Host},
-    library::{
-        loops::loop_tokens,
-        multiprocess::{buffers, pools},
-        queues,
-    },
-    processes::{process, thread_ids},
-    thread::{late, state::ThreadState},
+    instrument::queue_classes,
+    state::{process, senders::QueuedItem, thread::ThreadState},
+    thread::late,
 };
 use inviso_core::{
     messages::About,
     seq::{flags, Carried},
     session::Session,
-    tracee::Tracee,
+    tracee::{Kind, Tracee},
 };
-use inviso_cpython::{capture, interpreter::calling, object::held::Held};
+use inviso_cpython::{capture, object::held::Held, tasks::running as tasks};
 use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},
 };
-use pyo3::{ffi::PyObject, PyResult, Python};
-use std::{
-    ptr::null_mut,
-    sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        MutexGuard,
-    },
-};
+use pyo3::ffi::PyObject;
+use std::sync::{atomic::Ordering, MutexGuard};
 
 /// A function that writes a message for the system tracer.
 ///
@@ -102,7 +87,7 @@ pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
     let mut known = word.load(Ordering::Relaxed);
     if known == carrier::UNKNOWN {
         // SAFETY: the caller promises that the queue stands and the thread is attached.
-        let pool = queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
+        let pool = queue_classes::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
         let by_kind = if pool { carrier::NO } else { carrier::YES };
         // the program may say it at this moment
         known = match word.compare_exchange(known, by_kind, Ordering::Relaxed, Ordering::Relaxed) {
@@ -128,7 +113,7 @@ pub unsafe fn taken_from_queue(
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
             Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
             // SAFETY: the caller promises that queue and item stand, and the thread is attached.
-            None if queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
+            None if queue_classes::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
             _ => Carried::Empty,
         },
     };
@@ -150,7 +135,7 @@ pub unsafe fn send_by(state: &mut ThreadState, from: About<'_>, future: &Tracee,
     if state.host.node.seq_in_use() {
         // SAFETY: the caller promises that the message is null or stands and the thread is attached.
         let carried = unsafe { state.host.node.seq_send(&mut state.thread, from, to, writing(message)) };
-        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(state);
+        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && relays(state);
         *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
     }
 }
@@ -206,92 +191,8 @@ pub fn keep(future: &Tracee, carried: Carried) {
     *kept(future) = Some(carried);
 }
 
-/// Tokens are out of use: removes the instruments that carry them, and drops the old tokens that wait in queues and
-/// futures.
-///
-/// # Errors
-/// The interpreter's error while instruments are removed.
-pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    host.adjust(py, Wants::default())?;
-    for object in host.directory.queues(py) {
-        let known = process::process(&object);
-        senders::empty(py, &host.node, &known.senders);
-        if let Some(carried) = &mut *kept(&object) {
-            host.node.seq_empty(carried);
-        }
-        pools::empty(&host.node, &object);
-        buffers::empty(&host.node, &object);
-    }
-    Ok(())
-}
-
-/// The least time in ns between two removals of the instruments without a reset, and the number of removals that may
-/// come at once. Putting instruments in place again takes a millisecond, and many if the program has millions of
-/// objects. So a removal is no more frequent than lets that take this part of the time.
-const PAUSE: u64 = 1_000_000_000;
-const AT_ONCE: u64 = 10;
-const PART: u64 = 500;
-
-/// The ns that putting instruments in place took last.
-static TOOK: AtomicU64 = AtomicU64::new(0);
-
-/// Puts the instruments that carry tokens in place. If that fails, `undo` takes back what was recorded for it.
-///
-/// # Errors
-/// As [`Host::adjust_or`].
-pub fn enter(py: Python<'_>, host: &'static Host, undo: impl FnOnce()) -> PyResult<()> {
-    let begun = host.node.clock.system_monotonic();
-    host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, undo)?;
-    TOOK.store(host.node.clock.system_monotonic() - begun, Ordering::Relaxed);
-    Ok(())
-}
-
-/// The last token has gone, or a thread has ended while there was none. Has the main thread look whether the
-/// instruments are still needed.
-pub fn all_gone() {
-    static ASKED: AtomicBool = AtomicBool::new(false);
-    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        ASKED.store(false, Ordering::Release);
-        let see = |py: Python<'_>| {
-            if !calling::may_import(py) {
-                return all_gone(); // in another frame, then
-            }
-            let host = crate::host::try_host().filter(|host| host.process == std::process::id());
-            if let Some(error) = host.and_then(|host| end(py, host).err()) {
-                error.write_unraisable(py, None);
-            }
-        };
-        crate::entry::door::guard(|| Python::try_attach(see));
-        0
-    }
-    // SAFETY: plain questions, which any thread may ask. A full queue does no harm: the next call asks again.
-    unsafe {
-        let asks =
-            crate::host::try_host().is_some_and(|host| host.node.seq_is_idle()) && pyo3::ffi::Py_IsInitialized() != 0;
-        if asks && !ASKED.swap(true, Ordering::AcqRel) && pyo3::ffi::Py_AddPendingCall(Some(call), null_mut()) != 0 {
-            ASKED.store(false, Ordering::Release);
-        }
-    }
-}
-
-/// Removes the instruments that carry tokens, if there are no tokens. It does nothing while there are threads besides
-/// the main one, which may be passing something on.
-fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    /// When the next removal is due; each removal adds a pause.
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let now = host.node.clock.system_monotonic();
-    let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
-    let due = |next: u64| (next <= now + pause * (AT_ONCE - 1)).then(|| next.max(now) + pause);
-    if !thread_ids::is_one_thread(py)? || !host.node.seq_is_idle() {
-        return Ok(());
-    }
-    if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
-        return leave(py, host);
-    }
-    Ok(())
-}
-
-fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
+/// The lock of a future's token.
+pub fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
     process::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -326,4 +227,12 @@ pub fn spawned(state: &mut ThreadState, child: &Tracee, name: &[u8]) {
     let child_pid = Term::Pid(Identifier::own(child.pid));
     let reply = Term::Tuple(vec![Term::atom("spawn_reply"), reference, Term::atom("ok"), child_pid]);
     state.host.node.seq_spawn(&mut state.thread, child, &etf::encode(&request), &etf::encode(&reply));
+}
+
+/// Whether the running process is an event loop's thread that passes on data from outside, in a callback of a socket or
+/// pipe. Ports carry no token, so a result that such a callback sets neither sets nor clears one.
+pub fn relays(state: &ThreadState) -> bool {
+    let own = state.thread.current().kind == Kind::Thread;
+    // SAFETY: called in events only, which are attached and have no exception set.
+    own && !state.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
 }

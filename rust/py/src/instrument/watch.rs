@@ -22,76 +22,21 @@
 //! # Checked by
 //! All tests of instruments, among them `tests/python/test_comings_and_goings.py` and `tests/python/test_stress.py`.
 
-use super::originals;
 use crate::{
-    host::{instruments::HANDLERS, Host},
-    thread::state::ThreadState,
+    control::originals,
+    state::{
+        above::above,
+        host::Host,
+        instrument::{Ended, Handler},
+        thread::ThreadState,
+    },
 };
-use inviso_core::plan::events;
-use inviso_cpython::{capture::Raised, frames::frame::Frame};
+use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
     Mutex, MutexGuard,
 };
-
-/// How a watched call ends.
-#[derive(Clone, Copy)]
-pub enum Ended {
-    /// It returns this value, borrowed.
-    Returned(*mut PyObject),
-    /// This exception leaves it.
-    Raised(Raised),
-}
-
-impl Ended {
-    /// The exception, if one leaves it.
-    pub fn error(self) -> Option<Raised> {
-        match self {
-            Ended::Returned(_) => None,
-            Ended::Raised(error) => Some(error),
-        }
-    }
-}
-
-/// A function that is called at an event of a watched call, with the event's frame, which stands.
-pub type OnEvent = fn(&mut ThreadState, Frame);
-
-/// A function that is called when a watched call ends.
-pub type OnEnd = fn(&mut ThreadState, Frame, Ended);
-
-/// What an instrument does at the events of a function.
-pub struct Handler {
-    /// The call begins.
-    pub begin: Option<OnEvent>,
-    /// It resumes after a suspension.
-    pub resume: Option<OnEvent>,
-    /// It is suspended.
-    pub pause: Option<OnEvent>,
-    /// It returns, or an exception leaves it.
-    pub end: Option<OnEnd>,
-    /// Only ends by an exception count.
-    pub raises_only: bool,
-}
-
-impl Handler {
-    /// Does nothing.
-    pub const NONE: Handler = Handler { begin: None, resume: None, pause: None, end: None, raises_only: false };
-
-    fn needs(&self) -> u8 {
-        let mut needs = 0;
-        if self.begin.is_some() {
-            needs |= events::CALL;
-        }
-        if self.end.is_some() {
-            needs |= if self.raises_only { events::RAISE } else { events::END };
-        }
-        if self.pause.is_some() || self.resume.is_some() {
-            needs |= events::PAUSE;
-        }
-        needs
-    }
-}
 
 /// The handlers of a code object.
 #[derive(Clone, Copy)]
@@ -262,7 +207,8 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
             let add = |handlers: &mut Vec<&'static Handler>| {
                 if !handlers.iter().any(|known| std::ptr::eq(*known, handler)) {
                     handlers.push(handler);
-                    handlers.sort_by_key(|known| HANDLERS.iter().position(|listed| std::ptr::eq(*listed, *known)));
+                    handlers
+                        .sort_by_key(|known| above().handlers.iter().position(|listed| std::ptr::eq(*listed, *known)));
                 }
             };
             if slot.change(&mut used, add) {
@@ -274,7 +220,7 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
     if changed.is_empty() {
         return Ok(());
     }
-    host.watch(py, &changed)
+    host.watch(py, &changed, needs_of)
 }
 
 /// Removes these handlers from all code objects.
@@ -299,7 +245,7 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
     if !any {
         originals::release();
     }
-    host.unwatch(py, &changed)
+    host.unwatch(py, &changed, needs_of)
 }
 
 /// The slot of a code object in the table, which grows if needed.

@@ -1,20 +1,20 @@
 //! `asyncio.TaskGroup`: links the task that waits for a group with each task that it starts in the group. The link is
 //! made with the task, because an eager task may have ended before the group gets it.
 
-use super::{relations, thread_objects};
+use super::relations;
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals,
-        watch::{self, Ended, Handler},
+    control::originals,
+    instrument::{modules, watch},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        thread::ThreadState,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, tracee::Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
-    interpreter::calling,
+    interpreter::{calling, generic},
     tasks::{running as tasks, steps},
 };
 use pyo3::{ffi, prelude::*};
@@ -73,7 +73,7 @@ pub unsafe fn announced(state: &mut ThreadState, coroutine: *mut ffi::PyObject, 
 unsafe fn parent_of(state: &mut ThreadState, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: attached, no exception is set, and the group stands. The attribute is a plain one of the group.
     let parent = calling::attached(|py| unsafe {
-        let parent = thread_objects::attribute(py, group, "_parent_task")?;
+        let parent = generic::attribute(py, group, "_parent_task")?;
         is_task(py, parent.as_ptr()).then(|| state.host.directory.task(state.host, parent.as_ptr() as usize, None))
     });
     parent

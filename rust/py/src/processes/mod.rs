@@ -2,34 +2,25 @@
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `directory` | threads and tasks as processes |
-//! | `exit_reason` | why a task or thread ends, as a term |
-//! | `exits` | which exception an exit signal's is |
 //! | `groups` | task groups as links |
-//! | `process` | what this package keeps with a process |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task and thread runs when |
 //! | `spawning` | who starts whom, and how it ends |
-//! | `task_end` | when a task's object is gone |
+//! | `task_ends` | the ends of tasks |
 //! | `task_init` | when a task's object is made |
 //! | `task_made` | a task is made: its process, and who started it |
-//! | `task_table` | tasks by their addresses |
 //! | `task_turns` | the steps of a task |
-//! | `thread_objects` | objects of `threading.Thread`: their functions, and how far they are |
-//! | `thread_ids` | threads by the operating system's numbers |
+//! | `turns` | what the turns of tasks, threads and callbacks have in common |
+//! | `waited_tasks` | tasks that `asyncio.wait_for` makes before Python 3.12 |
 
-pub mod directory;
-pub mod exit_reason;
-pub mod exits;
 pub mod groups;
-pub mod process;
 pub mod relations;
 pub mod scheduling;
 pub mod spawning;
-pub mod task_end;
+pub mod task_ends;
 pub mod task_init;
 pub mod task_made;
-pub mod task_table;
 pub mod task_turns;
-pub mod thread_ids;
-pub mod thread_objects;
+pub mod turns;
+#[cfg(not(Py_3_12))]
+pub mod waited_tasks;

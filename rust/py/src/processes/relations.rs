@@ -18,26 +18,28 @@
 //! # Checked by
 //! `tests/python/test_process_links.py`, `tests/python/test_exit.py`.
 
-use super::{exit_reason, exits, process};
 use crate::{
     convert::terms,
-    entry::door,
-    host::{
-        instruments::{self, Wants},
-        Host,
+    directory::{
+        exit_reason,
+        orphans::{are_any, orphan, settle_soon, take_monitors, Monitors, Orphan, Untold, MONITORS, ORPHANS},
     },
-    instrument::{
-        lengths,
-        message_view::{self, Origin, Sender},
-        tokens,
+    door,
+    instrument::{lengths, message_view, tokens},
+    state::{
+        exits,
+        host::Host,
+        lock,
+        mailbox::Letter,
+        origin::{Origin, Sender},
+        process,
+        thread::ThreadState,
+        wants::{self, Wants},
     },
-    library::ports,
-    thread::{mailbox::Letter, state::ThreadState},
 };
 use inviso_core::{
     flags::Flags,
     messages::About,
-    process_events::Turn,
     seq::Carried,
     thread::Thread,
     tracee::{Kind, Tracee},
@@ -49,22 +51,7 @@ use inviso_cpython::{
 use inviso_term::{etf, term::Term};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
-use std::sync::{
-    atomic::{AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard,
-};
-
-/// The number of monitors that wait for an end.
-pub(crate) static MONITORS: AtomicUsize = AtomicUsize::new(0);
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Whether any process is linked, has a name, or is monitored.
-pub fn are_any(host: &Host) -> bool {
-    MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
-}
+use std::sync::{atomic::Ordering, Arc, Mutex};
 
 /// The meaning of a link for its two processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -194,8 +181,8 @@ pub fn exit_unattached(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]
 /// # Safety
 /// The thread is attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
-    let asked = instruments::wanted(ENDS);
-    if !tracee.is_alive() || !(asked || are_any(host)) || process::go(host, tracee) {
+    let asked = wants::wanted(ENDS);
+    if !tracee.is_alive() || !(asked || are_any(host)) || process::go(&host.node, tracee) {
         return;
     }
     // SAFETY: the thread is attached; nothing of the task has been cleared (the caller's promise). The state is not
@@ -218,52 +205,8 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
     }
 }
 
-/// A process is gone and nothing saw its end. True if it had relations, which the main thread signals soon.
-pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
-    if tracee.kind.is_process() && are_any(host) && !process::go(host, tracee) {
-        let links = host.node.unrelate(None, tracee);
-        let monitors = take_monitors(tracee);
-        orphan(Orphan { tracee: tracee.clone(), reason: exit_reason::normal(), links, monitors, untold: None });
-    }
-}
-
-/// A process that has ended where nothing could be signalled.
-struct Orphan {
-    tracee: Arc<Tracee>,
-    reason: Vec<u8>,
-    links: Vec<u64>,
-    monitors: Monitors,
-    untold: Option<Untold>,
-}
-
-/// The part of an end that sessions have not got.
-struct Untold {
-    /// The name that the process had.
-    name: Option<Box<str>>,
-    /// Whether it was destroyed, so that no step has emitted its `out`.
-    destroyed: bool,
-}
-
 /// The flags that trace ends.
 const ENDS: Flags = Flags(Flags::PROCS.0 | Flags::EXITING.0);
-
-impl Orphan {
-    /// Emits the missing events.
-    fn tell(&mut self, host: &Host, thread: &mut Thread) {
-        let Some(Untold { name, destroyed }) = self.untold.take() else { return };
-        let tracee = &*self.tracee;
-        host.node.on_process_exit(thread, About::Other(tracee), &self.reason);
-        if let Some(name) = name {
-            host.node.on_unregister(thread, tracee, &name);
-        }
-        if destroyed {
-            // it was out already, so only sessions that trace ends get this
-            host.node.on_turn(thread, About::Other(tracee), Turn::Exited, Flags::NONE, &[]);
-        }
-    }
-}
-
-static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
 
 /// Signals the ends that wait. The caller is attached and not inside this package: the main thread between two
 /// instructions, or a thread that waits for a message.
@@ -291,28 +234,6 @@ pub fn settle() {
     });
 }
 
-/// Has the main thread settle the orphans.
-fn settle_soon() {
-    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        door::guard(settle);
-        0
-    }
-    // SAFETY: may be called from any thread, attached or not. A full queue does no harm: the next call settles all.
-    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
-}
-
-fn orphan(orphan: Orphan) {
-    if orphan.links.is_empty() && orphan.monitors.is_empty() && orphan.untold.is_none() {
-        return;
-    }
-    // SAFETY: a plain question. A daemon thread may end while the interpreter does; then there is no process to signal.
-    if unsafe { pyo3::ffi::Py_IsInitialized() } == 0 {
-        return std::mem::forget(orphan);
-    }
-    lock(&ORPHANS).push(orphan);
-    settle_soon();
-}
-
 /// A port has been closed for `reason`, a term. `linked` are the processes that linked themselves to it by a call of
 /// this package; they get an exit signal. The program itself handles the others.
 pub fn port_closed(
@@ -331,12 +252,10 @@ pub fn port_closed(
     }
 }
 
-type Monitors = Vec<(Py<PyAny>, u64)>;
-
 /// Emits a process's end and marks it gone. Returns its links and monitors.
 fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
     host.node.on_process_exit(thread, About::Other(tracee), reason);
-    process::go(host, tracee);
+    process::go(&host.node, tracee);
     let links = host.node.unrelate(Some(thread), tracee);
     (links, take_monitors(tracee))
 }
@@ -346,17 +265,11 @@ fn leave_thread(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) -> (V
     let host = state.host;
     host.node.on_process_exit(&mut state.thread, About::Other(own), reason);
     let mut links = host.node.unrelate(Some(&mut state.thread), own);
-    super::scheduling::thread_ended(state);
-    process::go(host, own);
+    crate::processes::turns::thread_ended(state);
+    process::go(&host.node, own);
     // links made meanwhile
     links.extend(host.node.unrelate(Some(&mut state.thread), own));
     (links, take_monitors(own))
-}
-
-fn take_monitors(tracee: &Tracee) -> Monitors {
-    let monitors = std::mem::take(&mut *lock(&process::process(tracee).monitors));
-    MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
-    monitors
 }
 
 /// The token that the exit signal of an ending process carries over a link.
@@ -386,7 +299,7 @@ pub(crate) fn signal(
     if to.kind == Kind::Port {
         // a port stays open after its linked process ends, as Python's objects do
         if link.is_some() {
-            ports::linked(to, from, false);
+            process::process(to).port.note_link(from, false);
             host.node.on_getting_unlinked(thread, to, from);
         }
         return Ok(());
@@ -513,4 +426,39 @@ pub(crate) fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<P
     MONITORS.fetch_add(1, Ordering::Relaxed);
     monitors.push((reference, own));
     None
+}
+
+/// The thread ends.
+pub fn end_of_thread(mut state: ThreadState) {
+    let own = state.thread.own().clone();
+    state.thread.switch_to_own();
+    if !state.told_exit {
+        // its first frames were not seen to end: code before the hook on 3.11, or a thread without the threading
+        // module
+        let reason = state.reason.take().unwrap_or_else(exit_reason::normal);
+        exit_unattached(&mut state, &own, &reason);
+    }
+    crate::processes::turns::thread_ended(&mut state);
+    let host = state.host;
+    host.node.end_thread(state.thread);
+    host.directory.thread_ended(host, &own);
+}
+
+/// A task's step has ended. If it was the last one, and no coroutine was seen to end, emits the task's end.
+///
+/// # Safety
+/// The thread is attached and has no exception set; the task stands.
+pub unsafe fn step_ended(state: &mut ThreadState, task: *mut pyo3::ffi::PyObject) {
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
+    unsafe {
+        if !steps::is_done(task) {
+            return;
+        }
+        let Some(tracee) = state.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
+        if !process::go(&state.host.node, &tracee) {
+            let reason = exit_reason::reason_of_task(&tracee, task);
+            exit(state.host, &mut state.thread, &tracee, &reason);
+        }
+        state.host.node.end_process(&tracee);
+    }
 }

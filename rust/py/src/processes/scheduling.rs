@@ -25,44 +25,30 @@
 //! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`, `tests/python/test_system.py`.
 
 use super::{
-    process, task_init, task_made,
+    task_init, task_made,
     task_turns::{leave_steps, take_steps, TURNS},
-    thread_objects,
 };
 use crate::{
-    entry::door,
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals,
-        watch::{self, Ended, Handler},
-    },
-    thread::{
-        places::{CalleeNames, NOWHERE},
-        state,
+    control::originals,
+    door,
+    instrument::{modules, watch},
+    processes::turns::{thread_ended, ASKED, ON, RUNNING, STEP},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        process, thread,
     },
 };
-use inviso_core::{
-    flags::Flags,
-    messages::About,
-    monitor::LimitEvent,
-    process_events::Turn,
-    tracee::{Kind, Tracee},
+use inviso_core::{messages::About, monitor::LimitEvent, process_events::Turn, tracee::Kind};
+use inviso_cpython::{
+    capture,
+    frames::frame::Frame,
+    interpreter::{calling, generic},
+    tasks::steps,
 };
-use inviso_cpython::{capture, frames::frame::Frame, interpreter::calling, tasks::steps};
-use inviso_term::{
-    etf::{self, Encoder, Full},
-    term::Term,
-};
+use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::PyDict};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-pub(super) static ON: AtomicBool = AtomicBool::new(false);
-
-/// The flags that trace `in` and `out` of processes.
-pub const RUNNING: Flags = Flags(Flags::RUNNING.0 | Flags::RUNNING_PROCS.0);
-/// The same with the flag for those that end.
-pub(super) const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
+use std::sync::atomic::Ordering;
 
 /// The times at which processes run.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -77,26 +63,6 @@ pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt_as
 
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
-
-/// The coroutine of the task that was in a step when the instrument began. The beginning of that step was not seen.
-pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_coroutine_end), ..Handler::NONE };
-
-/// A thread's record of what it runs.
-#[derive(Default)]
-pub struct SchedulerState {
-    /// Ticks at which the running process was scheduled in; valid while that is timed.
-    pub since: u64,
-    /// The names of places that the thread has met.
-    pub places: CalleeNames,
-    /// The task that was in a step here when the instrument began, until that step ends; else 0.
-    pub(super) unseen: u64,
-    /// Whether that task's coroutine is watched.
-    pub(super) watching: bool,
-    /// Whether the thread is known to have ended, or its end emits nothing.
-    pub told: bool,
-    /// What its event loop runs besides tasks.
-    pub callbacks: Vec<crate::library::loops::loop_callbacks::RunningCallback>,
-}
 
 pub(super) fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     let bootstrap = originals::codes(
@@ -137,7 +103,7 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     unsafe { door::call(|state| watch_running_of(py, host, state)) }.unwrap_or(Ok(()))
 }
 
-fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut state::ThreadState) -> PyResult<()> {
+fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut thread::ThreadState) -> PyResult<()> {
     // SAFETY: the thread is attached, with its own state; the running task stands, and so does its coroutine, an exact
     // one.
     let code = unsafe {
@@ -160,91 +126,8 @@ fn watch_running_of(py: Python<'_>, host: &'static Host, state: &mut state::Thre
     watch::add(py, host, &STEP, &[code])
 }
 
-/// That step has ended. Later steps are seen without watching the coroutine.
-#[cold]
-#[inline(never)]
-pub(super) fn unwatch(state: &mut state::ThreadState) {
-    state.turn.watching = false;
-    calling::attached(|py| {
-        if let Err(error) = watch::remove(py, state.host, &[&STEP]) {
-            error.write_unraisable(py, None);
-        }
-    });
-}
-
-/// Reports a run since [`ThreadState::since`] to sessions for which it is long; `said` adds elements to the report.
-pub fn alarm(state: &mut state::ThreadState, about: u64, said: impl Fn() -> Vec<Term>) {
-    let clock = &state.host.node.clock;
-    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(state.turn.since)) / 1_000_000;
-    if state.host.node.watched(LimitEvent::LongSchedule).is_none_or(|limit| spent < limit) {
-        return;
-    }
-    state.host.node.alarm(&mut state.thread, about, LimitEvent::LongSchedule, |_, limit| {
-        (spent >= limit).then(|| {
-            let mut all = vec![pair("timeout", Term::from(spent as i64))];
-            all.extend(said());
-            Term::List(all)
-        })
-    });
-}
-
-/// An element of a list of properties.
-pub fn pair(key: &str, value: Term) -> Term {
-    Term::Tuple(vec![Term::atom(key), value])
-}
-
-/// The places where a run was scheduled in and out, as terms.
-pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
-    let place = |at: &[u8]| match etf::decode(at) {
-        Ok(place @ Term::Tuple(_)) => place,
-        _ => Term::atom("undefined"),
-    };
-    vec![pair("in", place(began)), pair("out", place(ended))]
-}
-
-/// The running task waits for the first step of a task that it makes, or continues after it.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the tracee's task stands.
-pub(super) unsafe fn turn_of_running(state: &mut state::ThreadState, tracee: &Tracee, turn: Turn) {
-    // SAFETY: attached; the frame runs.
-    let at = unsafe {
-        Frame::current_python(inviso_cpython::interpreter::tstate()).map(|frame| state.turn.places.of(frame))
-    };
-    let at = at.as_deref().unwrap_or(NOWHERE);
-    state.host.node.on_turn(&mut state.thread, About::Other(tracee), turn, RUNNING, at);
-}
-
-/// The task that was running when the instrument began is suspended.
-fn on_pause(state: &mut state::ThreadState, frame: Frame) {
-    first_out(state, frame, Turn::Out);
-}
-
-/// That task ends.
-fn on_coroutine_end(state: &mut state::ThreadState, frame: Frame, _how: Ended) {
-    first_out(state, frame, Turn::Exited);
-}
-
-fn first_out(state: &mut state::ThreadState, frame: Frame, turn: Turn) {
-    // SAFETY: the thread is attached; the event's frame still stands.
-    let generator = unsafe {
-        state.running.identify(state.host, &mut state.thread);
-        frame.generator() as usize
-    };
-    let current = state.thread.current().clone();
-    let process = process::process(&current);
-    if state.turn.unseen != current.pid || process.coroutine.load(Ordering::Acquire) != generator {
-        return;
-    }
-    state.turn.unseen = 0;
-    if current.set_in(false) {
-        let at = process.place.get().map_or(NOWHERE, |place| place);
-        state.host.node.on_turn(&mut state.thread, About::Other(&current), turn, RUNNING, at);
-    }
-}
-
 /// A thread begins.
-fn on_thread(state: &mut state::ThreadState, frame: Frame) {
+fn on_thread(state: &mut thread::ThreadState, frame: Frame) {
     state.thread.switch_to_own();
     let own = state.thread.own().clone();
     if !state.host.node.is_asked(&state.thread, About::Other(&own), ASKED) {
@@ -263,10 +146,10 @@ fn on_thread(state: &mut state::ThreadState, frame: Frame) {
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: the thread is attached; the thread object stands, and its attributes are held.
     calling::attached(|py| unsafe {
-        match thread_objects::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
+        match generic::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
-                let arguments = thread_objects::attribute(py, thread, "_args").and_then(|args| args.len().ok());
-                let named = thread_objects::attribute(py, thread, "_kwargs")
+                let arguments = generic::attribute(py, thread, "_args").and_then(|args| args.len().ok());
+                let named = generic::attribute(py, thread, "_kwargs")
                     .is_some_and(|all| all.cast::<PyDict>().is_ok_and(|all| !all.is_empty()));
                 capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), named, out)
             }
@@ -276,17 +159,7 @@ unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> 
 }
 
 /// A thread ends.
-fn on_thread_end(state: &mut state::ThreadState, _frame: Frame, _how: Ended) {
+fn on_thread_end(state: &mut thread::ThreadState, _frame: Frame, _how: Ended) {
     state.thread.switch_to_own();
     thread_ended(state);
-}
-
-/// A thread ends; the first observer reports it. The thread may be detached.
-pub fn thread_ended(state: &mut state::ThreadState) {
-    if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut state.turn.told, true) {
-        return;
-    }
-    let own = state.thread.own().clone();
-    let at = process::process(&own).place.get().map_or(NOWHERE, |place| place);
-    state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::Exited, RUNNING, at);
 }

@@ -19,41 +19,31 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_executors.py`.
 
-use super::{
-    exit_reason::{reason, reason_of_return, reason_of_task},
-    process, relations, task_init,
-    task_made::initialise,
-    task_turns,
-    thread_objects::{attribute, can_start, has_ended, is_beginning, thread_name, weakly},
-};
+use super::{relations, task_init, task_made::initialise, task_turns};
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        modules::{self, Module},
-        originals, sent_values, tokens,
-        watch::{self, Ended, Handler},
+    control::originals,
+    directory::{exit_reason::reason, pending::BOOTSTRAP_CODE, thread_objects::can_start},
+    instrument::{modules, sent_values, tokens, watch},
+    processes::task_ends::{watch_end, COROUTINE, ON},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        lock, process,
+        spawning::{Pending, Spawning},
+        thread::ThreadState,
+        untraced,
     },
-    thread::state::ThreadState,
 };
-use inviso_core::{
-    flags::Flags,
-    tracee::{Kind, Tracee},
-};
+use inviso_core::flags::Flags;
 use inviso_cpython::{
-    capture::{self, Raised},
+    capture::{self, Limits, Raised},
     frames::frame::Frame,
+    interpreter::generic::attribute,
     tasks::steps,
 };
-use inviso_term::etf::Encoder;
+use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
-use rustc_hash::FxHashMap;
-use std::sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    Arc, Mutex,
-};
-
-pub(super) static ON: AtomicBool = AtomicBool::new(false);
-static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
+use std::sync::atomic::Ordering;
 
 /// The flags that need spawning to be watched; those of links for task groups.
 pub const FLAGS: Flags = Flags(
@@ -85,252 +75,6 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 
 /// The function that the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
-
-/// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
-/// watched: see [`task_turns::watch_ends`].
-pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
-
-/// A thread that is being started.
-struct Pending {
-    tracee: Arc<Tracee>,
-    parent: u64,
-    /// Its target and arguments as a term, after the start was seen.
-    name: Option<Vec<u8>>,
-    /// Whether it emits nothing.
-    is_hidden: bool,
-    /// Its object, weakly. A thread may begin and end unseen, after which another object may get its address.
-    object: Option<Py<PyAny>>,
-}
-
-/// Threads between their start and their first event.
-#[derive(Default)]
-pub struct Spawning {
-    pending: Mutex<FxHashMap<usize, Pending>>,
-    started: Mutex<FxHashMap<u64, (u64, Vec<u8>)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-impl Spawning {
-    /// The calling thread's object, from the bottom of its frames, if any thread has been announced.
-    pub fn own_object(&self, frame: Option<Frame>) -> Option<usize> {
-        let may_be = !lock(&self.pending).is_empty();
-        may_be.then(|| thread_object(frame)).flatten().map(|object| object as usize)
-    }
-
-    /// Takes the process that was announced for the calling thread, whose object this is.
-    pub fn adopted(&self, object: usize) -> Option<Arc<Tracee>> {
-        let pending = lock(&self.pending).remove(&object)?;
-        process::process(&pending.tracee).announced.store(0, Ordering::Release);
-        if let Some(name) = pending.name {
-            lock(&self.started).insert(pending.tracee.pid, (pending.parent, name));
-        }
-        Some(pending.tracee)
-    }
-
-    /// Announces the process of a thread object, which inherits from `parent`.
-    pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
-        let tracee = host.node.child(Kind::Thread, 0, parent);
-        process::process(&tracee).announced.store(object, Ordering::Release);
-        let pending = Pending {
-            tracee: tracee.clone(),
-            parent: parent.pid,
-            name: None,
-            is_hidden: false,
-            object: weakly(object),
-        };
-        lock(&self.pending).insert(object, pending);
-        tracee
-    }
-
-    /// The thread of a thread object will be a process that nothing finds.
-    pub fn hide(&self, host: &Host, object: usize) {
-        let tracee = host.node.hidden();
-        let pending = Pending { tracee, parent: 0, name: None, is_hidden: true, object: weakly(object) };
-        lock(&self.pending).insert(object, pending);
-    }
-
-    /// The thread object was not started after all.
-    pub fn renounce(&self, host: &Host, object: usize) {
-        if let Some(announced) = self.failed(object) {
-            host.node.end_process(&announced.tracee);
-        }
-    }
-
-    /// Takes the announcement of a thread object, unless the thread already runs and only `start()`'s wait was
-    /// interrupted.
-    fn failed(&self, object: usize) -> Option<Pending> {
-        if !lock(&self.pending).contains_key(&object) || is_beginning(object) {
-            return None;
-        }
-        lock(&self.pending).remove(&object)
-    }
-
-    /// Takes the process that was announced for a thread object whose thread runs, and has had no event of its own.
-    pub fn begun(&self, object: usize) -> Option<Arc<Tracee>> {
-        lock(&self.pending).remove(&object).map(|pending| pending.tracee)
-    }
-
-    /// Ends the processes of threads that have begun and ended since spawning was last watched.
-    ///
-    /// # Errors
-    /// The error of reading the threading module's tables.
-    pub fn sweep(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        let waiting: Vec<usize> = lock(&self.pending).keys().copied().collect();
-        waiting.into_iter().try_for_each(|address| self.sweep_one(py, host, address).map(drop))
-    }
-
-    /// Whether a process is a thread that has begun and ended unseen. If so, this ends it.
-    ///
-    /// # Errors
-    /// As [`Spawning::sweep`].
-    pub fn has_gone(&self, py: Python<'_>, host: &Host, tracee: &Tracee) -> PyResult<bool> {
-        let address = process::process(tracee).announced.load(Ordering::Acquire);
-        if address == 0 || lock(&self.pending).get(&address).is_none_or(|pending| pending.tracee.pid != tracee.pid) {
-            return Ok(false);
-        }
-        self.sweep_one(py, host, address)
-    }
-
-    /// Ends the process that was announced for the thread object of this address if that thread is over. Returns
-    /// whether it was.
-    fn sweep_one(&self, py: Python<'_>, host: &Host, address: usize) -> PyResult<bool> {
-        let reference =
-            lock(&self.pending).get(&address).and_then(|p| p.object.as_ref().map(|object| object.clone_ref(py)));
-        let Some(reference) = reference else { return Ok(false) };
-        let object = reference.bind(py).cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade);
-        if object.is_some_and(|thread| !has_ended(&thread).unwrap_or(false)) {
-            return Ok(false);
-        }
-        let is_same = |p: &Pending| p.object.as_ref().is_some_and(|object| object.is(&reference));
-        let ended = {
-            let mut pending = lock(&self.pending);
-            pending.get(&address).is_some_and(is_same).then(|| pending.remove(&address)).flatten()
-        };
-        let Some(Pending { tracee, .. }) = ended else { return Ok(false) };
-        relations::gone_unseen(host, &tracee);
-        host.node.end_process(&tracee);
-        Ok(true)
-    }
-
-    fn is_hidden(&self, object: usize) -> bool {
-        lock(&self.pending).get(&object).is_some_and(|pending| pending.is_hidden)
-    }
-
-    /// The process of a thread object whose thread has been started but has had no event yet.
-    pub fn started(&self, object: usize) -> Option<Arc<Tracee>> {
-        lock(&self.pending).get(&object).map(|p| p.tracee.clone())
-    }
-
-    /// Begins to watch.
-    ///
-    /// # Errors
-    /// The error of importing threading and asyncio, or of `sys.monitoring`.
-    pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
-        let threading = inviso_cpython::interpreter::standard::module(py, "threading")?.into_any();
-        let codes = |path| originals::codes(&threading, &[path]);
-        watch::add(py, host, &START, &codes("Thread.start")?)?;
-        // also records its wrapper, which is a thread's first frame
-        codes("Thread._bootstrap")?;
-        let bootstrap = codes("Thread._bootstrap_inner")?;
-        let known = bootstrap.first().map_or(0, |code| code.as_ptr() as usize);
-        BOOTSTRAP_CODE.store(known, Ordering::Release);
-        watch::add(py, host, &BOOTSTRAP, &bootstrap)?;
-        for maker in codes("_make_invoke_excepthook")? {
-            for constant in maker.getattr("co_consts")?.try_iter()? {
-                let constant = constant?;
-                // SAFETY: the object is held.
-                if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
-                    watch::add(py, host, &EXCEPTHOOK, &[constant])?;
-                }
-            }
-        }
-        self.sweep(py, host)?;
-        modules::need(py, host, &MODULES)
-    }
-
-    /// The program has imported asyncio.
-    fn adopt_asyncio(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
-            return Ok(()); // a file of the program's has this name
-        }
-        steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
-        ON.store(true, Ordering::Release);
-        task_init::take(py, task_init::SPAWNING, initialise)?;
-        self.watch_existing(py, host)
-    }
-
-    /// Spawning is watched no longer.
-    ///
-    /// # Errors
-    /// The error of `sys.monitoring`.
-    pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        ON.store(false, Ordering::Release);
-        task_init::give_back(py, task_init::SPAWNING, initialise);
-        task_turns::leave_ends();
-        lock(&self.started).clear();
-        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
-        modules::leave(py, host, &MODULES)
-    }
-
-    /// Watches the ends of tasks that exist already.
-    fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        for (tracee, task) in host.directory.tasks(py, host)? {
-            // SAFETY: the thread is attached and has no exception set. Another thread may be making the task: then it
-            // has no coroutine yet, and `get_coro` of 3.12 doesn't expect that. The task stands, and its type is
-            // checked.
-            unsafe {
-                let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task.as_ptr())) else {
-                    continue;
-                };
-                watch_end(py, host, coroutine.as_ptr())?;
-                process::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The thread object of the calling thread, borrowed from the first of its Python frames: `threading.Thread._bootstrap`
-/// or a wrapper of it. `frame` is the innermost one.
-fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
-    // SAFETY: frames of the calling thread, which is attached and runs them.
-    unsafe {
-        let (mut frame, mut bootstrap) = (frame?, None);
-        loop {
-            if capture::is_text(inviso_cpython::frames::frame::code_qualname(frame.code()), "Thread._bootstrap") {
-                bootstrap = Some(frame);
-            }
-            let Some(caller) = frame.caller() else { break };
-            frame = caller;
-        }
-        if let Some(bootstrap) = bootstrap {
-            return Some(bootstrap.local(0));
-        }
-        if originals::is_around(frame.function()) {
-            // a wrapper's frame, below that of its function; any of its first arguments may be the thread
-            let is_thread = |object: &*mut ffi::PyObject| {
-                !object.is_null() && !capture::attribute_of_class(ffi::Py_TYPE(*object), "_bootstrap_inner").is_null()
-            };
-            return (0..3).map(|n| frame.given(n).as_ptr()).find(is_thread);
-        }
-        (frame.code() as usize == BOOTSTRAP_CODE.load(Ordering::Acquire)).then(|| frame.local(0))
-    }
-}
-
-/// Keeps the calling thread's name with its process, whose counters outlive the thread.
-pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
-    let Some(object) = thread_object(frame) else { return };
-    Python::attach(|py| {
-        // SAFETY: the thread is attached; the object is held by the thread's first frame.
-        let name = unsafe { attribute(py, object, "_name") };
-        if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
-            process::process(own).last_name.get_or_init(|| name);
-        }
-    });
-}
 
 /// A thread is about to be started.
 fn on_start(state: &mut ThreadState, frame: Frame) {
@@ -424,76 +168,110 @@ fn on_thread_end(state: &mut ThreadState, _frame: Frame, how: Ended) {
     relations::exit_thread(state, &own, &reason);
 }
 
-/// A coroutine ends. If it is the outermost one of a task, so does the task.
-fn on_coroutine_end(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: the thread is attached; the event's frame still stands.
-    unsafe {
-        let generator = frame.generator() as usize;
-        state.running.identify(state.host, &mut state.thread);
-        #[cfg(not(Py_3_13))]
-        super::task_made::note_made(state);
-        let current = state.thread.current().clone();
-        if generator == 0 || current.kind != Kind::Task {
-            return;
-        }
-        if process::process(&current).coroutine.load(Ordering::Acquire) == generator {
-            // the task's step runs, so the task stands
-            let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
-            let reason = match how {
-                Ended::Returned(_) if !task.is_null() => {
-                    sent_values::untraced(state, |_, _| reason_of_return(&current, task))
-                }
-                _ => reason(&current, how.error()),
-            };
-            if !task.is_null() {
-                state.running.note_name(state.host, task as usize);
-            }
-            relations::exit(state.host, &mut state.thread, &current, &reason);
-            state.host.node.end_process(&current);
-        }
-    }
-}
-
-/// Watches the end of the task that runs this coroutine.
-///
-/// # Errors
-/// The error of `sys.monitoring`.
-///
-/// # Safety
-/// The coroutine stands; no exception is set.
-pub(super) unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: the caller promises that the coroutine stands and no exception is set; the coroutine holds its frame.
-    unsafe {
-        match steps::frame_of(coroutine) {
-            Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
-            None => task_turns::watch_ends(py),
-        }
-    }
-}
-
-/// A task's step has ended. If it was the last one, and no coroutine was seen to end, emits the task's end.
-///
-/// # Safety
-/// The thread is attached and has no exception set; the task stands.
-pub unsafe fn step_ended(state: &mut ThreadState, task: *mut ffi::PyObject) {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands.
-    unsafe {
-        if !steps::is_done(task) {
-            return;
-        }
-        let Some(tracee) = state.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !process::go(state.host, &tracee) {
-            let reason = reason_of_task(&tracee, task);
-            relations::exit(state.host, &mut state.thread, &tracee, &reason);
-        }
-        state.host.node.end_process(&tracee);
-    }
-}
-
 /// In a forked child: watches nothing.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     modules::forget(&MODULES);
     task_turns::leave_ends();
     task_init::give_back(py, task_init::SPAWNING, initialise);
+}
+
+/// `(module, function, arguments)` of a thread object's target, as a call that an executor shall make.
+fn thread_name(state: &mut ThreadState, thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the thread is attached; generic attribute access runs no code of the program for these plain attributes,
+    // whose values are held meanwhile.
+    unsafe {
+        let call = untraced::build_untraced(state, |py| {
+            let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
+            let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
+            let args = match args.cast::<PyList>() {
+                Ok(list) => list.to_tuple(),
+                Err(_) => args.cast_into::<PyTuple>().unwrap_or_else(|_| PyTuple::empty(py)),
+            };
+            let keywords = attribute(py, thread, "_kwargs");
+            let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
+            sent_values::of_call(py, target.as_ptr(), args.as_ptr(), keywords).ok()
+        });
+        out.tuple(3)?;
+        if call.is_null() {
+            capture::name_of_run(thread, out)?;
+            out.list(1)?;
+            capture::encode(thread, out, &Limits::DEFAULT)?;
+            return out.nil();
+        }
+        let part = |n| ffi::PyTuple_GET_ITEM(call.as_ptr(), n);
+        capture::encode(part(0), out, &Limits::DEFAULT)?;
+        capture::encode(part(1), out, &Limits::DEFAULT)?;
+        capture::list_of(part(2), out)
+    }
+}
+
+impl Spawning {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// The error of importing threading and asyncio, or of `sys.monitoring`.
+    pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
+        let threading = inviso_cpython::interpreter::standard::module(py, "threading")?.into_any();
+        let codes = |path| originals::codes(&threading, &[path]);
+        watch::add(py, host, &START, &codes("Thread.start")?)?;
+        // also records its wrapper, which is a thread's first frame
+        codes("Thread._bootstrap")?;
+        let bootstrap = codes("Thread._bootstrap_inner")?;
+        let known = bootstrap.first().map_or(0, |code| code.as_ptr() as usize);
+        BOOTSTRAP_CODE.store(known, Ordering::Release);
+        watch::add(py, host, &BOOTSTRAP, &bootstrap)?;
+        for maker in codes("_make_invoke_excepthook")? {
+            for constant in maker.getattr("co_consts")?.try_iter()? {
+                let constant = constant?;
+                // SAFETY: the object is held.
+                if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+                    watch::add(py, host, &EXCEPTHOOK, &[constant])?;
+                }
+            }
+        }
+        self.sweep(py, host)?;
+        modules::need(py, host, &MODULES)
+    }
+
+    /// The program has imported asyncio.
+    fn adopt_asyncio(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
+            return Ok(()); // a file of the program's has this name
+        }
+        steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
+        ON.store(true, Ordering::Release);
+        task_init::take(py, task_init::SPAWNING, initialise)?;
+        self.watch_existing(py, host)
+    }
+
+    /// Spawning is watched no longer.
+    ///
+    /// # Errors
+    /// The error of `sys.monitoring`.
+    pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        ON.store(false, Ordering::Release);
+        task_init::give_back(py, task_init::SPAWNING, initialise);
+        task_turns::leave_ends();
+        lock(&self.started).clear();
+        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
+        modules::leave(py, host, &MODULES)
+    }
+
+    /// Watches the ends of tasks that exist already.
+    fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        for (tracee, task) in host.directory.tasks(py, host)? {
+            // SAFETY: the thread is attached and has no exception set. Another thread may be making the task: then it
+            // has no coroutine yet, and `get_coro` of 3.12 doesn't expect that. The task stands, and its type is
+            // checked.
+            unsafe {
+                let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task.as_ptr())) else {
+                    continue;
+                };
+                watch_end(py, host, coroutine.as_ptr())?;
+                process::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
 }

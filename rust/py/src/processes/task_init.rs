@@ -21,7 +21,10 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_scheduling.py`.
 
-use inviso_cpython::{object::tracked as objects, tasks::running as tasks};
+use inviso_cpython::{
+    object::{held::dict_get, interned::Interned, tracked as objects},
+    tasks::running as tasks,
+};
 use pyo3::{ffi, prelude::*};
 use std::{
     ffi::c_int,
@@ -107,5 +110,22 @@ fn slot<'a>(class: &'a Bound<'_, PyAny>) -> &'a AtomicPtr<()> {
     unsafe {
         let class: *mut ffi::PyTypeObject = class.as_ptr().cast();
         AtomicPtr::from_ptr((&raw mut (*class).tp_init).cast())
+    }
+}
+
+/// The value of a keyword argument, borrowed; null if it isn't given.
+///
+/// # Safety
+/// The thread is attached and has no exception set; `keywords` is the dict that the interpreter gives an initialiser,
+/// or null.
+pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
+    // SAFETY: the caller promises that the thread is attached and has no exception set, and `keywords` is the dict that
+    // the interpreter gives an initialiser, or null; the type is checked before it is read. The dict belongs to the
+    // call, and nothing changes it.
+    unsafe {
+        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
+            return std::ptr::null_mut();
+        }
+        dict_get(keywords, name.get()).as_ptr()
     }
 }

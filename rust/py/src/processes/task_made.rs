@@ -1,19 +1,20 @@
 //! A task is made: the process that it is, and who has started it.
 
-use super::{
-    groups, process, relations,
-    spawning::{watch_end, ON},
-    task_init, task_turns,
-};
+use super::{groups, relations, task_init, task_turns};
 use crate::{
-    entry::door,
+    directory::orphans,
+    door,
     instrument::tokens,
-    thread::{call, state::ThreadState},
+    processes::{
+        task_ends::{watch_end, ON},
+        task_init::keyword,
+    },
+    state::{process, thread::ThreadState},
 };
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
-    capture,
-    object::{held::dict_get, interned::Interned},
+    capture::{self, frame_names},
+    object::interned::Interned,
     tasks::steps,
 };
 use inviso_term::etf::Encoder;
@@ -47,29 +48,12 @@ pub unsafe extern "C" fn initialise(
             eager.end();
         }
         if done != 0 {
-            if let (Some(tracee), Some(host)) = (announced, crate::host::try_host()) {
-                relations::gone_unseen(host, &tracee);
+            if let (Some(tracee), Some(host)) = (announced, crate::state::host::try_host()) {
+                orphans::gone_unseen(host, &tracee);
                 host.node.end_process(&tracee);
             }
         }
         done
-    }
-}
-
-/// The value of a keyword argument, borrowed; null if it isn't given.
-///
-/// # Safety
-/// The thread is attached and has no exception set; `keywords` is the dict that the interpreter gives an initialiser,
-/// or null.
-pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and `keywords` is the dict that
-    // the interpreter gives an initialiser, or null; the type is checked before it is read. The dict belongs to the
-    // call, and nothing changes it.
-    unsafe {
-        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
-            return std::ptr::null_mut();
-        }
-        dict_get(keywords, name.get()).as_ptr()
     }
 }
 
@@ -111,7 +95,7 @@ unsafe fn announce_of(
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         #[cfg(not(Py_3_13))]
-        note_made(state);
+        super::task_ends::note_made(state);
         let parent = state.thread.current().clone();
         let watched = Python::attach(|py| watch_end(py, state.host, coroutine));
         if watched.is_err() {
@@ -129,7 +113,7 @@ unsafe fn announce_of(
             }
         }
         #[cfg(not(Py_3_12))]
-        crate::library::futures::wait_for::made(state, &tracee);
+        crate::processes::waited_tasks::made(state, &tracee);
         relations::link_announced(state, &tracee);
         groups::announced(state, coroutine, &tracee);
         state.thread.switch(tracee.clone());
@@ -141,18 +125,6 @@ unsafe fn announce_of(
         #[cfg(not(Py_3_13))]
         state.made.replace(tracee.clone());
         Some(tracee)
-    }
-}
-
-/// Keeps the name of the task that was made last. Before 3.13 a task gets its name after its initialiser, and before
-/// anything else happens.
-#[cfg(not(Py_3_13))]
-pub(super) fn note_made(state: &mut ThreadState) {
-    let Some(made) = state.made.take() else { return };
-    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
-    if !task.is_null() {
-        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
-        unsafe { process::note_name(&made, task) };
     }
 }
 
@@ -207,8 +179,8 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands; the
     // coroutine holds its frame.
     let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
-        Some(frame) => call::write_module_and_function(frame, &mut out)
-            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
+        Some(frame) => frame_names::write_module_and_function(frame, &mut out)
+            .and_then(|()| frame_names::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
         // SAFETY: the caller promises that the thread is attached and has no exception set, and the coroutine stands.
         None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
     });

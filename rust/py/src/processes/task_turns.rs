@@ -1,16 +1,16 @@
 //! When a task runs and when it waits: each step of its coroutine is a turn.
 
-use super::{
-    scheduling::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
-    spawning, task_made,
-};
 use crate::{
-    entry::door,
-    host::instruments,
-    library::futures::asyncio_futures,
-    thread::{
+    door,
+    processes::{
+        relations, task_init,
+        turns::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
+    },
+    state::{
+        above::above,
         places::{PlaceName, NOWHERE},
-        state::{self, KnownTask},
+        thread::{self, KnownTask},
+        wants,
     },
 };
 use inviso_core::{
@@ -97,7 +97,7 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
     // SAFETY: the caller promises that the thread is attached and the task stands.
     unsafe {
-        door::enter(|state| spawning::step_ended(state, task));
+        door::enter(|state| relations::step_ended(state, task));
     }
 }
 
@@ -129,8 +129,8 @@ unsafe extern "C" fn step(
 unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
-        if crate::host::try_host().is_some_and(|host| host.node.seq_in_use()) {
-            door::enter(|state| asyncio_futures::woken(state, task, future));
+        if crate::state::host::try_host().is_some_and(|host| host.node.seq_in_use()) {
+            door::enter(|state| (above().woken)(state, task, future));
         }
         let mut run = Run::default();
         let seen = run.begin(task);
@@ -186,7 +186,7 @@ impl Run {
     /// As [`Run::begin`]; the coroutine is null or stands.
     #[inline(always)]
     unsafe fn begin_of(
-        &mut self, state: &mut state::ThreadState, mut known: KnownTask, coroutine: *mut ffi::PyObject,
+        &mut self, state: &mut thread::ThreadState, mut known: KnownTask, coroutine: *mut ffi::PyObject,
     ) -> bool {
         self.task = known.task;
         // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
@@ -206,10 +206,10 @@ impl Run {
     /// As [`Run::begin_of`].
     #[inline(always)]
     unsafe fn tell_begin(
-        &mut self, state: &mut state::ThreadState, known: &mut KnownTask, coroutine: *mut ffi::PyObject,
+        &mut self, state: &mut thread::ThreadState, known: &mut KnownTask, coroutine: *mut ffi::PyObject,
     ) -> bool {
         let KnownTask { tracee, place, .. } = known;
-        let timed = instruments::monitored(LimitEvent::LongSchedule);
+        let timed = wants::monitored(LimitEvent::LongSchedule);
         let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
             // the end of the step in which the instrument began may stay unseen (3.11)
@@ -224,7 +224,7 @@ impl Run {
         // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
         // end, and the coroutine is null or stands.
         let (own, inner) = unsafe {
-            self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
+            self.exiting = wants::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
             (place.get_or_insert_with(|| outermost(state, coroutine)), whereabouts(state, coroutine))
         };
         let at = inner.as_ref().unwrap_or(own);
@@ -245,7 +245,7 @@ impl Run {
     /// As [`Run::begin`].
     #[inline]
     unsafe fn end(&self) {
-        let end = |state: &mut state::ThreadState| {
+        let end = |state: &mut thread::ThreadState| {
             let Some(known) = state.running.end_step(self.task) else { return };
             let was_in = known.tracee.set_in(false);
             // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands
@@ -264,7 +264,7 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn tell_end(&self, state: &mut state::ThreadState, known: &KnownTask, was_in: bool) -> bool {
+    unsafe fn tell_end(&self, state: &mut thread::ThreadState, known: &KnownTask, was_in: bool) -> bool {
         let (tracee, mut is_done) = (&known.tracee, false);
         let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
@@ -300,7 +300,7 @@ impl Run {
 /// # Safety
 /// `coroutine` is null or stands throughout; the calling thread is attached.
 #[inline(always)]
-unsafe fn whereabouts(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
+unsafe fn whereabouts(state: &mut thread::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
     // SAFETY: null or an object that is held; its type is checked first.
     unsafe {
         let waits = !coroutine.is_null() && steps::is_coroutine(coroutine) && steps::waits(coroutine);
@@ -312,7 +312,7 @@ unsafe fn whereabouts(state: &mut state::ThreadState, coroutine: *mut ffi::PyObj
 ///
 /// # Safety
 /// As [`whereabouts`].
-unsafe fn inside(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
+unsafe fn inside(state: &mut thread::ThreadState, coroutine: *mut ffi::PyObject) -> Option<PlaceName> {
     // SAFETY: the caller promises that `coroutine` is null or stands throughout and the calling thread is attached; the
     // innermost coroutine is held.
     unsafe {
@@ -328,7 +328,7 @@ unsafe fn inside(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) 
 ///
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
-unsafe fn waiting(state: &mut state::ThreadState, task: *mut ffi::PyObject, known: &KnownTask) -> PlaceName {
+unsafe fn waiting(state: &mut thread::ThreadState, task: *mut ffi::PyObject, known: &KnownTask) -> PlaceName {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
     // coroutine is held.
     unsafe {
@@ -343,7 +343,7 @@ unsafe fn waiting(state: &mut state::ThreadState, task: *mut ffi::PyObject, know
 ///
 /// # Safety
 /// `coroutine` is null or stands throughout; the calling thread is attached.
-unsafe fn outermost(state: &mut state::ThreadState, coroutine: *mut ffi::PyObject) -> PlaceName {
+unsafe fn outermost(state: &mut thread::ThreadState, coroutine: *mut ffi::PyObject) -> PlaceName {
     // SAFETY: null or an object that is held, whose frame waits or runs.
     unsafe {
         let frame = if coroutine.is_null() { None } else { steps::frame_of(coroutine) };
@@ -372,10 +372,10 @@ pub unsafe fn begin_eager(
         if !ON.load(Ordering::Relaxed) || coroutine.is_null() {
             return None;
         }
-        if task_made::keyword(keywords, &EAGER_START) != ffi::Py_True() {
+        if task_init::keyword(keywords, &EAGER_START) != ffi::Py_True() {
             return None;
         }
-        let event_loop = task_made::keyword(keywords, &LOOP);
+        let event_loop = task_init::keyword(keywords, &LOOP);
         if !inviso_cpython::tasks::running::runs_here(event_loop) {
             return None;
         }
@@ -386,7 +386,7 @@ pub unsafe fn begin_eager(
 /// # Safety
 /// As [`begin_eager`].
 unsafe fn begin_eager_of(
-    state: &mut state::ThreadState, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
+    state: &mut thread::ThreadState, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
 ) -> Option<Eager> {
     // SAFETY: the caller promises that the thread is attached and has no exception set, and the initialiser of tasks
     // calls this, with its arguments.

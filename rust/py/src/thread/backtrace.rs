@@ -8,8 +8,8 @@ use inviso_term::{
 };
 use pyo3::ffi::{self, PyObject};
 
-use super::call::write_name;
 use inviso_cpython::{
+    capture::frame_names::write_name,
     frames::{
         code,
         frame::{self, Frame},

@@ -1,6 +1,6 @@
 //! Arguments for sessions that take texts, or the objects themselves; see the core's `late`.
 
-use crate::{host::try_host, instrument::objects::Arguments};
+use crate::state::{host::try_host, objects::Arguments};
 use inviso_core::{
     ring::Overflow,
     session::{Capture, Session, Takes},

@@ -4,18 +4,10 @@
 //! | --- | --- |
 //! | `backtrace` | who called whom, as terms |
 //! | `call` | a running Python call, as the core sees it |
-//! | `greenlets` | stacks of calls that take turns on a thread |
-//! | `state` | what a thread keeps between two events |
+//! | `foreign_call` | a running call of a function written in C, as its caller sees it |
 //! | `late` | arguments whose taking runs the program's code |
-//! | `mailbox` | a process's mailbox: messages are Python objects, taken by their process alone |
-//! | `object_cache` | which process an object is, remembered by each thread |
-//! | `places` | the names of functions that tasks run in, kept by each thread |
 
 pub mod backtrace;
 pub mod call;
-pub mod greenlets;
+pub mod foreign_call;
 pub mod late;
-pub mod mailbox;
-pub mod object_cache;
-pub mod places;
-pub mod state;

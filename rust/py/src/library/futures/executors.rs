@@ -1,22 +1,22 @@
 //! Executors. A submitted call is a message to the executor, received by the worker that begins it. The result is a
 //! message from the worker to the caller that submitted it. The executors' internal messages are not emitted.
 
-use super::{outcome, record};
 use crate::{
-    host::{instruments::Instrument, Host},
-    instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        sent_values, tokens,
-        watch::{self, Ended, Handler},
+    instrument::{message_view, modules, sent_values, tokens, watch},
+    library::results::{outcome, record},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        thread::ThreadState,
+        untraced,
     },
-    processes::thread_objects::attribute,
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About};
 use inviso_cpython::{
     capture::is_text,
     frames::frame::{code_qualname, Frame},
+    interpreter::generic::attribute,
     object::held::Held,
 };
 use inviso_term::record::numbered::MessageKind;
@@ -131,7 +131,7 @@ fn on_item(state: &mut ThreadState, frame: Frame, comes_from_afar: bool) {
             Some(executor) => message_view::queue(state, executor),
             None => future.pid,
         };
-        let message = sent_values::build_untraced(state, |py| message(py, parts));
+        let message = untraced::build_untraced(state, |py| message(py, parts));
         if asked {
             let number = sent_values::send(state, to, &message, MessageKind::Call);
             outcome(&future).number = number;
@@ -200,7 +200,7 @@ fn on_running(state: &mut ThreadState, frame: Frame, how: Ended) {
 unsafe fn taken_call(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
     // SAFETY: the item stands, and this thread is attached. No exception is set while the message is made.
     unsafe {
-        sent_values::build_untraced(state, |py| {
+        untraced::build_untraced(state, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =

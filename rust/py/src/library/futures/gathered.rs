@@ -2,32 +2,27 @@
 //! those that follow a future of `concurrent.futures`. A result that was sent to the inner future reaches the process
 //! that waits for the outer one.
 
-use super::{asyncio_futures as futures, closed_over, is_in_state, outcome, record};
 use crate::{
-    entry::door,
-    host::Host,
-    instrument::{message_view, sent_values::untraced, tokens},
-    processes::thread_objects::attribute,
-    thread::state::ThreadState,
+    door,
+    instrument::{message_view, tokens},
+    library::{
+        futures::asyncio_results::{self, DEPTH, GATHERS},
+        inner_callbacks::{self, COPIES},
+        results::{is_in_state, outcome, record},
+    },
+    state::{host::Host, thread::ThreadState, untraced::untraced},
 };
-use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_core::{messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
     hooks::awaited::Awaited,
-    interpreter::calling,
+    interpreter::{calling, generic::attribute},
 };
 use pyo3::{ffi, prelude::*, types::*};
 
 /// The `await` slot of the class of the futures that `gather` returns, wrapped.
 static GATHERING: Awaited = Awaited::new();
-
-/// How deep such futures may be nested.
-pub const DEPTH: u32 = 8;
-
-/// The library's functions that set one future from another: the other one is their first parameter.
-const COPIES: [&str; 2] = ["_copy_future_state", "shield.<locals>._inner_done_callback"];
-const GATHERS: &str = "gather.<locals>._done_callback";
 
 /// The program has imported `asyncio.tasks`.
 ///
@@ -95,7 +90,7 @@ pub unsafe fn take(state: &mut ThreadState, at: About<'_>, gathering: *mut ffi::
                 state.running.identify(state.host, &mut state.thread);
             }
             each(state, gathering, None, DEPTH, &mut |state, future, known| {
-                futures::take_known(state, at, known, future)
+                asyncio_results::take_known(state, at, known, future)
             });
         }
     }
@@ -142,11 +137,11 @@ unsafe fn copied(
     }
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        let waiter = if was.is_taken { None } else { futures::waiter(state, future) };
+        let waiter = if was.is_taken { None } else { asyncio_results::waiter(state, future) };
         let target = record(state, future);
         tokens::forward(source, &target);
         if let Some(waiter) = &waiter {
-            futures::reach(state, waiter, source, value, is_error);
+            asyncio_results::reach(state, waiter, source, value, is_error);
         }
         let is_taken = std::mem::replace(&mut outcome(source).is_taken, true);
         let mut outcome = outcome(&target);
@@ -164,14 +159,14 @@ unsafe fn told_all(
 ) {
     // SAFETY: the pool and the result stand; callbacks run attached on this thread.
     unsafe {
-        let Some(waiter) = futures::waiter(state, future) else { return };
+        let Some(waiter) = asyncio_results::waiter(state, future) else { return };
         each(state, gathering, failed, DEPTH, &mut |state, inner, known| {
             if gathering != future {
                 // the task is woken by a future that has no link to these
-                futures::take_known(state, About::Other(&waiter), known, inner);
+                asyncio_results::take_known(state, About::Other(&waiter), known, inner);
             }
-            if let Some((value, is_error)) = futures::held(state, inner) {
-                futures::reach(state, &waiter, known, value.as_ptr(), is_error);
+            if let Some((value, is_error)) = asyncio_results::held(state, inner) {
+                asyncio_results::reach(state, &waiter, known, value.as_ptr(), is_error);
             }
         });
     }
@@ -192,7 +187,7 @@ unsafe fn each(
             let children = attribute(py, gathering, "_children")?.cast_into::<PyList>().ok()?;
             let error = match failed {
                 Some(error) => Bound::from_borrowed_ptr(py, error),
-                None => futures::error(py, gathering)?,
+                None => asyncio_results::error(py, gathering)?,
             };
             Some((children.unbind(), error.unbind()))
         }) else {
@@ -201,14 +196,15 @@ unsafe fn each(
         calling::attach(|py| {
             for child in children.bind(py).iter() {
                 let failed_otherwise = || {
-                    let fails = |error: &Py<PyAny>| futures::error(py, child.as_ptr()).is_some_and(|e| e.is(error));
+                    let fails =
+                        |error: &Py<PyAny>| asyncio_results::error(py, child.as_ptr()).is_some_and(|e| e.is(error));
                     !error.is_none(py) && !fails(&error)
                 };
                 if is(child.as_ptr()) {
                     if depth > 0 {
                         each(state, child.as_ptr(), None, depth - 1, with);
                     }
-                } else if futures::is(child.as_ptr()) {
+                } else if inner_callbacks::is(child.as_ptr()) {
                     let known = state.host.directory.known(child.as_ptr() as usize);
                     if let Some(known) = known.filter(|known| outcome(known).is_set && !failed_otherwise()) {
                         with(state, child.as_ptr(), &known);
@@ -216,44 +212,5 @@ unsafe fn each(
                 }
             }
         });
-    }
-}
-
-/// The outer future, if this is the callback by which the library will set it; a new reference.
-///
-/// # Safety
-/// The callback stands; attached, with no exception set.
-pub unsafe fn outside(py: Python<'_>, callback: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the callback stands, attached, no exception is set; the type is checked.
-    unsafe {
-        if ffi::PyFunction_Check(callback) == 0 {
-            return None;
-        }
-        let function = code_qualname(ffi::PyFunction_GetCode(callback));
-        let (destination, outer) = ("_chain_future.<locals>._call_set_state", [COPIES[1], GATHERS]);
-        let named = if capture::is_text(function, destination) {
-            "destination"
-        } else if outer.iter().any(|known| capture::is_text(function, known)) {
-            "outer"
-        } else {
-            return None;
-        };
-        let future = closed_over(py, callback, named)?;
-        futures::is(future.as_ptr()).then(|| Bound::from_borrowed_ptr(py, future.as_ptr()))
-    }
-}
-
-/// The token of the result that the library passes on to an asyncio future in this frame, if it does so.
-///
-/// # Safety
-/// The frame runs; attached.
-pub unsafe fn carried(state: &mut ThreadState, frame: Frame) -> Option<Carried> {
-    // SAFETY: the frame runs, so its second parameter stands; attached.
-    unsafe {
-        if !capture::is_text(code_qualname(frame.code()), COPIES[0]) {
-            return None;
-        }
-        let target = state.host.directory.known(frame.local(1) as usize)?;
-        tokens::shown_by(&target)
     }
 }

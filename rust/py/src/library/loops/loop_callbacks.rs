@@ -8,25 +8,20 @@
 
 use super::loop_lag;
 use crate::{
-    host::{
-        instruments::{self, Instrument},
-        Host,
+    control::originals,
+    instrument::{modules, watch},
+    processes::turns::{alarm, between, pair},
+    state::{
+        above::above,
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        thread::{RunningCallback, Served, ThreadState},
+        untraced::untraced,
+        wants,
     },
-    instrument::{
-        modules::{self, Module},
-        originals,
-        sent_values::untraced,
-        watch::{self, Ended, Handler},
-    },
-    library::ports::transport::{self, Served},
-    processes::{
-        scheduling::{alarm, between, pair},
-        thread_objects::attribute,
-    },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
-use inviso_cpython::{capture, frames::frame::Frame, tasks::steps};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 
@@ -46,18 +41,6 @@ pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py
 
 /// `asyncio.Handle._run`.
 pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
-
-/// A callback that runs on a thread.
-pub struct RunningCallback {
-    /// Its key: see [`enter`].
-    key: usize,
-    /// The function that it calls, as `(module, function, arity)`, a term.
-    place: Box<[u8]>,
-    /// The port that it runs for, if a session needs that.
-    serves: Option<Served>,
-    /// When the interrupted callback began: a loop may run inside another loop's callback.
-    since: u64,
-}
 
 /// How many callbacks may run inside each other on one thread.
 const DEPTH: usize = 64;
@@ -109,7 +92,7 @@ pub fn leave(state: &mut ThreadState, key: usize) {
     let Some(running) = found.and_then(|at| state.turn.callbacks.drain(at..).next()) else { return };
     let own = state.thread.own().clone();
     state.host.node.on_turn(&mut state.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
-    if instruments::monitored(LimitEvent::LongSchedule) {
+    if wants::monitored(LimitEvent::LongSchedule) {
         match &running.serves {
             Some((port, what)) => alarm(state, port.pid, || vec![pair("port_op", Term::atom(what))]),
             None => alarm(state, own.pid, || between(&running.place, &running.place)),
@@ -134,8 +117,8 @@ unsafe fn callback(py: Python<'_>, state: &mut ThreadState, frame: Frame) -> Opt
         }
         let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
         let place = place_of(state, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
-        let timed = instruments::monitored(LimitEvent::LongSchedule);
-        Some((place, if timed { transport::served(state, &callback, arguments.as_ref()) } else { None }))
+        let timed = wants::monitored(LimitEvent::LongSchedule);
+        Some((place, if timed { (above().served)(state, &callback, arguments.as_ref()) } else { None }))
     }
 }
 

@@ -20,41 +20,41 @@ pub mod loop_callbacks;
 pub mod loop_lag;
 pub mod loop_tokens;
 pub mod uv_loops;
+#[cfg(not(Py_3_12))]
+pub mod wait_for;
 
-use super::{
-    futures::{asyncio_futures, closed_over, gathered, outcome, record},
-    loops::loop_tokens::CallbackToken,
-};
 use crate::{
-    host::{instruments::Instrument, Host},
+    control::originals,
     instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        originals,
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        callback_tokens::{self, CallbackToken},
+        message_view, modules, sent_values, tokens, watch,
     },
-    processes::thread_objects::attribute,
-    thread::state::ThreadState,
+    library::{
+        inner_callbacks,
+        results::{closed_over, outcome, record},
+    },
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        thread::ThreadState,
+        untraced::{self, untraced},
+    },
 };
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
-    interpreter::calling::attached,
+    interpreter::{calling::attached, generic::attribute},
     object::held::Held,
     tasks::steps,
 };
 use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::{
-    cell::Cell,
-    sync::{
-        atomic::{AtomicPtr, AtomicUsize, Ordering},
-        Mutex, MutexGuard,
-    },
+use std::sync::{
+    atomic::{AtomicPtr, AtomicUsize, Ordering},
+    Mutex, MutexGuard,
 };
 
 /// The instrument of event loops.
@@ -192,22 +192,6 @@ unsafe fn process_of(state: &mut ThreadState, event_loop: *mut ffi::PyObject) ->
     running.unwrap_or_else(|| unsafe { message_view::queue(state, event_loop) })
 }
 
-thread_local! {
-    /// The handle that this thread runs, if the library scheduled it for itself; else 0.
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Whether this frame, the innermost one, runs a callback that the library scheduled for itself.
-///
-/// # Safety
-/// The frame runs.
-pub unsafe fn runs_inner(frame: Frame) -> bool {
-    let handle = RUNNING.get();
-    // SAFETY: the frame runs; the first variable of `Handle._run` is the handle.
-    handle != 0
-        && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
-}
-
 /// The frame that called the loop's method that makes a handle, and whether that method schedules a callback once.
 /// `frame` is that of the handle's initialiser.
 ///
@@ -243,7 +227,7 @@ fn on_handle(state: &mut ThreadState, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
-        if asyncio_futures::is_method(frame.local(1)) && message_view::is_inner(scheduler(frame).0) {
+        if inner_callbacks::is_method(frame.local(1)) && message_view::is_inner(scheduler(frame).0) {
             senders(&HANDLES).insert(handle, ScheduledCall::INNER);
             return;
         }
@@ -285,7 +269,7 @@ pub unsafe fn send(
     // message is held.
     unsafe {
         let to = process_of(state, event_loop);
-        let message = sent_values::build_untraced(state, make);
+        let message = untraced::build_untraced(state, make);
         let number = if asked { sent_values::send(state, to, &message, MessageKind::Call) } else { 0 };
         let write = tokens::writing(message.as_ptr());
         (number, state.host.node.seq_send(&mut state.thread, About::Current, to, write))
@@ -313,7 +297,7 @@ unsafe fn schedule(state: &mut ThreadState, frame: Frame) {
                 state.running.identify(state.host, &mut state.thread);
                 Some(state.host.node.seq_copy(state.thread.current()))
             }
-            Some(library) => gathered::carried(state, library),
+            Some(library) => inner_callbacks::carried(state, library),
         };
         if let Some(carried) = carried {
             senders(&HANDLES)
@@ -338,7 +322,7 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
         let handle = frame.local(0);
         let sent = senders(&HANDLES).remove(&(handle as usize));
         let inner = sent.as_ref().is_some_and(ScheduledCall::is_inner);
-        RUNNING.set(if inner { handle as usize } else { 0 });
+        inner_callbacks::run(if inner { handle as usize } else { 0 });
         let way = match sent.filter(|_| !inner) {
             None => CallbackToken::None,
             Some(ScheduledCall { by: ScheduledCall::SCHEDULED, carried, .. }) => CallbackToken::Unseen(carried),
@@ -351,7 +335,7 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
                 CallbackToken::Message(carried)
             }
         };
-        loop_tokens::begin(state, frame.address(), way, |state| message_of(state, handle));
+        callback_tokens::begin(state, frame.address(), way, |state| message_of(state, handle));
     }
 }
 
@@ -360,7 +344,7 @@ fn on_run(state: &mut ThreadState, frame: Frame) {
 /// # Safety
 /// The handle stands; callbacks run attached on this thread.
 unsafe fn message_of(state: &mut ThreadState, handle: *mut ffi::PyObject) -> Held {
-    sent_values::build_untraced(state, |py| {
+    untraced::build_untraced(state, |py| {
         // SAFETY: the handle stands; no exception is set while the message is made.
         unsafe {
             let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
@@ -423,7 +407,7 @@ fn on_begun(state: &mut ThreadState, frame: Frame) {
         let record = record(state, future.as_ptr());
         outcome(&record).reply_to = by;
         let make = |state: &mut ThreadState| {
-            sent_values::build_untraced(state, |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok()?)
+            untraced::build_untraced(state, |py| sent_values::of_coroutine(py, coroutine.as_ptr()).ok()?)
         };
         if sent_values::is_asked(state, Flags::RECEIVE) {
             let message = make(state);

@@ -20,27 +20,22 @@
 //! # Checked by
 //! `tests/python/test_uvloop.py`.
 
-use super::{
-    loop_callbacks, loop_lag,
-    loop_tokens::{self, CallbackToken},
-};
+use super::{loop_callbacks, loop_lag};
 use crate::{
-    entry::door,
-    host::{
-        instruments::{self, Instrument},
-        Host,
-    },
+    door,
     instrument::{
-        message_view::{self, Origin, Sender},
-        modules::{self, Module},
-        sent_values::{self, untraced},
-        watch::{self, Handler},
+        callback_tokens::{self, CallbackToken},
+        message_view, modules, sent_values, watch,
     },
-    library::{
-        futures::{asyncio_futures, gathered},
-        loops,
+    library::{inner_callbacks, loops},
+    state::{
+        host::Host,
+        instrument::{Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        thread::ThreadState,
+        untraced::{self, untraced},
+        wants,
     },
-    thread::state::ThreadState,
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, tracee::Kind::Thread};
 use inviso_cpython::{
@@ -83,7 +78,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 /// A protocol's method.
 pub static PROTOCOL: Handler = Handler {
     begin: Some(on_protocol),
-    end: Some(|state, frame, _| loop_tokens::end(state, frame.address())),
+    end: Some(|state, frame, _| callback_tokens::end(state, frame.address())),
     ..Handler::NONE
 };
 
@@ -253,7 +248,7 @@ unsafe fn stand_in_of(state: &mut ThreadState, method: &Method, arguments: &[*mu
         let caller = Frame::current_python(tstate());
         let by_library = message_view::is_inner(caller);
         // uvloop's own functions have no frames: a thread that runs one of them seems to run its `run`
-        let sets_future = asyncio_futures::is_method(callback)
+        let sets_future = inner_callbacks::is_method(callback)
             && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
         let mut by = 0;
         let came = match method.kind {
@@ -263,7 +258,7 @@ unsafe fn stand_in_of(state: &mut ThreadState, method: &Method, arguments: &[*mu
             MethodKind::Once if by_library && !sets_future && state.host.node.seq_in_use() => match ends_task(state) {
                 true => ScheduledBy::Scheduled(state.host.node.seq_copy(state.thread.current())),
                 false => caller
-                    .and_then(|frame| gathered::carried(state, frame))
+                    .and_then(|frame| inner_callbacks::carried(state, frame))
                     .map_or(ScheduledBy::Inner, ScheduledBy::Scheduled),
             },
             MethodKind::Once | MethodKind::Threadsafe if by_library || sets_future => ScheduledBy::Inner,
@@ -347,7 +342,7 @@ unsafe fn tuple<'py>(py: Python<'py>, objects: &[*mut PyObject]) -> Option<Bound
 
 /// Whether a session traces when callbacks run.
 fn shows_turns() -> bool {
-    instruments::wanted(Flags::RUNNING_PROCS) || instruments::monitored(LimitEvent::LongSchedule)
+    wants::wanted(Flags::RUNNING_PROCS) || wants::monitored(LimitEvent::LongSchedule)
 }
 
 /// How a callback came to the loop.
@@ -385,7 +380,7 @@ impl Scheduled {
     /// Called as loops call: with positional arguments.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let (this, key) = (slf.get(), slf.as_ptr() as usize | loop_tokens::SURE);
+        let (this, key) = (slf.get(), slf.as_ptr() as usize | callback_tokens::SURE);
         let callback = this.callback.bind(slf.py());
         if this.makes {
             return this.make(key, args);
@@ -398,7 +393,7 @@ impl Scheduled {
         unsafe {
             door::enter(|state| {
                 loop_callbacks::leave(state, key);
-                loop_tokens::end(state, key);
+                callback_tokens::end(state, key);
             });
         }
         done
@@ -424,18 +419,18 @@ fn on_protocol(state: &mut ThreadState, frame: Frame) {
 }
 
 /// A call that is neither a task nor a callback runs now on a loop's thread. The thread has its own token again when
-/// the call ends, see [`loop_tokens::end`].
+/// the call ends, see [`callback_tokens::end`].
 fn set_apart(state: &mut ThreadState, key: usize) {
     if !state.host.node.seq_in_use() {
         return;
     }
-    loop_tokens::end(state, key); // one that ended unseen
-                                  // SAFETY: the callers are attached.
+    callback_tokens::end(state, key); // one that ended unseen
+                                      // SAFETY: the callers are attached.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        let own = state.thread.current().kind == Thread && !loop_tokens::is_inside(state);
+        let own = state.thread.current().kind == Thread && !callback_tokens::is_inside(state);
         if own && tasks::runs_here(std::ptr::null_mut()) {
-            loop_tokens::begin(state, key, CallbackToken::None, |_| Held::borrowed(std::ptr::null_mut()));
+            callback_tokens::begin(state, key, CallbackToken::None, |_| Held::borrowed(std::ptr::null_mut()));
         }
     }
 }
@@ -448,7 +443,7 @@ impl Scheduled {
         unsafe { door::enter(|state| set_apart(state, key)) };
         let made = calling::call(self.callback.bind(py), args.clone());
         let ends = |state: &mut ThreadState| {
-            loop_tokens::end(state, key);
+            callback_tokens::end(state, key);
             if let (Ok(protocol), true) = (&made, state.host.node.seq_in_use()) {
                 let class = protocol.get_type();
                 untraced(state, |py, state| {
@@ -476,7 +471,7 @@ impl Scheduled {
     ) {
         let make = |state: &mut ThreadState| {
             // SAFETY: both are held; no exception is set while the message is made.
-            sent_values::build_untraced(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
+            untraced::build_untraced(state, |py| unsafe { loops::call(py, callback.as_ptr(), args.as_ptr()) })
         };
         let way = match came {
             Some(ScheduledBy::Scheduled(carried)) => CallbackToken::Unseen(carried),
@@ -493,7 +488,7 @@ impl Scheduled {
             _ => CallbackToken::None,
         };
         // SAFETY: the thread is attached.
-        unsafe { loop_tokens::begin(state, key, way, make) };
+        unsafe { callback_tokens::begin(state, key, way, make) };
         if shows_turns() {
             // SAFETY: held; the thread is attached, and takes no events meanwhile.
             let place =

@@ -21,43 +21,25 @@
 
 use super::numbers::Frames;
 use crate::{
-    instrument::sent_values::untraced,
-    library::futures,
-    processes::{process, thread_objects::attribute},
-    thread::state::ThreadState,
-};
-use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
-use inviso_cpython::frames::frame::Frame;
-use pyo3::{ffi::PyObject, prelude::*};
-use std::{
-    collections::VecDeque,
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        Arc, MutexGuard,
+    library::results,
+    state::{
+        buffer::{Buffer, Entry},
+        process,
+        thread::ThreadState,
+        untraced::untraced,
     },
+};
+use inviso_core::{seq::Carried, tracee::Tracee};
+use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::sync::{
+    atomic::{AtomicU32, Ordering},
+    Arc, MutexGuard,
 };
 
 /// How often the wrappers of the pickler were installed. Entries from before may belong to objects that were pickled
 /// unseen.
 static TIMES: AtomicU32 = AtomicU32::new(0);
-
-/// The known objects in a buffer, in the order in which their `put` began.
-#[derive(Default)]
-pub struct Buffer {
-    times: u32,
-    line: VecDeque<Entry>,
-    /// How many of them have a `put` under way.
-    open: usize,
-}
-
-struct Entry {
-    object: usize,
-    /// The frame of the `put`, while it is under way; else 0.
-    frame: usize,
-    /// The message's number, or 0.
-    number: u64,
-    carried: Carried,
-}
 
 /// A `put` that is under way.
 struct PendingPut {
@@ -87,7 +69,7 @@ unsafe fn record(state: &mut ThreadState, frame: Frame) -> Option<Arc<Tracee>> {
     // Attached.
     unsafe {
         let buffer = untraced(state, |py, _| attribute(py, frame.local(0), "_buffer").map(|buffer| buffer.as_ptr()))?;
-        Some(futures::record(state, buffer))
+        Some(results::record(state, buffer))
     }
 }
 
@@ -162,18 +144,4 @@ pub fn take(buffer: &Tracee, object: *mut PyObject) -> Option<(u64, Carried)> {
     let entry = buffer.line.remove(at)?;
     buffer.open -= usize::from(entry.frame != 0);
     Some((entry.number, entry.carried))
-}
-
-/// The buffer's object is gone.
-pub fn gone(buffer: &Tracee) {
-    if let Ok(mut buffer) = process::process(buffer).buffer.try_lock() {
-        *buffer = Buffer::default();
-    }
-}
-
-/// Tokens were reset: drops the tokens of all entries.
-pub fn empty(node: &Node, buffer: &Tracee) {
-    for entry in &mut of(buffer).line {
-        node.seq_empty(&mut entry.carried);
-    }
 }

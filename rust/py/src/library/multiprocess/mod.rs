@@ -20,44 +20,42 @@
 //! `tests/python/test_multiprocess.py`, `tests/python/test_process_message_numbers.py`.
 
 pub mod buffers;
+pub mod calls;
 pub mod numbers;
 pub mod pickles;
 pub mod pools;
 
-use super::{
-    futures::{self, outcome, record},
-    ports::bytes_of,
-};
 use crate::{
-    host::{instruments::Instrument, Host},
     instrument::{
-        message_view::{self, Message, Origin, Sender},
-        modules::{self, Module},
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        message_view::{self, Message},
+        modules,
+        sent_values::{self, bytes_of},
+        watch,
     },
-    processes::thread_objects::attribute,
-    thread::state::ThreadState,
+    library::{
+        multiprocess::calls::{ask, call, is_sure, NO_LIMIT},
+        pool_queues,
+        results::{self, outcome},
+    },
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        origin::{Origin, Sender},
+        thread::ThreadState,
+        untraced::{self, untraced},
+    },
 };
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
     monitor::LimitEvent,
-    tracee::Tracee,
 };
-use inviso_cpython::{capture, frames::frame::Frame};
-use inviso_term::{
-    record::numbered::MessageKind,
-    term::{Identifier, Term},
-};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
+use inviso_term::term::{Identifier, Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::{Cell, RefCell},
-    sync::{
-        atomic::{AtomicI64, AtomicUsize, Ordering},
-        Arc,
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -69,11 +67,11 @@ pub static INSTRUMENT: Instrument = Instrument::new(
         let pools = [&APPLY, &APPLIED, &AWAIT, &pools::ASK, &pools::CHUNK, &pools::ITEM, &pools::NEXT];
         watch::remove(py, host, &[&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO])?;
         watch::remove(py, host, &pools)?;
-        pools::forget();
+        pool_queues::forget();
         modules::leave(py, host, &MODULES[..3])
     },
     |_| {
-        pools::forget();
+        pool_queues::forget();
         modules::forget(&MODULES[..3]);
     },
 );
@@ -136,8 +134,6 @@ static SEND_BYTES_CODE: AtomicUsize = AtomicUsize::new(0);
 static APPLY_CODE: AtomicUsize = AtomicUsize::new(0);
 /// `queue.Empty`.
 static EMPTY: AtomicUsize = AtomicUsize::new(0);
-/// The maximum length of a queue without a limit.
-static NO_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
 
 fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     modules::keep(&EMPTY, module.getattr("Empty")?);
@@ -232,19 +228,6 @@ unsafe fn receive(state: &mut ThreadState, frame: Frame, from: *mut ffi::PyObjec
             let sender = Sender::Process(message_view::queue(state, from));
             message_view::received(state, Origin { sender, number, creation }, object);
         }
-    }
-}
-
-/// Whether the `put` of this event's frame is sure to succeed if it ever ends. If so, the message is sent before any
-/// process can receive it.
-pub fn is_sure(state: &mut ThreadState, frame: Frame) -> bool {
-    // SAFETY: these are the parameters of `put`, which assigns to none of them. `True` and `None` live for ever.
-    unsafe {
-        if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
-            return true;
-        }
-        let limit = untraced(state, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
-        limit == Some(NO_LIMIT.load(Ordering::Acquire))
     }
 }
 
@@ -365,7 +348,7 @@ fn on_send(state: &mut ThreadState, frame: Frame) {
         }
         state.running.identify(state.host, &mut state.thread);
         if sent_values::is_asked(state, Flags::SEND) {
-            let message = sent_values::build_untraced(state, |py| sent_bytes(py, whole, frame.local(1)));
+            let message = untraced::build_untraced(state, |py| sent_bytes(py, whole, frame.local(1)));
             send(state, connection, message.as_ptr(), 0);
         }
     }
@@ -417,7 +400,7 @@ fn on_received_into(state: &mut ThreadState, frame: Frame, how: Ended) {
             return receive(state, frame, connection, buffer);
         }
         let offset = frame.local(2);
-        let copy = sent_values::build_untraced(state, |py| {
+        let copy = untraced::build_untraced(state, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
             let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
@@ -465,63 +448,8 @@ fn on_apply(state: &mut ThreadState, frame: Frame) {
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
         let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
         if ![pool, function, args, keywords].contains(&std::ptr::null_mut()) {
-            ask(state, pool, frame.local(0), |py| call(py, function, args, keywords));
+            ask(state, pool, frame.local(0), |py| call(py, function, args, keywords), pools::asked);
         }
-    }
-}
-
-/// The running process asks a pool for `result`. `make` makes the message, if it is traced or carries a token. Returns
-/// the result's record, or `None` if there is no result.
-///
-/// The pool stands, and the result is null or stands; callbacks run attached on this thread.
-/// The pool stands, and the result unless it is null; callbacks run attached on this thread.
-pub unsafe fn ask(
-    state: &mut ThreadState, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
-    make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
-) -> Option<Arc<Tracee>> {
-    if result.is_null() {
-        return None;
-    }
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
-    unsafe {
-        state.running.identify(state.host, &mut state.thread);
-        let own = state.thread.current().pid;
-        let result = record(state, result);
-        {
-            let mut outcome = outcome(&result);
-            (outcome.reply_to, outcome.comes_from_afar) = (own, true);
-        }
-        let asked = sent_values::is_asked(state, Flags::SEND);
-        if asked || tokens::has(state) {
-            let to = message_view::queue(state, pool);
-            let message = sent_values::build_untraced(state, make);
-            if asked {
-                sent_values::send(state, to, &message, MessageKind::Call);
-            }
-            pools::asked(state, pool);
-            tokens::send_by(state, About::Current, &result, to, message.as_ptr());
-        }
-        Some(result)
-    }
-}
-
-/// The message of such a call. Its arguments may be any iterable, and only a tuple or a list is iterated over.
-///
-/// # Safety
-/// `function`, `args` and `keywords` live throughout, and the calling thread is attached to the interpreter.
-pub unsafe fn call<'py>(
-    py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
-) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: all three stand, the thread is attached and no exception is set; types are checked.
-    unsafe {
-        let args = Bound::from_borrowed_ptr(py, args);
-        let args = match (args.cast_exact::<PyTuple>(), args.cast_exact::<PyList>()) {
-            (Ok(args), _) => args.clone(),
-            (_, Ok(args)) => args.to_tuple(),
-            _ => PyTuple::new(py, [&args]).ok()?,
-        };
-        let keywords = if ffi::PyDict_CheckExact(keywords) != 0 { keywords } else { std::ptr::null_mut() };
-        sent_values::of_call(py, function, args.as_ptr(), keywords).ok()
     }
 }
 
@@ -537,7 +465,7 @@ fn on_applied(state: &mut ThreadState, frame: Frame) {
         if ffi::PyTuple_GET_SIZE(pair) == 2 {
             state.running.identify(state.host, &mut state.thread);
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
-            futures::reply_with(state, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
+            results::reply_with(state, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | an object put into a `Queue` | the feeder thread pickles it; see [`buffers`](super::buffers) |
 //! | an unpickled object | the method that returns it to the program ends |
 
-use crate::thread::state::ThreadState;
+use crate::state::thread::ThreadState;
 use inviso_core::{flags::Flags, messages};
 use inviso_cpython::frames::frame::Frame;
 use inviso_port::origin::Origin;

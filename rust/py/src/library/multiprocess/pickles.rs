@@ -25,16 +25,14 @@
 
 use super::{buffers, numbers, pools};
 use crate::{
-    host::instruments::Instrument,
-    instrument::{
-        message_view,
-        modules::{self, Module},
-        originals, sent_values, tokens,
-        watch::{self, Ended, Handler},
+    control::originals,
+    instrument::{callback_tokens, message_view, modules, sent_values, tokens, watch},
+    library::multiprocess::calls::{self, is},
+    state::{
+        instrument::{Ended, Handler, Instrument, Module},
+        thread::ThreadState,
+        untraced,
     },
-    library::{loops::loop_tokens, multiprocess},
-    processes::thread_objects::attribute,
-    thread::state::ThreadState,
 };
 use inviso_core::{
     flags::Flags,
@@ -44,8 +42,8 @@ use inviso_core::{
 };
 use inviso_cpython::{
     capture,
-    frames::frame::{code_qualname, Frame},
-    interpreter::calling,
+    frames::frame::Frame,
+    interpreter::{calling, generic::attribute},
     object::held::Held,
 };
 use inviso_term::record::numbered::Number;
@@ -170,18 +168,6 @@ const SENDS: usize = 16;
 thread_local! {
     /// The objects that this thread is sending.
     static SENDING: RefCell<Vec<WrittenObject>> = const { RefCell::new(Vec::new()) };
-    /// The token of a result that this thread of the library is about to pass on.
-    static WAITING: RefCell<Option<Carried>> = const { RefCell::new(None) };
-}
-
-/// Keeps the token of a result that has arrived and that another process waits for.
-pub fn leave(carried: Carried) {
-    WAITING.set(Some(carried));
-}
-
-/// Takes the token of the result that this thread passes on now.
-pub fn waiting() -> Option<Carried> {
-    WAITING.take()
 }
 
 /// The frame of the function that called into this package.
@@ -206,15 +192,6 @@ unsafe fn library() -> Option<Frame> {
         let mut frames = std::iter::successors(caller(), |frame| frame.caller()).take(BETWEEN);
         frames.find(|frame| message_view::is_library(*frame))
     }
-}
-
-/// Whether a function of this name runs in a frame.
-///
-/// # Safety
-/// The frame runs; the thread is attached.
-pub unsafe fn is(frame: Frame, name: &str) -> bool {
-    // SAFETY: the callers promise that the frame runs and the thread is attached.
-    unsafe { capture::is_text(code_qualname(frame.code()), name) }
 }
 
 /// How an object that has been pickled gets its token; and its number, or 0.
@@ -411,13 +388,13 @@ pub unsafe fn message_of(state: &mut ThreadState, object: &Bound<'_, PyAny>) -> 
         let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
         let at = object.as_ptr();
         if kind == "concurrent.futures.process._CallItem" {
-            return sent_values::build_untraced(state, |py| {
+            return untraced::build_untraced(state, |py| {
                 let [function, args, keywords] = ["fn", "args", "kwargs"].map(|name| attribute(py, at, name));
                 sent_values::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
             });
         }
         if kind == "concurrent.futures.process._ResultItem" {
-            return sent_values::build_untraced(state, |py| match attribute(py, at, "exception") {
+            return untraced::build_untraced(state, |py| match attribute(py, at, "exception") {
                 Some(error) if !error.is_none() => sent_values::of_exception(py, error.as_ptr()).ok(),
                 _ => attribute(py, at, "result"),
             });
@@ -492,11 +469,11 @@ pub unsafe fn put(state: &mut ThreadState, frame: Frame, library: Option<Frame>)
     unsafe {
         match library {
             None if is_apart(state, frame) => Carried::Nothing,
-            None if multiprocess::is_sure(state, frame) => send(state, frame),
+            None if calls::is_sure(state, frame) => send(state, frame),
             // the feeder may take it before the sending is certain
             None => state.host.node.seq_would_send(state.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
-                let future = sent_values::build_untraced(state, |py| attribute(py, manager.local(2), "future"));
+                let future = untraced::build_untraced(state, |py| attribute(py, manager.local(2), "future"));
                 let record = state.host.directory.known(future.as_ptr() as usize);
                 record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
             }
@@ -538,7 +515,7 @@ fn on_callbacks(state: &mut ThreadState, frame: Frame) {
     // SAFETY: the event's frame begins, and has its parameter; the thread is attached.
     unsafe {
         let Some(record) = state.host.directory.known(frame.local(0) as usize) else { return };
-        if !crate::library::futures::outcome(&record).is_set {
+        if !crate::library::results::outcome(&record).is_set {
             return; // cancelled, or not all of it
         }
         state.running.identify(state.host, &mut state.thread);
@@ -546,8 +523,8 @@ fn on_callbacks(state: &mut ThreadState, frame: Frame) {
         let result = pools::last_of(&record).or_else(|| tokens::shown_by(&record));
         match result {
             Some(Carried::Token(token, era)) if own.kind == Kind::Thread && token.from != own.pid => {
-                let way = loop_tokens::CallbackToken::Unseen(Carried::Token(token, era));
-                loop_tokens::begin(state, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
+                let way = callback_tokens::CallbackToken::Unseen(Carried::Token(token, era));
+                callback_tokens::begin(state, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
             }
             _ => {} // it is the running process's own
         }
@@ -556,7 +533,7 @@ fn on_callbacks(state: &mut ThreadState, frame: Frame) {
 
 /// The callbacks have been called.
 fn on_called_back(state: &mut ThreadState, frame: Frame, _how: Ended) {
-    loop_tokens::end(state, frame.address());
+    callback_tokens::end(state, frame.address());
 }
 
 /// The program has got the result of a pool's call, or its exception.
@@ -565,7 +542,7 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
     unsafe {
         let Some(record) = state.host.directory.known(frame.local(0) as usize) else { return };
         // also where the library does it for the program, as in `Pool.apply`
-        if !crate::library::futures::outcome(&record).is_set || pools::take_all(state, &record, frame, how) {
+        if !crate::library::results::outcome(&record).is_set || pools::take_all(state, &record, frame, how) {
             return;
         }
         state.running.identify(state.host, &mut state.thread);
@@ -575,7 +552,7 @@ fn on_got(state: &mut ThreadState, frame: Frame, how: Ended) {
                 Held::owned(value)
             }
             Ended::Raised(error) => {
-                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+                untraced::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
             }
         });
     }

@@ -24,31 +24,31 @@
 //! # Checked by
 //! `tests/python/test_seq_multiprocess.py`, `tests/python/test_multiprocess.py`.
 
-use super::pickles;
 use crate::{
-    host::Host,
-    instrument::{
-        message_view::{self, Sender},
-        modules,
-        senders::{self, QueuedItem},
-        sent_values, tokens,
-        watch::{Ended, Handler},
-    },
+    instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
-        futures::{self, outcome, record, tell},
-        multiprocess,
+        multiprocess::calls,
+        pool_queues::{self, PoolQueues},
+        results::{self, outcome, record, tell},
     },
-    processes::{process, thread_objects::attribute},
-    thread::state::ThreadState,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler},
+        origin::Sender,
+        pieces::Pieces,
+        process,
+        senders::QueuedItem,
+        thread::ThreadState,
+        untraced,
+    },
 };
-use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
-use inviso_cpython::{capture, frames::frame::Frame, object::held::Held};
+use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
-    collections::BTreeMap,
     mem::take,
     sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
         MutexGuard,
     },
 };
@@ -65,20 +65,6 @@ pub static ITEM: Handler = Handler { begin: Some(on_item), ..Handler::NONE };
 /// `IMapIterator.next`.
 pub static NEXT: Handler = Handler { end: Some(on_next), ..Handler::NONE };
 
-/// The state of such a call.
-#[derive(Default)]
-pub struct Pieces {
-    /// The token that each piece goes out with.
-    call: Carried,
-    /// The tokens of results that have not been taken, by their place.
-    came: BTreeMap<u64, Carried>,
-    /// Whether results get their places as they come.
-    unordered: bool,
-    /// How many results have come, and how many were taken.
-    arrived: u64,
-    taken: u64,
-}
-
 fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
     process::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -91,14 +77,6 @@ pub fn call_of(result: &Tracee) -> Option<Carried> {
 /// The token after all results of this call are taken; `None` for any other call, or if no result had one.
 pub fn last_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref()?.came.values().next_back().cloned()
-}
-
-/// Drops the tokens of before a reset.
-pub fn empty(node: &Node, result: &Tracee) {
-    if let Some(pieces) = pieces(result).as_deref_mut() {
-        node.seq_empty(&mut pieces.call);
-        pieces.came.values_mut().for_each(|carried| node.seq_empty(carried));
-    }
 }
 
 /// The token that a pool's task goes out with, and its call; `None` if the call is not known or has no token.
@@ -116,38 +94,6 @@ pub unsafe fn task(state: &mut ThreadState, task: &Bound<'_, PyAny>, tasks: Fram
     Some((carried, record.pid))
 }
 
-/// Whether a pool of threads was called while tokens were in use. There tasks and results go through queues.
-static OF_THREADS: AtomicBool = AtomicBool::new(false);
-
-/// A first look, without a search.
-#[inline(always)]
-pub fn of_threads() -> bool {
-    OF_THREADS.load(Ordering::Relaxed)
-}
-
-/// Instruments look at queues for pools no longer.
-pub fn forget() {
-    OF_THREADS.store(false, Ordering::Release);
-}
-
-/// A pool is called.
-///
-/// # Safety
-/// The pool stands; the thread is attached and has no exception set.
-pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
-    if of_threads() || !state.host.node.seq_in_use() {
-        return;
-    }
-    // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
-    let tasks = sent_values::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
-    let mut name = [0; 256];
-    // SAFETY: null or held.
-    let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
-    if class == Some("_queue.SimpleQueue") {
-        OF_THREADS.store(true, Ordering::Release);
-    }
-}
-
 /// An item is put into a queue. Whether it is a queue of a pool of threads, where tokens go from task to task.
 ///
 /// # Safety
@@ -157,7 +103,7 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
     // frame runs.
     unsafe {
         let Some(frame) = library(state) else { return false };
-        let carried = if pickles::is(frame, "worker") {
+        let carried = if calls::is(frame, "worker") {
             state.running.identify(state.host, &mut state.thread);
             let to = message_view::queue(state, queue);
             let message = told_as(state, item);
@@ -167,9 +113,8 @@ pub unsafe fn put_among_threads(state: &mut ThreadState, queue: *mut ffi::PyObje
             let write = tokens::writing(message.as_ptr());
             state.host.node.seq_receive(&mut state.thread, About::Current, Carried::Empty, write);
             sent
-        } else if pickles::is(frame, "Pool._handle_tasks") {
-            let found =
-                sent_values::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
+        } else if calls::is(frame, "Pool._handle_tasks") {
+            let found = untraced::untraced(state, |py, state| task(state, &Bound::from_borrowed_ptr(py, item), frame));
             found.map_or(Carried::Empty, |(carried, _)| carried)
         } else {
             return false;
@@ -199,8 +144,8 @@ pub unsafe fn taken_among_threads(
     // frame runs.
     unsafe {
         let Some(frame) = library(state) else { return false };
-        let works = pickles::is(frame, "worker");
-        if !works && !pickles::is(frame, "Pool._handle_results") {
+        let works = calls::is(frame, "worker");
+        if !works && !calls::is(frame, "Pool._handle_results") {
             return false;
         }
         let put = state
@@ -215,7 +160,7 @@ pub unsafe fn taken_among_threads(
             let write = tokens::writing(message.as_ptr());
             state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
         } else {
-            pickles::leave(carried);
+            results::leave_token(carried);
         }
         true
     }
@@ -228,7 +173,7 @@ pub unsafe fn taken_among_threads(
 /// # Safety
 /// The item stands; the thread is attached and has no exception set.
 pub unsafe fn told_as(state: &mut ThreadState, item: *mut ffi::PyObject) -> Held {
-    sent_values::build_untraced(state, |py| {
+    untraced::build_untraced(state, |py| {
         // SAFETY: the caller promises that the item stands and the thread is attached and has no exception set.
         let item = unsafe { Bound::from_borrowed_ptr(py, item) };
         // SAFETY: the item holds its parts.
@@ -259,7 +204,7 @@ unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
                 let method = match (is(&MAPSTAR), is(&STARMAPSTAR)) {
                     (true, _) => &MAP,
                     (_, true) => &STARMAP,
-                    _ => return multiprocess::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
+                    _ => return calls::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
                 };
                 let ((mapped, items),) = args.extract::<((Bound<'py, PyAny>, Bound<'py, PyAny>),)>().ok()?;
                 let arguments = PyTuple::new(py, [sent_values::name_of(py, mapped.as_ptr()).ok()?, items]).ok()?;
@@ -368,11 +313,17 @@ fn on_ask(state: &mut ThreadState, frame: Frame) {
         if [method, result, pool, function, items].contains(&std::ptr::null_mut()) {
             return;
         }
-        let result = multiprocess::ask(state, pool, result, |py| {
-            let function = sent_values::name_of(py, function).ok()?;
-            let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
-            sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
-        });
+        let result = calls::ask(
+            state,
+            pool,
+            result,
+            |py| {
+                let function = sent_values::name_of(py, function).ok()?;
+                let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
+                sent_values::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+            },
+            asked,
+        );
         let Some(result) = result else { return };
         let call = tokens::kept_by(&result).unwrap_or_default();
         let unordered = method as usize == IMAP_UNORDERED.load(Ordering::Acquire);
@@ -382,7 +333,7 @@ fn on_ask(state: &mut ThreadState, frame: Frame) {
 
 /// A chunk of results comes.
 fn on_chunk(state: &mut ThreadState, frame: Frame) {
-    let left = sent_values::build_untraced(state, |py| {
+    let left = untraced::build_untraced(state, |py| {
         // SAFETY: the event's frame begins, and holds its parameters; the thread is attached.
         unsafe { attribute(py, frame.local(0), "_number_left") }
     });
@@ -424,12 +375,12 @@ fn piece(state: &mut ThreadState, frame: Frame, is_last: bool) {
             let Some(pieces) = pieces.as_mut() else { return };
             let place = if pieces.unordered { Some(pieces.arrived) } else { number(place) };
             pieces.arrived += 1;
-            if let (Some(place), Some(carried)) = (place, pickles::waiting()) {
+            if let (Some(place), Some(carried)) = (place, results::waiting_token()) {
                 pieces.came.insert(place, carried);
             }
         }
         state.running.identify(state.host, &mut state.thread);
-        let asker = futures::living(state, outcome(&result).reply_to);
+        let asker = results::living(state, outcome(&result).reply_to);
         if is_last {
             outcome(&result).is_set = true;
         }
@@ -488,7 +439,7 @@ pub unsafe fn take_all(state: &mut ThreadState, result: &Tracee, frame: Frame, h
     // thread is attached.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
-        let size = sent_values::build_untraced(state, |py| attribute(py, frame.local(0), "_chunksize"));
+        let size = untraced::build_untraced(state, |py| attribute(py, frame.local(0), "_chunksize"));
         let size = if size.is_null() { None } else { number(size.as_ptr()) }.unwrap_or(1);
         for (place, carried) in came {
             let range = (place * size) as isize..((place + 1) * size) as isize;
@@ -517,12 +468,33 @@ unsafe fn take_piece(
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         let message = tokens::message_for(state, &carried, |state| match how {
-            Ended::Returned(value) => sent_values::untraced(state, |_, _| of(value)),
+            Ended::Returned(value) => untraced::untraced(state, |_, _| of(value)),
             Ended::Raised(error) => {
-                sent_values::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
+                untraced::build_untraced(state, |py| sent_values::of_exception(py, error.object()).ok())
             }
         });
         let write = tokens::writing(message.as_ptr());
         state.host.node.seq_receive(&mut state.thread, About::Current, carried, write);
+    }
+}
+
+/// What pools of threads do at queues.
+static QUEUES: PoolQueues = PoolQueues { put: put_among_threads, taken: taken_among_threads };
+
+/// A pool is called.
+///
+/// # Safety
+/// The pool stands; the thread is attached and has no exception set.
+pub unsafe fn asked(state: &mut ThreadState, pool: *mut ffi::PyObject) {
+    if pool_queues::in_use().is_some() || !state.host.node.seq_in_use() {
+        return;
+    }
+    // SAFETY: the caller promises that the pool stands and the thread is attached and has no exception set.
+    let tasks = untraced::build_untraced(state, |py| unsafe { attribute(py, pool, "_inqueue") });
+    let mut name = [0; 256];
+    // SAFETY: null or held.
+    let class = unsafe { tasks.as_ptr().as_ref().map(|tasks| capture::type_name(tasks.ob_type, &mut name)) };
+    if class == Some("_queue.SimpleQueue") {
+        pool_queues::begin(&QUEUES);
     }
 }

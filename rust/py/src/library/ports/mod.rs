@@ -30,18 +30,23 @@ pub mod transport;
 
 use crate::{
     convert::terms,
-    host::{
-        instruments::{wanted, Instrument, Wants},
-        Host,
-    },
     instrument::{
-        message_view::{self, Message, Origin, Sender},
-        modules::{self, Module},
-        sent_values::untraced,
-        watch::{self, Ended},
+        message_view::{self, Message},
+        modules, watch,
     },
-    processes::{process, relations},
-    thread::{object_cache::CachedObject, state::ThreadState},
+    processes::relations,
+    state::{
+        host::Host,
+        instrument::{Ended, Instrument, Module},
+        lock,
+        object_cache::CachedObject,
+        origin::{Origin, Sender},
+        port::{Own, LINKED},
+        process,
+        thread::ThreadState,
+        untraced::untraced,
+        wants::{wanted, Wants},
+    },
 };
 use inviso_core::{
     flags::Flags,
@@ -57,8 +62,8 @@ use inviso_term::{
 };
 use pyo3::{ffi, prelude::*, sync::PyOnceLock};
 use std::sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard, OnceLock,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    Arc, Mutex,
 };
 
 /// Ports.
@@ -91,41 +96,11 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Whether a session watches for busy ports.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// The number of links to ports by `inviso.link`.
-static LINKED: AtomicUsize = AtomicUsize::new(0);
-
-/// The state of a port besides its record.
-#[derive(Default)]
-pub struct Own {
-    /// Its kind, in Erlang's words.
-    driver: OnceLock<&'static str>,
-    /// Its `inviso.Port`, for messages.
-    identity: OnceLock<Py<PyAny>>,
-    /// A transport writes to it, and reports that itself.
-    by_transport: AtomicBool,
-    /// asyncio encrypts what goes over its socket, and the data are reported there.
-    is_encrypted: AtomicBool,
-    /// Its transport has stopped its writer.
-    is_full: AtomicBool,
-    /// Data of its pipes are reported at the end of a call.
-    communicates: AtomicBool,
-    /// The bytes that this call had gathered of each pipe before it began.
-    gathered: [AtomicUsize; 2],
-    /// The call's data for its pipes have not been reported yet.
-    has_input: AtomicBool,
-    /// The processes that linked themselves to it by `inviso.link`.
-    linked: Mutex<Vec<u64>>,
-}
-
 /// Objects that are being made ports, by address. The call that saw the beginning reports each.
 static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn own(port: &Tracee) -> &Own {
     &process::process(port).port
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Records what sessions trace, all of them together.
@@ -419,43 +394,13 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
         untraced(state, |_, state| {
             // SAFETY: the thread is attached.
             unsafe { state.running.identify(state.host, &mut state.thread) };
-            closed(host, &mut state.thread, port, &crate::processes::exit_reason::normal());
+            closed(host, &mut state.thread, port, &crate::directory::exit_reason::normal());
         });
     };
     // SAFETY: attached.
-    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { crate::entry::door::enter(close) }.is_some();
+    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { crate::door::enter(close) }.is_some();
     if !told {
         leave(host, port);
-    }
-}
-
-/// The first bytes of data that a program has passed: `length` of them, or all. The result is the object itself if
-/// reading it could run the program's code.
-///
-/// # Safety
-/// The object stands; the thread is attached and takes no events meanwhile.
-pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
-    // SAFETY: the caller promises that the object stands and no event is taken. C code alone takes and releases a
-    // buffer of these two types.
-    unsafe {
-        let whole = Bound::from_borrowed_ptr(py, object);
-        let all =
-            length.is_none_or(|length| ffi::PyBytes_Check(object) != 0 && length >= ffi::Py_SIZE(object) as usize);
-        if ffi::PyBytes_CheckExact(object) != 0 && all {
-            return whole;
-        }
-        let viewed = ffi::PyByteArray_CheckExact(object) != 0
-            || ffi::PyMemoryView_Check(object) != 0
-            || ffi::PyBytes_CheckExact(object) != 0;
-        let mut view = std::mem::zeroed::<ffi::Py_buffer>();
-        if !viewed || ffi::PyObject_GetBuffer(object, &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
-            ffi::PyErr_Clear();
-            return whole;
-        }
-        let taken = (view.len as usize).min(length.unwrap_or(usize::MAX));
-        let bytes = ffi::PyBytes_FromStringAndSize(view.buf.cast(), taken as ffi::Py_ssize_t);
-        ffi::PyBuffer_Release(&raw mut view);
-        Bound::from_owned_ptr_or_opt(py, bytes).unwrap_or(whole)
     }
 }
 
@@ -540,18 +485,4 @@ fn busy(state: &mut ThreadState, port: &Tracee) {
     state.host.node.alarm(&mut state.thread, waiting, LimitEvent::BusyPort, |_, _| {
         Some(Term::Port(Identifier::own(port.pid >> 2)))
     });
-}
-
-/// A process links itself to a port, or removes the link, by a call of this package.
-pub fn linked(port: &Tracee, by: u64, on: bool) {
-    let mut linked = lock(&own(port).linked);
-    if on {
-        if !linked.contains(&by) {
-            linked.push(by);
-            LINKED.fetch_add(1, Ordering::Relaxed);
-        }
-    } else if let Some(at) = linked.iter().position(|pid| *pid == by) {
-        linked.remove(at);
-        LINKED.fetch_sub(1, Ordering::Relaxed);
-    }
 }

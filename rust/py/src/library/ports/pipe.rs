@@ -14,8 +14,12 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{bytes_of, lock, read, runs, written};
-use crate::{entry::door, thread::state::ThreadState};
+use super::{read, runs, written};
+use crate::{
+    door,
+    instrument::sent_values::bytes_of,
+    state::{lock, thread::ThreadState},
+};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, PlainCall, PositionalCall, Wrapper},

@@ -16,16 +16,17 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{busy, bytes_of, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
+use super::{busy, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
-    entry::door,
-    host::Host,
-    instrument::{
-        originals,
-        watch::{self, Ended, Handler},
+    control::originals,
+    directory::exit_reason,
+    door,
+    instrument::{sent_values::bytes_of, watch},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler},
+        thread::ThreadState,
     },
-    processes::{exit_reason, thread_objects},
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
@@ -35,7 +36,7 @@ use inviso_cpython::{
         frame::{code_qualname, module_of, Frame},
     },
     hooks::method::{Keywords, KeywordsCall, Method, Plain, PlainCall, PositionalCall, Wrapper},
-    interpreter::{calling, tls, tstate},
+    interpreter::{calling, generic, tls, tstate},
 };
 use inviso_term::record;
 use pyo3::{
@@ -586,7 +587,7 @@ unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<
     let owner = untraced(state, |py, _| {
         // SAFETY: the caller's object stands; the thread is attached and has no exception set. C code reads the
         // attribute.
-        unsafe { thread_objects::attribute(py, half, "owner") }.map(Bound::unbind)
+        unsafe { generic::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
     if let Some(port) = transport::of_tls(state.host, owner.as_ptr() as usize) {
         return Some(port);

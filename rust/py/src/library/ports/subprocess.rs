@@ -19,17 +19,18 @@
 
 use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
-    host::Host,
-    instrument::{
-        originals::codes,
-        sent_values,
-        watch::{self, Ended, Handler},
+    control::originals::codes,
+    directory::exit_reason,
+    instrument::watch,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler},
+        thread::ThreadState,
+        untraced,
     },
-    processes::{exit_reason, thread_objects::attribute},
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::Tracee;
-use inviso_cpython::frames::frame::Frame;
+use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use inviso_term::{etf, term::Term};
 use pyo3::{
     ffi,
@@ -231,10 +232,10 @@ fn on_input(state: &mut ThreadState, frame: Frame, how: Ended) {
         if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
             return;
         }
-        let input = sent_values::build_untraced(state, |py| attribute(py, object, "_input"));
+        let input = untraced::build_untraced(state, |py| attribute(py, object, "_input"));
         if has_something(input.as_ptr()) {
             serves(state, &port, Some("command"), |state| {
-                written(state, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
+                written(state, &port, |py| Some(crate::instrument::sent_values::bytes_of(py, input.as_ptr(), None)));
             });
         }
     }

@@ -18,20 +18,23 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
-use super::{busy, bytes_of, closed, lock, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
+use super::{busy, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
-    host::Host,
-    instrument::{
-        message_view, originals,
-        watch::{self, Ended, Handler},
+    control::originals,
+    directory::exit_reason,
+    instrument::{message_view, sent_values::bytes_of, watch},
+    state::{
+        host::Host,
+        instrument::{Ended, Handler},
+        lock,
+        thread::{Served, ThreadState},
     },
-    processes::{exit_reason, thread_objects::attribute},
-    thread::state::ThreadState,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, CodeLayout, Frame},
+    interpreter::generic::attribute,
 };
 use pyo3::{
     ffi,
@@ -292,9 +295,6 @@ unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Opt
     untraced(state, |py, _| drop(object.into_bound(py)));
     port
 }
-
-/// A port, and the driver callback that runs for it, in Erlang's words (trace.md, `system/3`).
-pub type Served = (Arc<Tracee>, &'static str);
 
 /// The port for which an event loop calls a callback: a method of its transport or of the TLS above that, a method of a
 /// protocol with the transport as argument, or a method of the loop with the socket as argument.

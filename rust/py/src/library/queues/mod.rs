@@ -20,20 +20,20 @@
 pub mod simple_queue;
 
 use crate::{
-    host::{
-        instruments::{monitored, Instrument},
-        Host,
-    },
+    control::originals,
     instrument::{
-        lengths, message_view,
-        modules::{self, Module},
-        originals,
-        senders::{self, QueuedItem},
-        sent_values::{self, untraced},
-        tokens,
-        watch::{self, Ended, Handler},
+        lengths, message_view, modules,
+        queue_classes::{defines, is_lifo, is_of_library, keep_names, QUEUES},
+        senders, sent_values, tokens, watch,
     },
-    thread::state::ThreadState,
+    state::{
+        host::Host,
+        instrument::{Ended, Handler, Instrument, Module},
+        senders::QueuedItem,
+        thread::ThreadState,
+        untraced::untraced,
+        wants::monitored,
+    },
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
@@ -45,7 +45,7 @@ use inviso_cpython::{
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::RefCell,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// Whether a class has been met that derives from the standard library's and has methods of its own.
@@ -98,8 +98,6 @@ pub static MODULES: [Module; 5] = [
     }),
 ];
 
-/// The namespaces of these modules, which identify the frames of their functions.
-static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// The code of `asyncio.Queue.get`.
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
 /// The code of their `Queue.shutdown`, from Python 3.13 on.
@@ -121,15 +119,6 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
     learn_all(py, host, &class)
-}
-
-/// Keeps the namespace of a module for ever, so that no other object gets its address.
-fn keep_names(module: &Bound<'_, PyAny>, names: &AtomicUsize) -> PyResult<()> {
-    let dict = module.getattr("__dict__")?;
-    if names.load(Ordering::Relaxed) != dict.as_ptr() as usize {
-        names.store(dict.into_ptr() as usize, Ordering::Release);
-    }
-    Ok(())
 }
 
 /// Watches a class of queues and the classes that derive from it.
@@ -205,45 +194,6 @@ fn is_known(method: &Bound<'_, PyAny>, handler: &'static Handler) -> bool {
 fn is_librarys(function: &Bound<'_, PyAny>) -> bool {
     // SAFETY: [`originals::function`] returns functions.
     defines(unsafe { ffi::PyFunction_GetGlobals(function.as_ptr()) })
-}
-
-/// Whether these globals are those of a module that defines the library's queues.
-fn defines(globals: *mut ffi::PyObject) -> bool {
-    QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals as usize)
-}
-
-/// Whether a class is one of the standard library's whose newest item comes first, or derives from it.
-pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: the mro of a ready type is a tuple of types, which stand.
-    unsafe {
-        let order = (*class).tp_mro;
-        let mut buffer = [0; 256];
-        !order.is_null()
-            && (0..ffi::PyTuple_GET_SIZE(order)).any(|n| {
-                let name = capture::type_name(ffi::PyTuple_GET_ITEM(order, n).cast(), &mut buffer);
-                matches!(name, "queue.LifoQueue" | "asyncio.queues.LifoQueue")
-            })
-    }
-}
-
-/// Whether a class is one of the standard library's own. The first such classes are recognised later by their address.
-pub fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
-    static KNOWN: [AtomicPtr<ffi::PyTypeObject>; 8] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 8];
-    if KNOWN.iter().any(|known| known.load(Ordering::Acquire) == class) {
-        return true;
-    }
-    let mut buffer = [0; 256];
-    // SAFETY: the class stands; the thread is attached. A class in `KNOWN` is held for ever, so that no other object
-    // gets its address.
-    unsafe {
-        let name = capture::type_name(class, &mut buffer);
-        let is = name.starts_with("queue.") || name.starts_with("asyncio.queues.");
-        let (none, seen) = (std::ptr::null_mut(), (Ordering::AcqRel, Ordering::Relaxed));
-        if is && KNOWN.iter().any(|known| known.compare_exchange(none, class, seen.0, seen.1).is_ok()) {
-            ffi::Py_INCREF(class.cast());
-        }
-        is
-    }
 }
 
 /// The queue of a method's frame.
@@ -340,20 +290,6 @@ fn is_inner(method: Frame) -> bool {
         }
         false
     }
-}
-
-/// The first frame from this one on that is outside these modules: the user of the queue.
-///
-/// # Safety
-/// The frame runs; the thread is attached.
-pub unsafe fn user(mut frame: Option<Frame>) -> Option<Frame> {
-    // SAFETY: the caller promises that the frame runs and the thread is attached.
-    unsafe {
-        while let Some(state) = frame.filter(|frame| defines(frame.globals())) {
-            frame = state.caller();
-        }
-    }
-    frame
 }
 
 fn is_as_completed(function: &str) -> bool {

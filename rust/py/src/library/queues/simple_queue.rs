@@ -18,18 +18,10 @@
 //! `tests/python/test_messages.py`, `tests/python/test_trace_messages.py`.
 
 use crate::{
-    entry::door,
-    host::{
-        instruments::{monitored, Instrument},
-        Host,
-    },
-    instrument::{
-        lengths, message_view,
-        senders::{self, QueuedItem},
-        sent_values, tokens,
-    },
-    library::multiprocess::pools,
-    thread::state::ThreadState,
+    door,
+    instrument::{lengths, message_view, senders, sent_values, tokens},
+    library::pool_queues,
+    state::{host::Host, instrument::Instrument, senders::QueuedItem, thread::ThreadState, wants::monitored},
 };
 use inviso_core::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
@@ -171,8 +163,10 @@ unsafe fn put_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObj
     // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
     // thread is attached.
     unsafe {
-        if !item.is_null() && pools::of_threads() && pools::put_among_threads(state, queue, item) {
-            return;
+        if let (false, Some(pools)) = (item.is_null(), pool_queues::in_use()) {
+            if (pools.put)(state, queue, item) {
+                return;
+            }
         }
         if item.is_null()
             || !is_wanted(state, queue, Flags::SEND)
@@ -238,8 +232,10 @@ unsafe fn got_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObj
     // thread is attached.
     unsafe {
         let nothing = item.is_null();
-        if !nothing && pools::of_threads() && pools::taken_among_threads(state, queue, item) {
-            return;
+        if let (false, Some(pools)) = (nothing, pool_queues::in_use()) {
+            if (pools.taken)(state, queue, item) {
+                return;
+            }
         }
         if !is_wanted(state, queue, Flags::RECEIVE) || message_view::is_inner(Frame::current_python(tstate())) {
             return;

@@ -1,0 +1,106 @@
+//! The state that a thread keeps between two events: its scheduler, and the process that runs on it.
+//!
+//! # Roles
+//! Each thread has a [`ThreadState`] of its own; the door hands it out. No other thread touches it.
+//!
+//! # States
+//! `running.task` is 0 outside tasks, else the address of the running task.
+//!
+//! # Orderings
+//! Nothing here is shared but the records of processes. `Tracee::object` is loaded with `Acquire`, so a task's address
+//! that is used again is not taken for the old task.
+//!
+//! # Checked by
+//! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
+
+use crate::state::{
+    host::Host,
+    thread::{is, note_name, place, KnownTask, RunningTask},
+};
+use inviso_core::{thread::Thread, tracee::Tracee};
+use inviso_cpython::tasks::running as tasks;
+use std::sync::{atomic::Ordering, Arc};
+
+/// Looks up a task that this thread does not remember.
+fn look_up(host: &'static Host, task: usize) -> KnownTask {
+    let tracee = host.directory.task(host, task, None);
+    let known = KnownTask::new(task, tracee);
+    note_name(&known);
+    known
+}
+
+impl RunningTask {
+    /// Makes `thread.current()` the process of the task that runs now, or the thread's own.
+    ///
+    /// # Safety
+    /// Attached, in the thread that `thread` belongs to.
+    #[inline(always)]
+    pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
+        let mut cache = self.cache.get();
+        // SAFETY: attached, in the thread that `thread` belongs to.
+        let running = unsafe { tasks::current_task(inviso_cpython::interpreter::tstate(), &mut cache) };
+        self.cache.set(cache);
+        let task = match running {
+            tasks::Running::Same => self.task.get(),
+            tasks::Running::Changed(task) => task as usize,
+        };
+        if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
+            if task != 0 && matches!(running, tasks::Running::Changed(_)) {
+                // a later step of the task
+                self.note_name(host, task);
+            }
+            return;
+        }
+        self.switch(host, thread, task);
+    }
+
+    #[inline(never)]
+    fn switch(&self, host: &'static Host, thread: &mut Thread, task: usize) {
+        self.task.set(task);
+        if task == 0 {
+            thread.switch_to_own();
+            return;
+        }
+        let tracee = self.known(host, task, |known| {
+            note_name(known);
+            known.tracee.clone()
+        });
+        thread.switch(tracee);
+    }
+
+    /// The process of the living task at this address.
+    #[inline]
+    pub fn process(&self, host: &'static Host, task: usize) -> Arc<Tracee> {
+        self.known(host, task, |known| known.tracee.clone())
+    }
+
+    /// Notes the present name of the running task at this address for logs.
+    pub fn note_name(&self, host: &'static Host, task: usize) {
+        self.known(host, task, note_name);
+    }
+
+    /// Calls `with` with the entry of the living task at this address.
+    #[inline]
+    fn known<R>(&self, host: &'static Host, task: usize, with: impl FnOnce(&KnownTask) -> R) -> R {
+        if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
+            return with(known);
+        }
+        if let Some(Some(known)) = self.known.borrow().get(place(task)) {
+            if is(known, task) {
+                return with(known);
+            }
+        }
+        let known = look_up(host, task);
+        let found = with(&known);
+        self.keep(known);
+        found
+    }
+
+    /// The entry itself, for [`RunningTask::begin_step`] or to be given back to [`RunningTask::keep`]. Moving it avoids one
+    /// more reference to the process, whose making and dropping would cost as much as everything else here.
+    #[inline]
+    pub fn take(&self, host: &'static Host, task: usize) -> KnownTask {
+        let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
+        known.unwrap_or_else(|| look_up(host, task))
+    }
+}

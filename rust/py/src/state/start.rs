@@ -1,0 +1,83 @@
+//! The host is made at first use.
+
+use super::{
+    above::above,
+    deliveries::Deliveries,
+    directory::Directory,
+    host::{self, try_host, Host},
+    loading::Loading,
+    spawning::Spawning,
+    waiting,
+};
+use inviso_core::{clock::Clock, node::Node};
+use pyo3::{prelude::*, sync::MutexExt};
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// The host of this process; made at first use.
+pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
+    match try_host() {
+        Some(host) => Ok(host),
+        None => start(py),
+    }
+}
+
+/// Reads Python's monotonic clock, and the moment of the reading. A thread may lose the processor between the two
+/// readings, so the fastest of four pairs counts.
+pub fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
+    let mut best: Option<(Duration, Instant, u64)> = None;
+    for _ in 0..4 {
+        let before = Instant::now();
+        let monotonic = monotonic_ns.call0()?.extract()?;
+        let took = before.elapsed();
+        if best.is_none_or(|(least, ..)| took < least) {
+            best = Some((took, before + took / 2, monotonic));
+        }
+    }
+    let (_, moment, monotonic) = best.expect("four readings");
+    Ok((moment, monotonic))
+}
+
+#[cold]
+pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    inviso_cpython::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
+    crate::convert::terms::classes(py)?;
+    #[cfg(Py_3_12)]
+    inviso_cpython::frames::opcodes::learn(py)?;
+    inviso_cpython::interpreter::calling::may_attach(py);
+    let monotonic_ns = py.import("time")?.getattr("monotonic_ns")?;
+    let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    if let Some(host) = try_host() {
+        return Ok(host);
+    }
+    let (started, monotonic) = moment(&monotonic_ns)?;
+    let clock = Clock::lined_up(started, monotonic);
+    let host = Box::leak(Box::new(Host {
+        process: std::process::id(),
+        node: Node::waiting_by(clock.with_cpu(inviso_cpython::interpreter::cpu::clock()), waiting::detached),
+        arming: Mutex::default(),
+        loading: Loading::default(),
+        directory: Directory::default(),
+        deliveries: Deliveries::default(),
+        spawning: Spawning::default(),
+        #[cfg(Py_3_12)]
+        missing: missing(py)?,
+        pending_ends: Mutex::default(),
+        deferred_drops: Mutex::default(),
+    }));
+    // under the GIL records are written one after the other
+    #[cfg(not(Py_GIL_DISABLED))]
+    host.node.order.serial();
+    host.node.seq_on_last(above().tokens_idle);
+    inviso_port::origin::begin();
+    host::begin(host);
+    Ok(host)
+}
+
+#[cfg(Py_3_12)]
+pub fn missing(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
+}

@@ -1,0 +1,98 @@
+//! Tasks by their addresses, and how the end of each is heard of.
+
+use crate::state::{lock, process::known};
+use inviso_core::tracee::Tracee;
+use inviso_cpython::tasks::name::{self as task_name, Name};
+use pyo3::{ffi, prelude::*, types::*};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{hash_map::Entry, VecDeque},
+    sync::Arc,
+};
+
+/// A task, queue or port: its record, and how the end of its object is reported.
+pub struct Task {
+    pub tracee: Arc<Tracee>,
+    pub end: Teller,
+}
+
+/// How the end of an object is reported.
+pub enum Teller {
+    /// A weak reference.
+    Weak(Py<PyAny>),
+    /// The finaliser of its class, see [`task_end`].
+    Finaliser,
+    /// It is not reported.
+    None,
+}
+
+impl Teller {
+    /// The object at this address whose end this reports, if it still exists.
+    pub fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
+            // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
+            // the object, and this thread drops it only after the finaliser.
+            Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
+            Teller::None => None,
+        }
+    }
+
+    pub fn copy(&self, py: Python<'_>) -> Teller {
+        match self {
+            Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
+            Teller::Finaliser => Teller::Finaliser,
+            Teller::None => Teller::None,
+        }
+    }
+}
+
+/// Tasks, queues and ports by address, and those addresses by the address of the weak reference.
+#[derive(Default)]
+pub struct Tasks {
+    pub all: FxHashMap<usize, Task>,
+    pub references: FxHashMap<usize, usize>,
+    pub ended: EndedNames,
+}
+
+impl Tasks {
+    /// Removes an object that has ended, if `told` accepts how its end is reported. Keeps its given name, or else its
+    /// own.
+    ///
+    /// # Safety
+    /// Attached; nothing of the object at this address has been cleared.
+    pub unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
+        let ended = match self.all.entry(address) {
+            Entry::Occupied(known) if told(&known.get().end) => known.remove(),
+            _ => return None,
+        };
+        // SAFETY: attached; nothing of the object at this address has been cleared.
+        let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
+        let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
+        if let Some(name) = given.or_else(own) {
+            self.ended.keep(ended.tracee.pid, name);
+        }
+        Some(ended)
+    }
+}
+
+/// The names of the processes that ended last.
+#[derive(Default)]
+pub struct EndedNames(pub VecDeque<(u64, Name)>);
+
+/// How many names are kept: of threads, and of tasks.
+pub const ENDED_NAMES: usize = 4096;
+
+impl EndedNames {
+    pub fn keep(&mut self, pid: u64, name: Name) {
+        if self.0.len() >= ENDED_NAMES {
+            self.0.pop_front();
+        }
+        self.0.push_back((pid, name));
+    }
+
+    /// Called rarely; searches thousands of names.
+    pub fn find(&self, pid: u64) -> Option<String> {
+        self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
+    }
+}
