@@ -50,7 +50,7 @@ const FORK: u32 = 32;
 // SAFETY: the handle is used once, at the end; the table is only read. The header says that any thread may call the
 // library.
 unsafe impl Send for Loaded {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the library is called from any thread, and the table is only read.
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
@@ -369,7 +369,7 @@ impl Tracer for Tracing {
         let who = event.label().or_else(|| event.tracee().map(tracer::identity)).unwrap_or_else(nobody);
         let (tag, state, who) = (env.own(Term::atom(event.tag())), env.lend(&self.state), env.own(who));
         let (term, opts) = (env.own(event.term()), env.own(opts(event)));
-        // SAFETY: as in `ask`.
+        // SAFETY: a function of the table, with the arguments that the header demands; the library is held.
         unsafe { trace(&mut env, tag, state, who, term, opts) };
         drop(loaded);
         env.end();

@@ -13,6 +13,7 @@
 //! | `processes` | processes for Python: who runs, who exists, mailboxes |
 //! | `relations_api` | links, monitors, names and exit signals, as Python calls them |
 //! | `run` | functions for programs that this package runs: they see no frame and no module of this package's own needs |
+//! | `running` | runs a function of the API as the running process |
 //! | `seq` | sequential tracing for Python: the running process's token, printing, the system tracer |
 //! | `session` | `Session`: convert, call the core, convert back |
 //! | `session_create` | sessions are made here, and found |
@@ -34,6 +35,7 @@ pub mod pickles;
 pub mod processes;
 pub mod relations_api;
 pub mod run;
+pub mod running;
 pub mod seq;
 pub mod session;
 pub mod session_create;

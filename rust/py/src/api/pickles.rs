@@ -3,6 +3,7 @@
 //! A number comes first, then a token. Each ends with its name and version, so that it is found from the end.
 
 use super::{
+    running::as_process,
     seq,
     wire::{self, SeqSending},
 };
@@ -24,13 +25,13 @@ use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
 /// without both. The code that pickles calls this.
 #[pyfunction]
 pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
-    seq::with(py, |py, state| {
-        let mut behind = Vec::new();
-        // SAFETY: the thread is attached; the object and the frames' variables stand.
+    as_process(py, |py, state| {
+        let mut trailer = Vec::new();
+        // SAFETY: the thread is attached; the caller holds the object, and the variables of the frames that run stand.
         let token = unsafe {
             let (way, number) = pickles::leaving(state, object);
             if number != 0 {
-                numbers::write(number, &mut behind);
+                numbers::write(number, &mut trailer);
             }
             match way {
                 PickleToken::Kept(carried, to) => Some((carried, to)),
@@ -41,20 +42,20 @@ pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<
         if let Some((carried, to)) = token {
             state.host.node.seq_go_abroad();
             if let Some(token) = wire::packed(&carried, to, true) {
-                behind.extend_from_slice(&token);
-                behind.extend_from_slice(&(token.len() as u32).to_be_bytes());
-                behind.extend_from_slice(END);
+                trailer.extend_from_slice(&token);
+                trailer.extend_from_slice(&(token.len() as u32).to_be_bytes());
+                trailer.extend_from_slice(END);
             }
         }
-        Ok((!behind.is_empty()).then(|| PyBytes::new(py, &behind).unbind()))
+        Ok((!trailer.is_empty()).then(|| PyBytes::new(py, &trailer).unbind()))
     })
 }
 
 /// The pickle could not be made.
 #[pyfunction]
 pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-    seq::with(py, |_, state| {
-        // SAFETY: as in `pickled`.
+    as_process(py, |_, state| {
+        // SAFETY: the thread is attached; the caller holds the object, and the variables of the frames that run stand.
         unsafe { pickles::failed(state, object) };
         Ok(())
     })
@@ -64,22 +65,22 @@ pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> 
 const END: &[u8] = b"\x00inviso seq_trace 1\x00";
 
 /// The number and token after a pickle.
-struct Behind {
+struct Trailer {
     number: Option<Number>,
     /// The token's bytes; empty for a token of which a part is missing.
     token: Option<Vec<u8>>,
 }
 
-impl Behind {
-    fn of(data: &[u8]) -> Behind {
+impl Trailer {
+    fn of(data: &[u8]) -> Trailer {
         let cut = || {
             let (rest, length) = data.strip_suffix(END)?.split_last_chunk()?;
             let at = rest.len().checked_sub(u32::from_be_bytes(*length) as usize);
             Some(at.map_or((rest, &[][..]), |at| rest.split_at(at)))
         };
         match cut() {
-            Some((rest, token)) => Behind { number: numbers::read(rest), token: Some(token.to_vec()) },
-            None => Behind { number: numbers::read(data), token: None },
+            Some((rest, token)) => Trailer { number: numbers::read(rest), token: Some(token.to_vec()) },
+            None => Trailer { number: numbers::read(data), token: None },
         }
     }
 }
@@ -88,19 +89,19 @@ impl Behind {
 /// no token. The code that unpickles calls this.
 #[pyfunction]
 pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let behind = match PyBuffer::<u8>::get(data) {
+    let trailer = match PyBuffer::<u8>::get(data) {
         Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
             // SAFETY: the buffer's bytes are in one piece and stand while it is held; nothing else runs meanwhile.
-            Behind::of(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
+            Trailer::of(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
         }
-        _ => Behind { number: None, token: None },
+        _ => Trailer { number: None, token: None },
     };
     let with_tokens = senders::with_tokens();
-    let token = behind.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
+    let token = trailer.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
     let malformed = matches!(token, Some(None));
-    seq::with(py, |_, state| {
+    as_process(py, |_, state| {
         // SAFETY: the thread is attached.
-        unsafe { pickles::came(state, behind.number) };
+        unsafe { pickles::came(state, trailer.number) };
         if !with_tokens {
             return Ok(true);
         }
@@ -126,12 +127,13 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
 /// no token is in use. The bytes are empty if the library starts the process for itself.
 #[pyfunction]
 pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
-    seq::with(py, |py, state| {
+    as_process(py, |py, state| {
         if !state.host.node.seq_in_use() {
             return Ok(None);
         }
-        state.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
-                                         // SAFETY: the thread is attached; the object stands.
+        // tokens are in use in the new process, too, and it may send one
+        state.host.node.seq_go_abroad();
+        // SAFETY: the thread is attached; the caller holds the process object.
         let sending = unsafe {
             if pickles::is_started_by_library() {
                 None
@@ -152,7 +154,7 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
 pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let _in_use = seq::begin(py)?;
     let arrived = wire::arrived(py, token)?;
-    seq::with(py, |_, state| {
+    as_process(py, |_, state| {
         state.host.node.seq_go_abroad();
         if let Some(arrived) = arrived {
             let message = wire::spawn_request_of(arrived.carrier.clone());

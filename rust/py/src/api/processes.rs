@@ -1,5 +1,6 @@
 //! Processes for Python: the running one, all of them, their mailboxes.
 
+use super::running::as_process;
 use crate::{
     api::seq,
     convert::{errors, pid::Pid},
@@ -19,15 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The process that runs the caller.
 fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
-    start::host(py)?;
-    let current = |state: &mut ThreadState| {
-        // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { state.running.identify(state.host, &mut state.thread) };
-        state.thread.current().clone()
-    };
-    // SAFETY: the thread is attached.
-    let current = unsafe { door::call(current) };
-    current.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))
+    as_process(py, |_, state| Ok(state.thread.current().clone()))
 }
 
 /// The pid of the process that runs the caller.
@@ -303,7 +296,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
     }
     door::guard(|| {
         calling::attached(|py| {
-            // SAFETY: as above.
+            // SAFETY: the queue's reference is released here; the thread is attached.
             let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
             if again {
                 called(&function, false);

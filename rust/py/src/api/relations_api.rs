@@ -1,5 +1,6 @@
 //! Links, monitors, names and exit signals, as Python calls them.
 
+use super::running::as_process;
 use crate::{
     convert::{pid::Pid, terms},
     directory::{exit_reason, orphans::MONITORS},
@@ -295,17 +296,11 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
 fn with<R>(
     py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>,
 ) -> PyResult<R> {
-    let host = crate::state::start::host(py)?;
     if let Some(wants) = related {
-        host.adjust(py, wants)?;
+        crate::state::start::host(py)?.adjust(py, wants)?;
     }
-    let ran = |state: &mut ThreadState| {
-        // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { state.running.identify(state.host, &mut state.thread) };
+    as_process(py, |py, state| {
         hear(py, state.thread.current())?;
         with(py, state)
-    };
-    // SAFETY: the thread is attached.
-    let done = unsafe { door::call(ran) };
-    done.unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("this thread is ending")))
+    })
 }

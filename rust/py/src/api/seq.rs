@@ -13,18 +13,18 @@
 //! `tests/python/test_seq_trace.py`.
 
 use super::{
+    running::as_process,
     trace_port::LogPort,
     tracer::{self, ModuleParts},
 };
 use crate::{
     convert::{errors, pid::Pid, terms},
-    door,
     host::{instruments, tokens_idle},
     instrument::{
         message_view,
         tokens::{self, carrier},
     },
-    state::{mailbox::Delivery, process, start, thread::ThreadState},
+    state::{mailbox::Delivery, process, start},
 };
 use inviso_core::{
     error::Error,
@@ -39,19 +39,6 @@ use std::sync::{atomic::Ordering, Arc, Mutex};
 
 /// The outlet for events of sequential tracing, while a system tracer is set.
 static DELIVERY: Mutex<Option<Arc<Delivery>>> = Mutex::new(None);
-
-/// Runs `with` as the running process.
-pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut ThreadState) -> PyResult<R>) -> PyResult<R> {
-    start::host(py)?;
-    let ran = |state: &mut ThreadState| {
-        // SAFETY: the thread is attached, with this thread's own scheduler.
-        unsafe { state.running.identify(state.host, &mut state.thread) };
-        with(py, state)
-    };
-    // SAFETY: the thread is attached.
-    let done = unsafe { door::call(ran) };
-    done.unwrap_or_else(|| Err(PyRuntimeError::new_err("this thread is ending")))
-}
 
 /// Prepares for tokens: the instruments that carry them are put in place. They stay as long as the result is kept,
 /// unless a reset comes between.
@@ -100,13 +87,17 @@ fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
 /// The token of the running process, `(flags, label, serial, from, previous)`; None if it is empty.
 #[pyfunction]
 pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, |py, state| state.host.node.seq_token(state.thread.current()).map(|token| object(py, &token)).transpose())
+    as_process(py, |py, state| {
+        state.host.node.seq_token(state.thread.current()).map(|token| object(py, &token)).transpose()
+    })
 }
 
 /// Empties the token of the running process; returns the old one.
 #[pyfunction]
 pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    with(py, |py, state| state.host.node.seq_clear(state.thread.current()).map(|token| object(py, &token)).transpose())
+    as_process(py, |py, state| {
+        state.host.node.seq_clear(state.thread.current()).map(|token| object(py, &token)).transpose()
+    })
 }
 
 /// The most bytes of a label, and its deepest nesting.
@@ -120,7 +111,7 @@ pub fn seq_label_limits() -> (usize, u32) {
 pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
     let _in_use = begin(py)?;
-    with(py, |py, state| {
+    as_process(py, |py, state| {
         let current = state.thread.current().clone();
         let was = state.host.node.seq_set_label(&current, label);
         terms::object(py, &was)
@@ -131,7 +122,7 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
 #[pyfunction]
 pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
     let _in_use = begin(py)?;
-    with(py, |_, state| {
+    as_process(py, |_, state| {
         let current = state.thread.current().clone();
         Ok(state.host.node.seq_change(&current, |token| {
             let was = token.flags & flags == flags;
@@ -145,7 +136,7 @@ pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
 #[pyfunction]
 pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
     let _in_use = begin(py)?;
-    with(py, |_, state| {
+    as_process(py, |_, state| {
         let own = state.thread.current().clone();
         Ok(state.host.node.seq_set_serial(&own, (previous, current)))
     })
@@ -164,7 +155,7 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
         },
         None => None,
     };
-    with(py, |_, state| {
+    as_process(py, |_, state| {
         // SAFETY: held; the thread is attached.
         let write = unsafe { tokens::writing(info.as_ptr()) };
         state.host.node.seq_print(&mut state.thread, under.as_deref(), write);
@@ -216,7 +207,7 @@ fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
 pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     let session = session(py)?;
     if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
-        with(py, |_, state| {
+        as_process(py, |_, state| {
             if session.tracer_status(None) == Some(Answer::Remove) {
                 state.host.node.lose_tracer(session);
             }
@@ -246,7 +237,7 @@ pub fn seq_set_tracer(
         let options = Options { is_inner: true, tracer: Some(made.module.clone()), ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
         delivery = Some(host.deliveries.open_to(session.clone(), made));
-        if with(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
+        if as_process(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
             host.end_session(py, &session)?;
             return Err(errors::raise(Error::ProcessDead));
         }
@@ -278,7 +269,7 @@ pub fn seq_set_tracer(
 /// Sets whether items of a queue carry tokens, whatever its kind.
 #[pyfunction]
 pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
-    with(py, |_, state| {
+    as_process(py, |_, state| {
         // SAFETY: held; the thread is attached.
         let number = unsafe { message_view::queue(state, queue.as_ptr()) };
         if let Some(tracee) = state.host.node.tracee(number) {

@@ -1,7 +1,8 @@
 //! `Session`: convert, call the core, convert back.
 
 use super::{
-    counters, seq,
+    counters,
+    running::as_process,
     trace_port::{self, LogPort},
 };
 use crate::{
@@ -263,7 +264,7 @@ impl Session {
         let answer = if let Some(id) = terms::local_number(who) {
             let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
             let tracee = living(py, host, id).ok_or_else(dead)?;
-            seq::with(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
+            as_process(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
         } else {
             let text: &str = who.extract()?;
             if text != "new" {
@@ -278,7 +279,7 @@ impl Session {
                 "new" => Who::New(class),
                 _ => return Err(PyValueError::new_err("procs")),
             };
-            let answer = seq::with(py, |_, _| Ok(host.node.flags(&self.core, who, how, flags)))?;
+            let answer = as_process(py, |_, _| Ok(host.node.flags(&self.core, who, how, flags)))?;
             if flags.has(Flags::CPU_TIMESTAMP) {
                 py.detach(|| host.node.forget_remembered(&Armer));
             }
@@ -294,7 +295,7 @@ impl Session {
         let tracee = terms::local_number(who).and_then(|id| living(py, host, id));
         let Some(tracee) = tracee else { return Ok(None) };
         if self.delivery.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
-            seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;
+            as_process(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;
         }
         Ok(Some(tracee.flags(self.core.index).0))
     }
@@ -304,7 +305,7 @@ impl Session {
         let host = self.host(py)?;
         let kind = if ports { Kind::Port } else { Kind::Thread };
         if self.delivery.tracer.is_some() && self.core.new_flags(kind) != Flags::NONE {
-            seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, None)))?;
+            as_process(py, |_, _| Ok(host.node.trace_status(&self.core, None)))?;
         }
         Ok(self.core.new_flags(kind).0)
     }

@@ -255,7 +255,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> Option<c_int> {
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn kind(env: *mut Env<'_>, term: Handle) -> c_int {
-    // SAFETY: C's promise, as in all of these functions: the env of this callback, and places as the header says.
+    // SAFETY: the caller promises the running callback's `env`.
     unsafe {
         within(env, |env| {
             Some(match env.get(term)? {
@@ -282,7 +282,7 @@ unsafe extern "C" fn kind(env: *mut Env<'_>, term: Handle) -> c_int {
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn is_identical(env: *mut Env<'_>, one: Handle, other: Handle) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`.
     unsafe { within(env, |env| Some(c_int::from(env.get(one)? == env.get(other)?))) }
 }
 
@@ -291,7 +291,7 @@ unsafe extern "C" fn is_identical(env: *mut Env<'_>, one: Handle, other: Handle)
 /// # Safety
 /// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_int(env: *mut Env<'_>, term: Handle, value: *mut i64) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and a place that is null or may be written to.
     unsafe {
         within(env, |env| match env.get(term)? {
             Term::Int(n) => put(value, i64::try_from(n).ok()?),
@@ -305,7 +305,7 @@ unsafe extern "C" fn get_int(env: *mut Env<'_>, term: Handle, value: *mut i64) -
 /// # Safety
 /// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_float(env: *mut Env<'_>, term: Handle, value: *mut f64) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and a place that is null or may be written to.
     unsafe {
         within(env, |env| match env.get(term)? {
             Term::Float(number) => put(value, *number),
@@ -319,7 +319,8 @@ unsafe extern "C" fn get_float(env: *mut Env<'_>, term: Handle, value: *mut f64)
 /// # Safety
 /// As [`within`], and `text` and `length` as the place of [`put`].
 unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const u8, length: *mut usize) -> c_int {
-    // SAFETY: as in `kind`. The term's bytes stay where they are until the callback returns.
+    // SAFETY: the caller promises the running callback's `env`, and places that are null or may be written to. The
+    // term's bytes stay where they are until the callback returns.
     unsafe {
         within(env, |env| {
             let bytes: &[u8] = match env.get(term)? {
@@ -339,7 +340,7 @@ unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const
 /// # Safety
 /// As [`within`], and `length` as the place of [`put`].
 unsafe extern "C" fn get_length(env: *mut Env<'_>, term: Handle, length: *mut usize) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and a place that is null or may be written to.
     unsafe {
         within(env, |env| match env.get(term)? {
             Term::Tuple(terms) | Term::List(terms) => put(length, terms.len()),
@@ -354,7 +355,7 @@ unsafe extern "C" fn get_length(env: *mut Env<'_>, term: Handle, length: *mut us
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`.
     unsafe {
         within(env, |env| {
             let element = match env.get(term)? {
@@ -372,7 +373,7 @@ unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> H
 /// # Safety
 /// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_map_value(env: *mut Env<'_>, map: Handle, key: Handle, value: *mut Handle) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and a place that is null or may be written to.
     unsafe {
         within(env, |env| {
             let key = env.get(key)?;
@@ -391,7 +392,7 @@ unsafe extern "C" fn get_map_value(env: *mut Env<'_>, map: Handle, key: Handle, 
 /// # Safety
 /// As [`within`], and `pid` as the place of [`put`].
 unsafe extern "C" fn get_local_pid(env: *mut Env<'_>, term: Handle, pid: *mut PidNumber) -> c_int {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and a place that is null or may be written to.
     unsafe {
         within(env, |env| match env.get(term)? {
             Term::Pid(of) if of.is_own() => put(pid, PidNumber { number: of.id }),
@@ -419,7 +420,7 @@ unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle
     if name.is_null() {
         return 0;
     }
-    // SAFETY: as in `kind`; the name ends with a zero.
+    // SAFETY: the caller promises the running callback's `env`, and a name that ends with a zero.
     unsafe { within(env, |env| Some(env.nest(Term::atom(CStr::from_ptr(name).to_str().ok()?), 0))) }
 }
 
@@ -428,7 +429,7 @@ unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn make_int(env: *mut Env<'_>, value: i64) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`.
     unsafe { within(env, |env| Some(env.nest(Term::Int(BigInt::from(value)), 0))) }
 }
 
@@ -437,7 +438,7 @@ unsafe extern "C" fn make_int(env: *mut Env<'_>, value: i64) -> Handle {
 /// # Safety
 /// As [`within`].
 unsafe extern "C" fn make_float(env: *mut Env<'_>, value: f64) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`.
     unsafe { within(env, |env| Some(env.nest(Term::Float(value), 0))) }
 }
 
@@ -456,7 +457,7 @@ unsafe fn bytes_of<'b>(bytes: *const u8, length: usize) -> &'b [u8] {
 /// # Safety
 /// As [`within`], and `text` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_str(env: *mut Env<'_>, text: *const u8, length: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and `length` bytes at `text`.
     unsafe { within(env, |env| Some(env.nest(Term::str(std::str::from_utf8(bytes_of(text, length)).ok()?), 0))) }
 }
 
@@ -465,7 +466,7 @@ unsafe extern "C" fn make_str(env: *mut Env<'_>, text: *const u8, length: usize)
 /// # Safety
 /// As [`within`], and `bytes` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and `length` bytes at `bytes`.
     unsafe { within(env, |env| Some(env.nest(Term::Bytes(bytes_of(bytes, length).into()), 0))) }
 }
 
@@ -474,7 +475,7 @@ unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usi
 /// # Safety
 /// As [`within`], and `elements` and `n` as those of [`Env::all`].
 unsafe extern "C" fn make_tuple(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and `n` handles at `elements`.
     unsafe { within(env, |env| env.all(elements, n).map(|(elements, depth)| env.nest(Term::Tuple(elements), depth))) }
 }
 
@@ -483,7 +484,7 @@ unsafe extern "C" fn make_tuple(env: *mut Env<'_>, elements: *const Handle, n: u
 /// # Safety
 /// As [`make_tuple`].
 unsafe extern "C" fn make_list(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and `n` handles at `elements`.
     unsafe { within(env, |env| env.all(elements, n).map(|(elements, depth)| env.nest(Term::List(elements), depth))) }
 }
 
@@ -492,7 +493,7 @@ unsafe extern "C" fn make_list(env: *mut Env<'_>, elements: *const Handle, n: us
 /// # Safety
 /// As [`within`], and `keys` and `values`, each with `n`, as those of [`Env::all`].
 unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *const Handle, n: usize) -> Handle {
-    // SAFETY: as in `kind`.
+    // SAFETY: the caller promises the running callback's `env`, and `n` handles at `keys` and at `values`.
     unsafe {
         within(env, |env| {
             let mut pairs: Vec<(Term, Term)> = Vec::with_capacity(n);
@@ -513,7 +514,7 @@ unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *c
 /// # Safety
 /// As [`within`], and `pid` is null, or may be read.
 unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handle {
-    // SAFETY: as in `kind`; `pid` is null, or a pid from the host.
+    // SAFETY: the caller promises the running callback's `env`; `pid` is null, or a pid from the host.
     unsafe {
         let Some(pid) = pid.as_ref() else { return 0 };
         within(env, |env| Some(env.nest(Term::Pid(Identifier::own(pid.number)), 0)))
@@ -526,7 +527,7 @@ unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handl
 /// # Safety
 /// As [`within`], and `to` is null, or may be read.
 unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Handle) -> c_int {
-    // SAFETY: as in `kind`; `to` is null, or a pid from the host.
+    // SAFETY: the caller promises the running callback's `env`; `to` is null, or a pid from the host.
     unsafe {
         let Some(to) = to.as_ref() else { return 0 };
         within(env, |env| {

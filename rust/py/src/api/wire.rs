@@ -16,7 +16,7 @@
 //! # Checked by
 //! `tests/python/test_seq_nodes.py`, `tests/python/test_etf.py`.
 
-use super::seq;
+use super::{running::as_process, seq};
 use crate::{
     convert::{match_spec, terms},
     state::thread::ThreadState,
@@ -155,7 +155,7 @@ impl SeqSending {
     /// The message is sent.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
-        seq::with(py, |_, state| {
+        as_process(py, |_, state| {
             let write = |out: &mut etf::Encoder<'_>, _: &_| out.raw(&self.message);
             state.host.node.seq_sent(&mut state.thread, About::Current, self.to, sending, write);
             Ok(())
@@ -165,7 +165,7 @@ impl SeqSending {
     /// The message is not sent.
     fn take_back(&self, py: Python<'_>) -> PyResult<()> {
         let Some(sending) = self.take() else { return Ok(()) };
-        seq::with(py, |_, state| {
+        as_process(py, |_, state| {
             state.host.node.seq_take_back(state.thread.current(), sending);
             Ok(())
         })
@@ -175,7 +175,7 @@ impl SeqSending {
 /// The running process sends headers, with its token, to a carrier that is not known yet; None if it has no token.
 #[pyfunction]
 pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
-    seq::with(py, |py, state| {
+    as_process(py, |py, state| {
         let node = &state.host.node;
         if !node.seq_may_have(state.thread.current()) {
             return Ok(None);
@@ -219,7 +219,7 @@ pub struct SeqAside(Carried);
 #[pyfunction]
 pub fn seq_exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
     let carried = aside.map_or(Carried::Empty, |aside| aside.0.clone());
-    seq::with(py, |_, state| match state.host.node.seq_exchange(state.thread.current(), carried) {
+    as_process(py, |_, state| match state.host.node.seq_exchange(state.thread.current(), carried) {
         token @ Carried::Token(..) => Ok(Some(SeqAside(token))),
         Carried::Empty | Carried::Nothing => Ok(None),
     })
@@ -240,7 +240,7 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
     let Some(arrived) = arrived(py, bytes)? else { return Ok(false) };
     let message = etf::encode(&message(arrived.carrier.clone()));
     let _in_use = seq::begin(py)?;
-    seq::with(py, |_, state| {
+    as_process(py, |_, state| {
         let carried = arrived.carried(&state.host.node);
         state.host.node.seq_receive(&mut state.thread, About::Current, carried, |out, _| out.raw(&message));
         Ok(true)
