@@ -199,7 +199,7 @@ unsafe extern "C" fn probe(
 ) -> *mut PyObject {
     // SAFETY: called by the interpreter, so the thread is attached and the arguments stand during the call.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: as above; the functions in `PROBED` pass five arguments.
+    // SAFETY: the interpreter passes the arguments, which stand during the call; the functions in `PROBED` pass five.
     let expected: Vec<_> =
         (0..vectorcall::nargs(nargsf)).map(|i| unsafe { Borrowed::from_ptr(py, *args.add(i)) }).collect();
     let found = match expected[..] {
@@ -234,7 +234,8 @@ unsafe fn compare(
         }
     };
     let say = |e: PyErr| e.to_string();
-    // SAFETY: see above. The code object is compared before its layout is read, so `argument` reads true slots.
+    // SAFETY: the caller promises that the frame of `function` runs on this thread. The code object is compared before
+    // its layout is read, so `argument` reads true slots.
     unsafe {
         let code = function.getattr("__code__").map_err(say)?;
         let frame = Frame::current(ffi::PyThreadState_Get()).ok_or("there is no current frame")?;

@@ -118,7 +118,7 @@ fn slot() -> Option<&'static ThreadRecord> {
 
 /// The record, if it exists.
 fn known() -> Option<&'static ThreadRecord> {
-    // SAFETY: as in `slot`.
+    // SAFETY: the word is null or points to a live box of this thread, to which only shared references exist.
     unsafe { tls::get().cast::<ThreadRecord>().as_ref() }
 }
 
@@ -215,7 +215,7 @@ impl ThreadRecord {
 /// Attached.
 #[inline(always)]
 pub unsafe fn enter<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the thread is attached, and this interpreter is ours.
     unsafe {
         if state::is_elsewhere() {
             return None;
@@ -234,7 +234,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Opti
     if slot.depth.get() != 0 {
         return None;
     }
-    // SAFETY: attached.
+    // SAFETY: the caller promises that the thread is attached.
     let aside = unsafe { state::has_exception().then(|| Aside::new()) };
     slot.depth.set(1);
     // SAFETY: no call is under way.
@@ -266,7 +266,7 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Opti
 /// # Safety
 /// Attached.
 pub unsafe fn call<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
-    // SAFETY: attached.
+    // SAFETY: the caller promises that the thread is attached.
     if unsafe { state::is_elsewhere() } {
         return None;
     }
@@ -288,7 +288,7 @@ pub fn call_detached<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let slot = known()?;
     let depth = slot.depth.get();
     slot.depth.set(depth + 1);
-    // SAFETY: as in `call`.
+    // SAFETY: `depth` calls are under way, and their states are the lower ones.
     let done = with(unsafe { slot.level(depth) });
     slot.depth.set(depth);
     Some(done)

@@ -18,7 +18,7 @@ pub fn write_name(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
 /// Writes the module and the qualified name of a frame's function, as two atoms.
 pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
     let (module, function) = module_and_function(frame);
-    // SAFETY: `module` and `function` are held.
+    // SAFETY: `object` is held; the thread is attached.
     unsafe {
         atom_of_str(module.as_ptr(), out)?;
         atom_of_str(function.as_ptr(), out)

@@ -297,7 +297,8 @@ impl Walk<'_, '_> {
     /// # Safety
     /// As [`encode`], with the object's type.
     unsafe fn other(&mut self, object: *mut PyObject, class: *mut PyTypeObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: as in `value`.
+        // SAFETY: the caller promises that the object stands; each read follows the layout of the type that was just
+        // checked.
         unsafe {
             if ffi::PyTuple_Check(object) != 0 {
                 self.nested(depth, |walk, depth| walk.items(object, Shape::Tuple, depth))
@@ -393,7 +394,8 @@ impl Walk<'_, '_> {
     unsafe fn opaque(&mut self, object: *mut PyObject, class: *mut PyTypeObject) -> Result<(), Full> {
         let mut name = [0; 256];
         let start = self.out.mark();
-        // SAFETY: as in `value`; `encode_noting` passes on the caller's promise.
+        // SAFETY: the caller promises that the object stands with its type, and, if it is noted, that `noted` is
+        // dropped attached.
         unsafe {
             self.out.opaque(type_name(class, &mut name), object as u64, None)?;
             if let Some(noted) = &mut self.noted {
@@ -425,7 +427,7 @@ impl Walk<'_, '_> {
         if overflow == 0 {
             return self.out.int(n);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller promises an int.
         unsafe { self.big(object, overflow < 0) }
     }
 
@@ -586,7 +588,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a set or a frozenset.
     unsafe fn set(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: as in `map`.
+        // SAFETY: the caller promises a set; members are held or can't be removed meanwhile.
         unsafe {
             let items = Taken::members(object, self.limits.items);
             self.out.set(items.len() + (items.left > 0) as usize)?;

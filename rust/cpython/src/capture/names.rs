@@ -302,7 +302,7 @@ pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resul
 /// # Errors
 /// [`Full`].
 pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: as in `name_of_run`.
+    // SAFETY: an instance holds its type; the method is held.
     unsafe {
         let run = lookup(ffi::Py_TYPE(thread), c"run");
         if !run.is_null() {

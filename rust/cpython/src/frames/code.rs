@@ -42,7 +42,7 @@ pub struct CodeLayout {
 
 // SAFETY: `kinds` points into an immutable bytes object that belongs to the code object.
 unsafe impl Send for CodeLayout {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the bytes never change.
 unsafe impl Sync for CodeLayout {}
 
 impl CodeLayout {
@@ -145,7 +145,7 @@ pub unsafe fn code_qualname(code: *mut PyObject) -> *mut PyObject {
 /// As [`code_qualname`].
 #[inline]
 pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: the caller promises a code object and checked offsets; its file name stands while the code does.
     unsafe { read(code.cast(), co::FILENAME) }
 }
 
@@ -155,7 +155,7 @@ pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
 /// As [`code_qualname`].
 #[inline]
 pub unsafe fn code_constants(code: *mut PyObject) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: the caller promises a code object and checked offsets; its constants never change.
     unsafe { read(code.cast(), co::CONSTANTS) }
 }
 

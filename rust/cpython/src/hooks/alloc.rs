@@ -151,7 +151,7 @@ extern "C" fn malloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, 
 extern "C" fn calloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, n: usize, size: usize) -> *mut c_void {
     let before = tls::bytes();
     let original = ORIGINALS[DOMAIN][PLACE].calloc.load(Ordering::Relaxed);
-    // SAFETY: as in `malloc`.
+    // SAFETY: written before this function was first installed, and a `Calloc`.
     let memory = unsafe { std::mem::transmute::<*mut c_void, Calloc>(original) }(ctx, n, size);
     count(before, n.wrapping_mul(size), memory)
 }
@@ -161,7 +161,7 @@ extern "C" fn realloc<const DOMAIN: usize, const PLACE: usize>(
 ) -> *mut c_void {
     let before = tls::bytes();
     let original = ORIGINALS[DOMAIN][PLACE].realloc.load(Ordering::Relaxed);
-    // SAFETY: as in `malloc`.
+    // SAFETY: written before this function was first installed, and a `Realloc`.
     let memory = unsafe { std::mem::transmute::<*mut c_void, Realloc>(original) }(ctx, old, size);
     count(before, size, memory)
 }

@@ -127,7 +127,7 @@ impl Named {
     pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
         const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
         const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-        // SAFETY: attached; the returned function is held while it is checked.
+        // SAFETY: the method is held, and keeps the class whose definition is read; the flags say what its function is.
         unsafe {
             let definition = definition(method)?;
             match (*definition).ml_flags {

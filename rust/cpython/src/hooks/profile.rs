@@ -136,7 +136,8 @@ pub fn end(py: Python<'_>) {
     }
     leave_setprofile();
     each_thread(py, |tstate| {
-        // SAFETY: as in `begin`; the copy in place replaced the function behind it.
+        // SAFETY: the thread is attached, so no other thread runs, and a thread state in the list stands. The copy in
+        // place replaced the function behind it.
         unsafe {
             if let Some(n) = copy(function_of(tstate)) {
                 put(tstate, BEHIND[n].load(Ordering::Relaxed));
@@ -169,7 +170,7 @@ unsafe fn put_in_front(tstate: *mut PyThreadState, there: *mut c_void) {
     if copy(there).is_some() {
         return;
     }
-    // SAFETY: as in `ensure`.
+    // SAFETY: the caller promises that the thread is attached, `tstate` stands, and [`check`] has passed.
     unsafe {
         if let Some(n) = place(there) {
             put(tstate, FRONTS[n] as *mut c_void);

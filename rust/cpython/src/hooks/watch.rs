@@ -83,7 +83,7 @@ impl Watcher {
     /// # Errors
     /// No slot is left.
     pub unsafe fn function(py: Python<'_>, callback: FunctionCallback) -> Result<Watcher, NoWatcher> {
-        // SAFETY: as in `code`.
+        // SAFETY: the thread is attached; the caller promises the callback's contract.
         Watcher::made(py, Kind::Function, unsafe { PyFunction_AddWatcher(callback) })
     }
 

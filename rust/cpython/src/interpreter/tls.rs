@@ -64,7 +64,8 @@ mod imp {
     #[inline(always)]
     pub fn bytes() -> u64 {
         let word: u64;
-        // SAFETY: as in `get`, for the other word.
+        // SAFETY: the first move loads the word's distance, the second this thread's own word. Nothing is written;
+        // `set_bytes` is not `readonly`, so a read never moves across it.
         unsafe {
             asm!(
                 "mov {r}, qword ptr [rip + inviso_tls_bytes@GOTTPOFF]",
@@ -78,7 +79,7 @@ mod imp {
 
     #[inline(always)]
     pub fn set_bytes(word: u64) {
-        // SAFETY: as in `set`, for the other word.
+        // SAFETY: writes this thread's own word and nothing else.
         unsafe {
             asm!(
                 "mov {r}, qword ptr [rip + inviso_tls_bytes@GOTTPOFF]",

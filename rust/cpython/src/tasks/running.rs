@@ -252,7 +252,8 @@ pub unsafe fn runs_here(event_loop: *mut PyObject) -> bool {
 /// The thread is attached and has no exception set; the event loop stands.
 #[cfg(Py_3_14)]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
-    // SAFETY: as in `ask_loop`. The task runs, so the loop still holds it after our reference is released.
+    // SAFETY: the function is asyncio's C one; its result is checked, and its exception cleared. The task runs, so the
+    // loop still holds it after our reference is released.
     unsafe {
         let function = CURRENT_TASK.get();
         if function.is_null() || !hashes_by_address(running) {
@@ -506,7 +507,8 @@ mod running {
             // SAFETY: inside the thread state.
             unsafe { read(tstate.cast(), thread::RUNNING_TASK) }
         };
-        // SAFETY: as in `check`. The task is held during the exchange, and restored in any case.
+        // SAFETY: the thread is attached; only asyncio's C functions are called. The task is held during the exchange,
+        // and restored in any case.
         unsafe {
             let swap = SWAP.get();
             let running_loop = RUNNING_LOOP.get();

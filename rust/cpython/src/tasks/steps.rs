@@ -76,7 +76,7 @@ pub unsafe fn original_step() -> Step {
 /// As [`original_step`].
 #[inline(always)]
 pub unsafe fn original_wakeup() -> Wakeup {
-    // SAFETY: as in `original_step`.
+    // SAFETY: the word was read from a slot of this kind before ours was put there.
     unsafe { std::mem::transmute(WAKEUP.original()) }
 }
 

@@ -250,7 +250,7 @@ impl<'py> Search<'py> {
             // SAFETY: `o` is a type.
             let dict = unsafe { ffi::PyObject_GenericGetDict(o, std::ptr::null_mut()) };
             if dict.is_null() {
-                // SAFETY: attached.
+                // SAFETY: the thread is attached.
                 unsafe { ffi::PyErr_Clear() };
                 if let Ok(items) = value.getattr("__dict__").and_then(|d| calling::method(&d, "values", ())) {
                     if let Ok(items) = items.try_iter() {

@@ -120,7 +120,7 @@ impl Loading {
         // SAFETY: `globals` stands; attached.
         let module = unsafe { frame::module_of(globals) };
         // a module without a name may go by the name of its file; the search decides
-        // SAFETY: attached.
+        // SAFETY: the caller promises that the thread is attached.
         let name = codes::text(unsafe { Python::assume_attached() }, module.as_ptr());
         let named = |pattern: &pattern::Pattern| name.as_deref().is_none_or(|name| pattern.takes_module(name));
         self.wanted().values().flatten().any(named)

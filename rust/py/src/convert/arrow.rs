@@ -76,7 +76,7 @@ struct ArrowArrayStream {
 
 // SAFETY: each structure owns what it points to, and any thread may release it.
 unsafe impl Send for ArrowSchema {}
-// SAFETY: as above; the stream's reader uses it in one thread at a time.
+// SAFETY: the stream owns what it points to, and its reader uses it in one thread at a time.
 unsafe impl Send for ArrowArrayStream {}
 
 const NULLABLE: i64 = 2;
@@ -294,7 +294,7 @@ impl Release for ArrowSchema {
 impl Release for ArrowArrayStream {
     fn release(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: as above.
+            // SAFETY: `release` is not null, so the structure has not been released.
             unsafe { release(self) };
         }
     }

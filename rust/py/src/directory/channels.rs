@@ -17,7 +17,7 @@ const NAMES: [&str; 2] = ["name", "_thread_name_prefix"];
 /// Attached; the object stands.
 #[cold]
 pub unsafe fn note(py: Python<'_>, pid: u64, object: *mut ffi::PyObject) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the object stands and the thread is attached.
     unsafe {
         let class = capture::type_name(ffi::Py_TYPE(object), &mut [0; 256]).to_owned();
         let own = |names: [&str; 2]| names.into_iter().find_map(|name| own_attribute(py, object, name));
@@ -32,7 +32,7 @@ pub unsafe fn note(py: Python<'_>, pid: u64, object: *mut ffi::PyObject) {
 /// # Safety
 /// As [`note`].
 unsafe fn own_attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the object stands and the thread is attached; an object holds its class.
     unsafe {
         let class = ffi::Py_TYPE(object);
         if (*class).tp_dictoffset == 0 && !has_managed_dict(class)

@@ -15,8 +15,8 @@ use pyo3::ffi;
 /// # Safety
 /// The thread is attached and has no exception set; the task stands.
 pub unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
-    // message is held.
+    // SAFETY: the caller promises that the event loop stands and callbacks run attached on this thread; the message is
+    // held.
     unsafe {
         let Some(message) = steps::cancellation(task) else { return normal() };
         let told = process::process(ending).exits.reason_of(message.as_ptr());

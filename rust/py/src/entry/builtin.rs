@@ -116,7 +116,7 @@ unsafe extern "C" fn on_named_row<const AT: usize>(
 unsafe extern "C" fn on_row<const AT: usize>(
     module: *mut ffi::PyObject, items: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as above, without names.
+    // SAFETY: the interpreter calls it attached, with `count` arguments that stand, and no names.
     unsafe { on_named_row::<AT>(module, items, count, null_mut()) }
 }
 

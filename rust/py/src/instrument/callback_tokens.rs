@@ -26,7 +26,7 @@ pub const SURE: usize = 1;
 /// Attached.
 pub unsafe fn is_inside(state: &mut ThreadState) -> bool {
     let runs = |key: usize| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the thread is attached.
         let innermost = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
         // SAFETY: the caller of a frame that runs also runs.
         let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });

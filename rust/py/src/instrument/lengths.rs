@@ -50,7 +50,8 @@ pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
 /// # Safety
 /// As [`length`].
 pub unsafe fn size(queue: *mut PyObject) -> Option<u64> {
-    // SAFETY: as in `length`.
+    // SAFETY: the caller promises that the queue stands and the thread is attached. A type is checked before its own
+    // functions are used.
     unsafe {
         length(queue).or_else(|| {
             of_items(queue, |items| match ffi::PyDict_Check(items) {

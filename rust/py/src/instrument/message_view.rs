@@ -395,8 +395,8 @@ pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
 /// # Safety
 /// As [`is_inner`].
 pub unsafe fn is_library(frame: Frame) -> bool {
-    // SAFETY: the caller promises that the frame runs, or is about to end, and is no shim, and the calling thread is
-    // attached; the name is held while it is read.
+    // SAFETY: the caller promises that the frame runs and the thread is attached; the names are held while they are
+    // read.
     unsafe {
         let name = module_of(frame.globals());
         !name.is_null() && capture::text_is(name.as_ptr(), passes_messages)

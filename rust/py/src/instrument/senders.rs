@@ -97,7 +97,7 @@ pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 pub unsafe fn put(
     state: &mut ThreadState, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>,
 ) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that queue and item stand, and the thread is attached.
     unsafe {
         if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(state, object) {
             keep(state, object, item, number, length);

@@ -105,7 +105,7 @@ pub fn look_again(state: &mut ThreadState) {
         if is_ending(py) {
             return;
         }
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         let _uncollected = unsafe { Uncollected::new() };
         let done = if ON.load(Ordering::Acquire) {
             begin_here(py, state)
@@ -258,7 +258,7 @@ fn attribute<'py>(
 
 /// Installs our function before this thread's trace function.
 fn put_in(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: the thread is attached; both calls return a new reference, or null with an exception set.
     unsafe {
         let there = Bound::from_owned_ptr_or_err(py, original_gettrace())?;
         if !vectorcall::runs(there.as_ptr(), on_switch) {
@@ -270,7 +270,8 @@ fn put_in(py: Python<'_>) -> PyResult<()> {
 
 /// Restores the program's function in this thread.
 fn take_out(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: the thread is attached; both calls return a new reference, or null with an exception set. `there` is held
+    // while it is examined.
     unsafe {
         let there = Bound::from_owned_ptr_or_err(py, original_gettrace())?;
         if vectorcall::runs(there.as_ptr(), on_switch) {

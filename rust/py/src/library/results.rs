@@ -115,10 +115,10 @@ pub unsafe fn send(
         || waiter.is_some_and(|waiter| sent_values::is_asked_of(state, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
     if !asked && !setter.map_or_else(|| tokens::has(state), |setter| state.host.node.seq_may_have(setter)) {
-        // SAFETY: attached.
+        // SAFETY: the thread is attached.
         return unsafe { tokens::send_by(state, from, future, to, std::ptr::null_mut()) };
     }
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the thread is attached, and this interpreter is ours.
     unsafe {
         tell(state, value, is_error, |state, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
@@ -200,7 +200,8 @@ pub unsafe fn receive(state: &mut ThreadState, future: &Tracee, value: *mut ffi:
 /// # Safety
 /// `function` is a Python function that stands; the calling thread is attached and has no exception set.
 pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &str) -> Option<Held> {
-    // SAFETY: both are null or stand; attached. The types are checked.
+    // SAFETY: the caller promises a Python function that stands, and an attached thread without an exception. The
+    // closure may be null; the types are checked.
     unsafe {
         let cells = Bound::from_borrowed_ptr_or_opt(py, ffi::PyFunction_GetClosure(function))?;
         let cells = cells.cast_into::<PyTuple>().ok()?;

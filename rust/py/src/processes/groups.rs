@@ -82,7 +82,7 @@ unsafe fn parent_of(state: &mut ThreadState, group: *mut ffi::PyObject) -> Optio
 /// # Safety
 /// Attached; the object stands.
 unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the object stands and the thread is attached; the class is held.
     tasks::task_type(py)
         .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
 }

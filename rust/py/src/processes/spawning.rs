@@ -126,7 +126,7 @@ fn on_start_failed(state: &mut ThreadState, frame: Frame, how: Ended) {
     let object = unsafe { frame.local(0) } as usize;
     let Some(Pending { tracee, name, .. }) = state.host.spawning.failed(object) else { return };
     if name.is_some() {
-        // SAFETY: as above.
+        // SAFETY: the thread is attached.
         unsafe { state.running.identify(state.host, &mut state.thread) };
         let reason = reason(&tracee, how.error());
         relations::unborn(state.host, &mut state.thread, &tracee, &reason);

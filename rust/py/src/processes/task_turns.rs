@@ -416,7 +416,7 @@ impl Eager {
     /// # Safety
     /// As [`begin_eager`].
     pub unsafe fn end(self) {
-        // SAFETY: attached; the returned function is held while it is checked.
+        // SAFETY: the caller promises that the thread is attached; an exception that is set is put aside and restored.
         unsafe {
             let timed = self.run.timed.is_some();
             self.run.end();

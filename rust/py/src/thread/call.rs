@@ -149,7 +149,7 @@ impl Subject for PyCall<'_> {
     #[inline(always)]
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
         let frame = self.frame();
-        // SAFETY: as in `write_arguments`; the frame keeps its arguments during the event.
+        // SAFETY: callbacks run attached; the frame keeps its code and its arguments during the event.
         unsafe {
             let layout = CodeLayout::read(frame.code());
             if n >= layout.positional as usize && n >= layout.arity() {
@@ -161,7 +161,7 @@ impl Subject for PyCall<'_> {
 
     fn named(&self, name: &str) -> Option<PyView<'_>> {
         let frame = self.frame();
-        // SAFETY: attached; the returned function is held while it is checked.
+        // SAFETY: callbacks run attached; the frame keeps its code and its arguments during the event.
         unsafe {
             let code = frame.code();
             let layout = CodeLayout::read(code);
@@ -263,7 +263,7 @@ impl Activation for PyCall<'_> {
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
         let frame = self.frame();
         calling::attached(|py| {
-            // SAFETY: as in `write_arguments`; attached.
+            // SAFETY: the thread is attached; the frame keeps its code and its arguments during the event.
             let values = unsafe {
                 let layout = CodeLayout::read(frame.code());
                 (0..layout.arity()).map(|n| late::held(py, frame.argument(&layout, n).as_ptr())).collect()

@@ -99,7 +99,7 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 /// Attached, with no exception set; both stand.
 pub unsafe fn woken(state: &mut ThreadState, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
     let known = state.host.directory.known(future as usize);
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that task and future stand, and the thread is attached and has no exception set.
     unsafe {
         if known.is_none() && !gathered::is(future) || !is(future) {
             return;
@@ -141,8 +141,8 @@ unsafe fn is_program(frame: Option<Frame>) -> bool {
 /// The frame runs; attached.
 unsafe fn is_wake_up(frame: Frame) -> bool {
     const LOCKS: [&str; 6] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event.", "TaskGroup."];
-    // SAFETY: the caller promises that the frame runs, or is about to end, and is no shim, and the calling thread is
-    // attached; the name is held while it is read.
+    // SAFETY: the caller promises that the frame runs and the thread is attached; the names are held while they are
+    // read.
     unsafe {
         let module = module_of(frame.globals());
         if module.is_null() {
@@ -199,7 +199,7 @@ unsafe fn getting(
     future: *mut ffi::PyObject, shows_error: bool, original: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let done = original();
-    // SAFETY: as in `setting`; this function holds the result.
+    // SAFETY: the caller promises that the future stands and the thread is attached; this function holds the result.
     unsafe {
         // an exception that the original raised is its answer
         let py = Python::assume_attached();
@@ -226,7 +226,8 @@ unsafe fn getting(
 unsafe fn got(
     state: &mut ThreadState, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
 ) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set; the
+    // answer is null or stands.
     unsafe {
         let frame = Frame::current_python(inviso_cpython::interpreter::tstate());
         let known = state.host.directory.known(future as usize);

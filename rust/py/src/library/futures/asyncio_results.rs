@@ -55,7 +55,7 @@ pub unsafe fn take_known(state: &mut ThreadState, at: About<'_>, record: &Tracee
     let now = *outcome(record);
     let own = matches!(at, About::Current);
     if now.is_set && (own && !now.is_taken || tokens::waits(state, record)) {
-        // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+        // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set.
         unsafe {
             if own {
                 state.running.identify(state.host, &mut state.thread);
@@ -71,7 +71,7 @@ pub unsafe fn take_known(state: &mut ThreadState, at: About<'_>, record: &Tracee
 /// # Safety
 /// Attached, with no exception set; the future, one of asyncio's, stands.
 unsafe fn take_set(state: &mut ThreadState, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the thread is attached, and this interpreter is ours.
     unsafe {
         let Some((value, is_error)) = held(state, future) else { return };
         match at {
@@ -124,7 +124,7 @@ pub unsafe fn reach(
         was
     };
     if !was.is_taken && sent_values::is_asked_of(state, waiter) {
-        // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+        // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set.
         unsafe {
             tell(state, value, is_error, |state, message| {
                 message_view::arrived(state.host, &mut state.thread, waiter, was.origin(), message);

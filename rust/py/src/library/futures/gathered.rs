@@ -53,7 +53,7 @@ pub fn is(future: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// The frame runs; attached.
 pub unsafe fn looks(frame: Option<Frame>) -> bool {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the frame runs and the thread is attached; a frame holds its code.
     unsafe {
         frame.is_some_and(|frame| {
             capture::is_text(code_qualname(frame.code()), GATHERS) && message_view::is_library(frame)
@@ -83,7 +83,7 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
 /// # Safety
 /// Attached, with no exception set; the future stands.
 pub unsafe fn take(state: &mut ThreadState, at: About<'_>, gathering: *mut ffi::PyObject) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set.
     unsafe {
         if untraced(state, |py, _| is_in_state(py, gathering, &["FINISHED"])) {
             if matches!(at, About::Current) {
@@ -135,7 +135,8 @@ unsafe fn copied(
     if !carries && (was.is_taken || !was.is_set) {
         return;
     }
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the future and the value stand, and the thread is attached and has no exception
+    // set.
     unsafe {
         let waiter = if was.is_taken { None } else { asyncio_results::waiter(state, future) };
         let target = record(state, future);
@@ -157,7 +158,8 @@ unsafe fn told_all(
     state: &mut ThreadState, gathering: *mut ffi::PyObject, future: *mut ffi::PyObject,
     failed: Option<*mut ffi::PyObject>,
 ) {
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set; the
+    // value of an inner future is held.
     unsafe {
         let Some(waiter) = asyncio_results::waiter(state, future) else { return };
         each(state, gathering, failed, DEPTH, &mut |state, inner, known| {

@@ -265,8 +265,8 @@ pub unsafe fn send(
     if !asked && !tokens::has(state) {
         return (0, Carried::Empty);
     }
-    // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands; the
-    // message is held.
+    // SAFETY: the caller promises that the event loop stands and callbacks run attached on this thread; the message is
+    // held.
     unsafe {
         let to = process_of(state, event_loop);
         let message = untraced::build_untraced(state, make);

@@ -389,7 +389,7 @@ impl Scheduled {
         // SAFETY: the thread is attached; all of them are held.
         unsafe { door::enter(|state| this.begins(state, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
-        // SAFETY: attached; the returned function is held while it is checked.
+        // SAFETY: the thread is attached.
         unsafe {
             door::enter(|state| {
                 loop_callbacks::leave(state, key);
@@ -456,7 +456,7 @@ impl Scheduled {
                 });
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the thread is attached.
         unsafe { door::enter(ends) };
         made
     }

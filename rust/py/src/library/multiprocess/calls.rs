@@ -79,7 +79,7 @@ pub unsafe fn ask(
     if result.is_null() {
         return None;
     }
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises that the thread is attached, and this interpreter is ours.
     unsafe {
         state.running.identify(state.host, &mut state.thread);
         let own = state.thread.current().pid;

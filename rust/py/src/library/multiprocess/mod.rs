@@ -362,7 +362,8 @@ fn on_send(state: &mut ThreadState, frame: Frame) {
 unsafe fn sent_bytes<'py>(
     py: Python<'py>, whole: *mut ffi::PyObject, part: *mut ffi::PyObject,
 ) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: both are null or stand; attached. The types are checked.
+    // SAFETY: the caller promises a Python function that stands, and an attached thread without an exception. The
+    // closure may be null; the types are checked.
     unsafe {
         if part.is_null() {
             return None;

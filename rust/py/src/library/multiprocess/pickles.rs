@@ -465,7 +465,7 @@ pub unsafe fn put(state: &mut ThreadState, frame: Frame, library: Option<Frame>)
     if !state.host.node.seq_in_use() {
         return Carried::Nothing;
     }
-    // SAFETY: the pool and the result stand; callbacks run attached on this thread.
+    // SAFETY: the caller promises the frame of a `put` that begins, whose caller runs, and an attached thread.
     unsafe {
         match library {
             None if is_apart(state, frame) => Carried::Nothing,

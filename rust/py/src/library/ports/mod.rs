@@ -451,7 +451,7 @@ fn read<'py>(state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'p
     }
     let reader = state.thread.current().pid;
     untraced(state, |_, state| {
-        // SAFETY: as in `written`.
+        // SAFETY: `untraced` is attached; the objects made here are dropped here.
         let py: Python<'py> = unsafe { Python::assume_attached() };
         let made = || -> PyResult<Option<Bound<'_, PyAny>>> {
             let Some(data) = data(py) else { return Ok(None) };

@@ -161,7 +161,7 @@ unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, arg: *mut f
 unsafe extern "C" fn positional<const N: usize>(
     this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `plain`.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
     unsafe {
         let original = HOOKS[N].method.original::<PositionalCall>();
         let first = if count > 0 { *args } else { std::ptr::null_mut() };
@@ -177,7 +177,7 @@ unsafe extern "C" fn of_class<const N: usize>(
     this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `plain`.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
     unsafe {
         let original = HOOKS[N].method.original::<OfClassCall>();
         let first = if count > 0 { *args } else { std::ptr::null_mut() };

@@ -239,7 +239,7 @@ fn on_begin(_here: &mut ThreadState, frame: Frame) {
 
 /// A socket has been made, or not.
 fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe { opened(state, frame.local(0), how) };
 }
 
@@ -267,7 +267,8 @@ unsafe extern "C" fn positional<const N: usize>(
     this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     let hook = &HOOKS[N];
-    // SAFETY: as in `plain`; the tuple holds the arguments, has as many as it says, and is released attached.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments. The tuple
+    // holds the arguments, has as many as it says, and is released attached.
     unsafe {
         let original = hook.method.original::<PositionalCall>();
         // this allocation doesn't count as the program's
@@ -297,7 +298,7 @@ unsafe extern "C" fn keywords<const N: usize>(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let hook = &HOOKS[N];
-    // SAFETY: as in `plain`.
+    // SAFETY: the wrapper of this method, which is called so; the original gets the interpreter's arguments.
     unsafe {
         let original = hook.method.original::<KeywordsCall>();
         around(hook, this, args, || original(this, args, keywords))
@@ -351,7 +352,8 @@ unsafe fn before(
     runs(state.host, &mut state.thread, &port, record::Kind::In, hook.command);
     let mut is_told = hook.data == Data::SentAll;
     // all of it is written or the connection is lost: reported before a peer can have read it
-    // SAFETY: as above; the result is not read. The argument of the C half's method stands.
+    // SAFETY: the caller promises that `args` is null or stands, and the thread is attached; the result, null, is not
+    // read. The argument of the C half's method stands.
     unsafe {
         if is_told {
             pass(state, hook.data, &port, args, std::ptr::null_mut());
@@ -365,7 +367,7 @@ unsafe fn before(
     }
     let mut began = None;
     if hook.command == COMMAND && hook.data != Data::Encrypted && BUSY.load(Ordering::Relaxed) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that `this` stands and the thread is attached.
         match unsafe { waits(state, this) } {
             Waits::Now => busy(state, &port),
             Waits::Perhaps => began = Some(Instant::now()),
@@ -539,7 +541,7 @@ fn size(object: *mut ffi::PyObject) -> Option<usize> {
 /// # Safety
 /// `object` stands.
 unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's object stands.
+    // SAFETY: the caller promises that `object` stands.
     unsafe { ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) == 0 }
 }
 
@@ -548,7 +550,7 @@ unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// `object` stands throughout; the calling thread is attached.
 unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
-    // SAFETY: the caller's object stands; the type is checked.
+    // SAFETY: the caller promises that `object` stands; the type is checked.
     unsafe {
         (ffi::PyTuple_Check(object) != 0 && ffi::PyTuple_GET_SIZE(object) > 0).then(|| ffi::PyTuple_GET_ITEM(object, 0))
     }
@@ -559,7 +561,7 @@ unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
 /// # Safety
 /// `buffers` stands throughout; the calling thread is attached.
 unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the caller's object stands.
+    // SAFETY: the caller promises that `buffers` stands and the thread is attached.
     let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };
     let parts: Vec<Bound<'py, PyAny>> = if let Ok(list) = buffers.cast_exact::<PyList>() {
         list.iter().collect()
@@ -592,7 +594,7 @@ unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<
     if let Some(port) = transport::of_tls(state.host, owner.as_ptr() as usize) {
         return Some(port);
     }
-    // SAFETY: `module` and `function` are held.
+    // SAFETY: `owner` is held; the thread is attached.
     let port = unsafe { port(state, owner.as_ptr()) };
     untraced(state, |py, _| drop(owner.into_bound(py)));
     port

@@ -123,7 +123,7 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
         // SAFETY: plain attributes of the caller's object, and those of files, which C code reads.
         let mut file = unsafe { attribute(py, object, name) };
         for inner in ["buffer", "raw"] {
-            // SAFETY: as above.
+            // SAFETY: `file` is held; C code reads the attributes of files.
             let deeper = file.as_ref().and_then(|file| unsafe { attribute(py, file.as_ptr(), inner) });
             file = deeper.or(file);
         }
@@ -141,7 +141,7 @@ fn on_begin(_here: &mut ThreadState, frame: Frame) {
 
 /// A subprocess has been started, or not.
 fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
         opened(state, object, how);
@@ -153,7 +153,7 @@ fn on_init(state: &mut ThreadState, frame: Frame, how: Ended) {
 
 /// A thread has asked how a subprocess has ended, and may know it.
 fn on_status(state: &mut ThreadState, frame: Frame, _how: Ended) {
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe {
         let object = frame.local(0);
         if let Some(port) = known(state, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
@@ -265,7 +265,8 @@ unsafe fn lengths(py: Python<'_>, object: *mut ffi::PyObject) -> [usize; 2] {
 /// `communicate` ends, perhaps by a time-out: the data that have come are the port's, and the subprocess may have
 /// ended.
 fn on_communicated(state: &mut ThreadState, frame: Frame, _how: Ended) {
-    // SAFETY: as above; an event holds its objects.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached. The object keeps its
+    // chunks.
     unsafe {
         let object = frame.local(0);
         let Some(port) = known(state, object) else { return };
@@ -296,7 +297,7 @@ fn on_exited(state: &mut ThreadState, frame: Frame, _how: Ended) {
     // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     let object = untraced(state, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
     let Some(object) = object else { return };
-    // SAFETY: `module` and `function` are held.
+    // SAFETY: `object` is held; the thread is attached.
     unsafe {
         if let Some(port) = known(state, object.as_ptr()) {
             close(state, &port, object.as_ptr());

@@ -290,7 +290,7 @@ unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Opt
             Some(Bound::from_borrowed_ptr(py, transport).unbind())
         }
     })?;
-    // SAFETY: `module` and `function` are held.
+    // SAFETY: `object` is held; the thread is attached.
     let port = unsafe { port(state, object.as_ptr()) };
     untraced(state, |py, _| drop(object.into_bound(py)));
     port
@@ -371,7 +371,7 @@ fn on_write(state: &mut ThreadState, frame: Frame) {
 /// A datagram has been written to a transport. The address at which a transport takes it depends on an object of the
 /// program, so this is reported after the call.
 fn on_sendto(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: arguments of a method whose frame still stands; the thread is attached.
     unsafe {
         let (transport, data) = (frame.local(0), frame.local(1));
         // before 3.13 an empty one is not sent
@@ -497,7 +497,7 @@ fn on_begin(_here: &mut ThreadState, frame: Frame) {
 
 /// A pipe has got a transport, or not.
 fn on_pipe(state: &mut ThreadState, frame: Frame, how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe { opened(state, frame.local(0), how) };
 }
 
@@ -518,7 +518,7 @@ fn on_read(state: &mut ThreadState, frame: Frame, _how: Ended) {
 
 /// A pipe's transport is done with the pipe.
 fn on_lost(state: &mut ThreadState, frame: Frame, _how: Ended) {
-    // SAFETY: as above.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     let port = unsafe { state.host.directory.known(frame.local(0) as usize) };
     if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
         untraced(state, |_, state| {
@@ -534,7 +534,7 @@ fn on_flow(state: &mut ThreadState, frame: Frame, _how: Ended) {
     if !BUSY.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: attached; the returned function is held while it is checked.
+    // SAFETY: the first argument of a method whose frame still stands; the thread is attached.
     unsafe {
         let transport = frame.local(0);
         let stopped = untraced(state, |py, _| {

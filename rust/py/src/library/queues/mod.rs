@@ -318,7 +318,7 @@ fn put_already(state: &mut ThreadState, queue: *mut ffi::PyObject, item: *mut ff
         // SAFETY: the caller promises that the queue stands and the thread is attached.
         unsafe { lengths::length(queue) }.map(|length| length.saturating_sub(1))
     }
-    // SAFETY: as in `put`.
+    // SAFETY: the callers promise that queue and item stand and the thread is attached.
     unsafe {
         let number = message_view::queue(state, queue);
         let sent = message_view::sent_by_current(state, number, item);
@@ -402,7 +402,7 @@ fn on_own_put(state: &mut ThreadState, frame: Frame) {
     let [queue, item] = untraced(state, |py, _| unsafe {
         [queue, item.as_ptr()].map(|object| Bound::from_borrowed_ptr(py, object).unbind())
     });
-    // SAFETY: as above.
+    // SAFETY: the event's frame begins, and holds its function.
     let function = unsafe { frame.function() } as usize;
     let putting = Putting { frame: frame.address(), function, queue, item };
     // a call whose end was not seen may have left its entry

@@ -198,7 +198,7 @@ unsafe extern "C" fn put(
 unsafe extern "C" fn put_nowait(
     this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as in `put`.
+    // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
         tell_put(this, item(args, count, names));
         PUT_NOWAIT.original::<Fast>()(this, args, count, names)
@@ -211,7 +211,8 @@ unsafe extern "C" fn put_nowait(
 /// `queue` stands throughout; `item` is null or stands throughout; the calling thread is attached.
 #[inline(never)]
 unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
-    // SAFETY: as in `tell_put`; an exception that is set is put aside and restored.
+    // SAFETY: the caller promises that the queue stands, the item is null or stands, and the thread is attached. An
+    // exception that is set is put aside and restored.
     unsafe {
         let nothing = item.is_null();
         if nothing {
@@ -259,7 +260,7 @@ unsafe fn got_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObj
 unsafe extern "C" fn get(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as in `put`.
+    // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
         let item = GET.original::<OfClass>()(this, class, args, count, names);
         if SEEN.load(Ordering::Relaxed) {
@@ -274,7 +275,7 @@ unsafe extern "C" fn get(
 unsafe extern "C" fn get_nowait(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: as in `put`.
+    // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
         let item = GET_NOWAIT.original::<OfClass>()(this, class, args, count, names);
         tell_get(this, item);
