@@ -226,83 +226,121 @@ unsafe fn compare(
     function: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, arguments: &Bound<'_, PyTuple>, caller: &Bound<'_, PyAny>,
     generator: &Bound<'_, PyAny>,
 ) -> Result<(), String> {
-    let same = |what: &str, found: *mut PyObject, expected: &Bound<'_, PyAny>| {
-        if found == expected.as_ptr() {
-            Ok(())
-        } else {
-            Err(format!("{what} was not found where it is expected"))
-        }
-    };
-    let say = |e: PyErr| e.to_string();
+    let code = function.getattr("__code__").map_err(say)?;
     // SAFETY: the caller promises that the frame of `function` runs on this thread. The code object is compared before
-    // its layout is read, so `argument` reads true slots.
+    // its layout is read.
     unsafe {
-        let code = function.getattr("__code__").map_err(say)?;
         let frame = Frame::current(ffi::PyThreadState_Get()).ok_or("there is no current frame")?;
         same("the code", frame.code(), &code)?;
         same("the function", frame.function(), function)?;
         same("the globals", frame.globals(), globals)?;
         let name = raw::module_of(frame.globals());
         same("the module's name", name.as_ptr(), &globals.get_item("__name__").map_err(say)?)?;
-        same(
-            "the qualified name",
-            raw::qualname_of(function.as_ptr()).as_ptr(),
-            &function.getattr("__qualname__").map_err(say)?,
-        )?;
-        same(
-            "the code's qualified name",
-            raw::code_qualname(code.as_ptr()),
-            &code.getattr("co_qualname").map_err(say)?,
-        )?;
-        same("the file name", raw::code_filename(code.as_ptr()), &code.getattr("co_filename").map_err(say)?)?;
-        same("the constants", raw::code_constants(code.as_ptr()), &code.getattr("co_consts").map_err(say)?)?;
+        let name = raw::qualname_of(function.as_ptr());
+        same("the qualified name", name.as_ptr(), &function.getattr("__qualname__").map_err(say)?)?;
+        let layout = compare_code(&code, arguments.len())?;
         #[cfg(not(Py_3_12))]
-        {
-            let table: Vec<u8> = code.getattr("co_exceptiontable").and_then(|t| t.extract()).map_err(say)?;
-            let same_class =
-                ffi::Py_TYPE(at(code.as_ptr().cast(), layout::eval::EXCEPTION_TABLE)) == &raw mut ffi::PyBytes_Type;
-            if !same_class || crate::frames::handlers::table(code.as_ptr()) != table {
-                return Err("the table of handlers was not found where it is expected".into());
-            }
-            let object = ffi::PyEval_GetFrame(); // it is made now
-            if frame.frame_object() != object.cast() {
-                return Err("the frame object was not found where it is expected".into());
-            }
-        }
-        let line: i32 = code.getattr("co_firstlineno").and_then(|n| n.extract()).map_err(say)?;
-        let layout = CodeLayout::read(code.as_ptr());
-        let flags: u32 = code.getattr("co_flags").and_then(|n| n.extract()).map_err(say)?;
-        let positional_only: u32 = code.getattr("co_posonlyargcount").and_then(|n| n.extract()).map_err(say)?;
-        if (line, flags, positional_only, arguments.len())
-            != (raw::code_first_line(code.as_ptr()), layout.flags, layout.positional_only, layout.arity())
-        {
-            return Err("the code's counts are not where they are expected".into());
-        }
-        for (s, expected) in arguments.iter().enumerate() {
-            let found = frame.argument(&layout, s);
-            // Before 3.12 `argument` is for a function's entry; here the cells are made already.
-            #[cfg(not(Py_3_12))]
-            let found = if ffi::Py_TYPE(found.as_ptr()) == &raw mut ffi::PyCell_Type {
-                raw::Held::owned(ffi::PyCell_Get(found.as_ptr()))
-            } else {
-                found
-            };
-            same("an argument", found.as_ptr(), &expected)?;
-        }
+        compare_evaluated(frame, &code)?;
+        compare_arguments(frame, &layout, arguments)?;
         let owner = frame.generator();
         if !owner.is_null() || !generator.is_none() {
             same("the generator", owner, generator)?;
         }
-        // The caller may be a function written between the two (a lambda of its own): the search goes on.
-        let wanted = caller.getattr("__code__").map_err(say)?;
-        let mut up = frame.caller();
-        for _ in 0..2 {
-            match up {
-                Some(frame) if frame.code() == wanted.as_ptr() => return Ok(()),
-                Some(frame) => up = frame.caller(),
-                None => break,
-            }
-        }
-        Err("the caller was not found where it is expected".into())
+        compare_caller(frame, caller)
     }
+}
+
+fn same(what: &str, found: *mut PyObject, expected: &Bound<'_, PyAny>) -> Result<(), String> {
+    if found == expected.as_ptr() {
+        Ok(())
+    } else {
+        Err(format!("{what} was not found where it is expected"))
+    }
+}
+
+fn say(error: PyErr) -> String {
+    error.to_string()
+}
+
+/// Compares the fields of a code object with its attributes; returns its layout.
+///
+/// # Safety
+/// `code` is a code object.
+unsafe fn compare_code(code: &Bound<'_, PyAny>, arity: usize) -> Result<CodeLayout, String> {
+    let attribute = |name: &str| code.getattr(name).map_err(say);
+    let number = |name: &str| attribute(name)?.extract::<u32>().map_err(say);
+    let object = code.as_ptr();
+    // SAFETY: the caller promises a code object, which has all of these fields.
+    unsafe {
+        same("the code's qualified name", raw::code_qualname(object), &attribute("co_qualname")?)?;
+        same("the file name", raw::code_filename(object), &attribute("co_filename")?)?;
+        same("the constants", raw::code_constants(object), &attribute("co_consts")?)?;
+        let layout = CodeLayout::read(object);
+        let expected = (number("co_firstlineno")?, number("co_flags")?, number("co_posonlyargcount")?, arity);
+        if (raw::code_first_line(object) as u32, layout.flags, layout.positional_only, layout.arity()) != expected {
+            return Err("the code's counts are not where they are expected".into());
+        }
+        Ok(layout)
+    }
+}
+
+/// Compares the fields that only a frame evaluation function needs.
+///
+/// # Safety
+/// The frame runs this code on the calling thread.
+#[cfg(not(Py_3_12))]
+unsafe fn compare_evaluated(frame: Frame, code: &Bound<'_, PyAny>) -> Result<(), String> {
+    let table: Vec<u8> = code.getattr("co_exceptiontable").and_then(|t| t.extract()).map_err(say)?;
+    // SAFETY: the caller promises that the frame runs this code. The class is compared before the table is read.
+    unsafe {
+        let same_class =
+            ffi::Py_TYPE(at(code.as_ptr().cast(), layout::eval::EXCEPTION_TABLE)) == &raw mut ffi::PyBytes_Type;
+        if !same_class || crate::frames::handlers::table(code.as_ptr()) != table {
+            return Err("the table of handlers was not found where it is expected".into());
+        }
+        let object = ffi::PyEval_GetFrame(); // it is made now
+        if frame.frame_object() != object.cast() {
+            return Err("the frame object was not found where it is expected".into());
+        }
+    }
+    Ok(())
+}
+
+/// Compares the arguments of a frame with the expected ones.
+///
+/// # Safety
+/// The frame runs the code of this layout on the calling thread.
+unsafe fn compare_arguments(frame: Frame, layout: &CodeLayout, expected: &Bound<'_, PyTuple>) -> Result<(), String> {
+    for (s, expected) in expected.iter().enumerate() {
+        // SAFETY: the caller promises that the frame runs this code, and there are as many arguments as parameters.
+        let found = unsafe { frame.argument(layout, s) };
+        // Before 3.12 `argument` is for a function's entry; here the cells are made already.
+        // SAFETY: the type is checked before the cell is read.
+        #[cfg(not(Py_3_12))]
+        let found = unsafe {
+            if ffi::Py_TYPE(found.as_ptr()) == &raw mut ffi::PyCell_Type {
+                raw::Held::owned(ffi::PyCell_Get(found.as_ptr()))
+            } else {
+                found
+            }
+        };
+        same("an argument", found.as_ptr(), &expected)?;
+    }
+    Ok(())
+}
+
+/// Looks for the frame of `caller` above this one. The next one may be a function written between the two (a lambda of
+/// its own).
+///
+/// # Safety
+/// The frame runs on the calling thread.
+unsafe fn compare_caller(frame: Frame, caller: &Bound<'_, PyAny>) -> Result<(), String> {
+    let wanted = caller.getattr("__code__").map_err(say)?;
+    // SAFETY: the caller promises that the frame runs, so its callers also run.
+    let callers = std::iter::successors(unsafe { frame.caller() }, |frame| unsafe { frame.caller() });
+    // SAFETY: the callers of a frame that runs also run.
+    if callers.take(2).any(|frame| unsafe { frame.code() } == wanted.as_ptr()) {
+        return Ok(());
+    }
+    Err("the caller was not found where it is expected".into())
 }

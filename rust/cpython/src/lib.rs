@@ -1,10 +1,10 @@
-//! CPython below its stable interface: what a host of the tracer takes from the interpreter. Only other crates of the workspace use it.
+//! CPython below its stable interface, for a host of the tracer. Only other crates of the workspace use it.
 //!
 //! | room | gives | may use |
 //! | --- | --- | --- |
 //! | [`layout`] | byte offsets by version | |
-//! | [`object`] | objects: held, named, read without asking them | `layout` |
-//! | [`interpreter`] | the interpreter and the thread that runs: its state, calls of Python code, exceptions, collections | these |
+//! | [`object`] | objects: held, named, read without running their code | `layout` |
+//! | [`interpreter`] | the interpreter and the calling thread: state, calls of Python code, exceptions, collections | these |
 //! | [`frames`] | frames that run, and their code | these |
 //! | [`hooks`] | places where the interpreter calls us | these |
 //! | [`tasks`] | asyncio's tasks | these |
@@ -12,8 +12,8 @@
 //! | [`calibrate`] | the check of the layouts at import | these |
 //!
 //! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
-//! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with what the interpreter
-//! says of itself and with a calibration run.
+//! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with the
+//! interpreter's own table and with a calibration run.
 
 // Each version of CPython uses its own part of this module.
 #![allow(dead_code)]

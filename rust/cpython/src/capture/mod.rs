@@ -324,8 +324,8 @@ impl Walk<'_, '_> {
                 self.out.pid(number)
             } else if let Some(Identifier { id, rest, node, creation }) = away_pid(object, class) {
                 self.out.pid_of(Node { name: &node, id, rest, creation })
-            } else if let Some(odd) = special_type(object, class) {
-                self.special_type(odd, depth)
+            } else if let Some(special) = special_type(object, class) {
+                self.special_type(special, depth)
             } else {
                 self.opaque(object, class)
             }
@@ -333,11 +333,11 @@ impl Walk<'_, '_> {
     }
 
     /// # Safety
-    /// `odd` was read just now from an object that stands.
-    unsafe fn special_type(&mut self, odd: SpecialType, depth: u32) -> Result<(), Full> {
+    /// `special` was read just now from an object that stands.
+    unsafe fn special_type(&mut self, special: SpecialType, depth: u32) -> Result<(), Full> {
         // SAFETY: the object holds its parts, whose types were checked.
         unsafe {
-            match odd {
+            match special {
                 SpecialType::Reference(number) => self.out.reference(number),
                 SpecialType::Port(number) => self.out.port(number),
                 SpecialType::Bits(data, bits) => {

@@ -27,7 +27,7 @@ extern "C" {
 /// # Safety
 /// `class` stands, and the calling thread is attached.
 pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &str {
-    let mut name = Name { buffer, length: 0 };
+    let mut name = NameBuffer { buffer, length: 0 };
     // SAFETY: a type that is ready has a name.
     unsafe {
         if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
@@ -315,12 +315,12 @@ pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resu
 }
 
 /// A name in the making, cut at the buffer's end.
-struct Name<'a> {
+struct NameBuffer<'a> {
     buffer: &'a mut [u8; 256],
     length: usize,
 }
 
-impl<'a> Name<'a> {
+impl<'a> NameBuffer<'a> {
     fn push(&mut self, bytes: &[u8]) {
         let taken = bytes.len().min(self.buffer.len() - self.length);
         self.buffer[self.length..self.length + taken].copy_from_slice(&bytes[..taken]);

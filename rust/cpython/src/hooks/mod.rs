@@ -2,16 +2,16 @@
 //!
 //! | file | gives |
 //! | --- | --- |
-//! | `alloc` | a count of bytes asked of Python's allocators |
-//! | `awaited` | what `await` does with the objects of a class |
+//! | `alloc` | a count of the bytes requested from Python's allocators |
+//! | `awaited` | the `await` of a class's objects, replaced |
 //! | `eval` | a frame evaluation function (3.11) |
+//! | `function_slot` | words that hold a function which the interpreter calls |
 //! | `method` | methods of built-in types, replaced in their definitions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
-//! | `stack` | how much C stack is left, and more of it (3.11) |
+//! | `stack` | the rest of the C stack, and more of it (3.11) |
 //! | `vectorcall` | callable objects from bare functions |
 //! | `watch` | code and function watchers (3.12+) |
-//! | `word` | functions that the interpreter reads as one word |
 
 pub mod alloc;
 pub mod awaited;

@@ -220,7 +220,8 @@ impl Tool {
     /// Gives the id back. `codes` are all code objects that have had local events. Their events are cleared first,
     /// since some versions leave them for the id's next holder.
     ///
-    /// The first exception; everything is tried nevertheless. The first exception; all is tried nevertheless.
+    /// # Errors
+    /// The first exception; everything is tried nevertheless.
     pub fn free<'py>(self, py: Python<'py>, codes: impl IntoIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
         let mut result = self.set_events(py, 0);
         for code in codes {

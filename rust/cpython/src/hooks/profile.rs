@@ -39,10 +39,13 @@ use crate::layout::{at, thread};
 pub type Handler = unsafe fn(what: c_int, callable: *mut PyObject);
 
 /// A profile function, through which a thread may be unwound.
-type Function = unsafe extern "C-unwind" fn(*mut PyObject, *mut ffi::PyFrameObject, c_int, *mut PyObject) -> c_int;
+type ProfileFunction =
+    unsafe extern "C-unwind" fn(*mut PyObject, *mut ffi::PyFrameObject, c_int, *mut PyObject) -> c_int;
 
 extern "C" {
-    fn _PyEval_SetProfile(tstate: *mut PyThreadState, function: Option<Function>, object: *mut PyObject) -> c_int;
+    fn _PyEval_SetProfile(
+        tstate: *mut PyThreadState, function: Option<ProfileFunction>, object: *mut PyObject,
+    ) -> c_int;
     fn PySys_Audit(event: *const c_char, format: *const c_char, ...) -> c_int;
 }
 
@@ -51,7 +54,7 @@ extern "C" {
 const COPIES: usize = 8;
 
 /// Our copies, by the function behind them.
-static FRONTS: [Function; COPIES] =
+static FRONTS: [ProfileFunction; COPIES] =
     [front::<0>, front::<1>, front::<2>, front::<3>, front::<4>, front::<5>, front::<6>, front::<7>];
 
 /// The function that each copy calls: none for the first; the others, once set, never change.
@@ -248,7 +251,7 @@ unsafe extern "C-unwind" fn front<const N: usize>(
         let behind = BEHIND[N].load(Ordering::Acquire);
         let unheard = what == ffi::PyTrace_C_RETURN && FIRST.get() && is_setprofile(callable);
         if !behind.is_null() && !unheard {
-            let answer = std::mem::transmute::<*mut c_void, Function>(behind)(object, frame, what, callable);
+            let answer = std::mem::transmute::<*mut c_void, ProfileFunction>(behind)(object, frame, what, callable);
             if answer != 0 {
                 return answer; // an exception: a call that was to begin doesn't
             }

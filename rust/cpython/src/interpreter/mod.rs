@@ -1,17 +1,17 @@
-//! The interpreter and the thread that runs: its state, calls of Python code, exceptions, collections.
+//! The interpreter and the calling thread: state, calls of Python code, exceptions, collections.
 //!
 //! | file | gives |
 //! | --- | --- |
-//! | `again` | what a handler of a signal raises comes again in the program |
-//! | `calling` | calls of what may be written in Python |
-//! | `collector` | collections held back |
-//! | `cpu` | processor time of a thread |
+//! | `again` | exceptions of signal handlers, raised again in the program |
+//! | `calling` | calls of code that may be written in Python |
+//! | `collector` | holds collections back |
+//! | `cpu` | the CPU time of a thread |
 //! | `exception` | the exception that is set, put aside |
 //! | `generic` | attributes by the generic rules |
 //! | `local_time` | the local time of a second |
-//! | `standard` | modules of the standard library, also where the program has one of the name |
-//! | `state` | the thread state, likewise |
-//! | `tls` | two words a thread, read in one instruction |
+//! | `standard` | modules of the standard library, if the program has files of the same names |
+//! | `state` | the thread state, read in one instruction |
+//! | `tls` | two words a thread, each read in one instruction |
 
 pub mod again;
 pub mod calling;

@@ -1,14 +1,16 @@
-//! Objects: held, named, read without asking them.
+//! Objects: held, named, read without running their code.
 //!
 //! | file | gives |
 //! | --- | --- |
-//! | `attribute` | plain attributes of instances, without asking by name |
-//! | `guarded` | what only attached threads look at |
-//! | `held` | an object borrowed or owned |
+//! | `address_cache` | a cache by the addresses of objects |
+//! | `attribute` | plain attributes of instances, read without running code |
+//! | `gil_cell` | values that only attached threads use |
+//! | `held` | an object, borrowed or owned |
 //! | `interned` | names that are looked up often |
 //! | `text` | the characters of a str |
-//! | `tracked` | objects that the collector knows |
+//! | `tracked` | objects that the interpreter's collector knows |
 
+pub mod address_cache;
 pub mod attribute;
 pub mod gil_cell;
 pub mod held;

@@ -6,7 +6,7 @@
 //! | step | what `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
 //! | wake-up | what a future calls when it is done | `ml_meth` of its definition |
 //!
-//! Both are [words](crate::hooks::word) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
+//! Both are [words](crate::hooks::function_slot) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
 
 use crate::{frames::frame::Frame, hooks::function_slot::FunctionSlot, layout, object::held::Held};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};

@@ -1,27 +1,28 @@
-//! What Python calls: classes and functions of `inviso._native`.
+//! The classes and functions of `inviso._native`.
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `counters` | what a session has counted, as Python gets it: by function and process, or by place in a call tree |
-//! | `descriptor` | what a tracer does with a descriptor of its own: calls of the system that never wait, so the GIL is kept |
-//! | `export` | exports for Python: a format's bytes, piece by piece, and tables for whoever reads Arrow |
-//! | `library` | tracer modules that are shared libraries: `inviso_tracer.h` says what is in one |
-//! | `log` | logs: reading them into Python objects, and writing them as other logs |
-//! | `merge` | logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes |
+//! | `counters` | the counts of a session for Python: by function and process, or by place in a call tree |
+//! | `descriptor` | system calls on a tracer's own descriptor: they never wait, so the GIL is kept |
+//! | `export` | exports for Python: a format's bytes in pieces, and tables for readers of Arrow |
+//! | `library` | tracer modules in shared libraries, as `inviso_tracer.h` describes them |
+//! | `log` | reads logs into Python objects, and writes them as other logs |
+//! | `merge` | several logs as one: as lines, as another log, or as objects with the names of their processes |
 //! | `merge_text` | a message of a log as text |
-//! | `pickles` | numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles` |
-//! | `processes` | processes for Python: who runs, who exists, mailboxes |
-//! | `relations_api` | links, monitors, names and exit signals, as Python calls them |
-//! | `run` | functions for programs that this package runs: they see no frame and no module of this package's own needs |
+//! | `messages` | makes the tuple of a record, with the elements that the table of shapes ([`Kind::shape`]) names |
+//! | `pickles` | numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles` |
+//! | `processes` | processes for Python: the running one, all of them, their mailboxes |
+//! | `relations_api` | links, monitors, names and exit signals for Python |
+//! | `run` | functions for programs that this package runs |
 //! | `running` | runs a function of the API as the running process |
 //! | `seq` | sequential tracing for Python: the running process's token, printing, the system tracer |
 //! | `session` | `Session`: convert, call the core, convert back |
-//! | `session_create` | sessions are made here, and found |
-//! | `session_targets` | what a call names of a session: functions, patterns, entries of a plan |
-//! | `table` | small tables that Python has made, column by column, as streams of Arrow |
+//! | `session_create` | makes sessions, and finds them |
+//! | `session_targets` | the targets of a session's calls: functions, patterns, entries of a plan |
+//! | `table` | small tables that Python has made, column by column, as Arrow streams |
 //! | `trace_port` | `LogPort`: convert, call the host, convert back |
-//! | `tracer` | tracer modules: Python objects whose callbacks are called where an event happens. What is called runs in the tracee's thread, |
-//! | `tracer_abi` | the tables of `inviso_tracer.h`, and what is behind the host's: terms by handle, in an arena that lives as long as one callback |
+//! | `tracer` | tracer modules: Python objects whose callbacks run at events, in the tracee's thread |
+//! | `tracer_abi` | the tables of `inviso_tracer.h`; terms by handle, in an arena that lives as long as one callback |
 //! | `wire` | terms and tokens that go to other nodes, or come from there |
 
 pub mod counters;

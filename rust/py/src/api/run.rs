@@ -1,4 +1,5 @@
-//! Functions for programs that this package runs: they see no frame and no module of this package's own needs.
+//! Functions for programs that this package runs. A program sees no frame of this package, and no module that only this
+//! package needs.
 
 use inviso_cpython::{frames::bottom, interpreter::standard};
 use pyo3::{prelude::*, types::PyTuple};

@@ -1,4 +1,4 @@
-//! Sessions are made here, and found.
+//! Makes sessions, and finds them.
 
 use super::{
     session::{living, Mfa, Session},

@@ -1,4 +1,4 @@
-//! What a call names of a session: functions, patterns, entries of a plan.
+//! The targets of a session's calls: functions, patterns, entries of a plan.
 
 use super::session::{Mfa, Session};
 use crate::{

@@ -190,6 +190,12 @@ impl Reader {
         let Some(inner) = depth.checked_sub(1) else {
             return Err(errors::raise(inviso_core::error::Error::Limit("nested too deep")));
         };
+        self.container(object, inner)
+    }
+
+    /// The term of an object that may contain others, which may nest `inner` deep.
+    fn container(&self, object: &Bound<'_, PyAny>, inner: usize) -> PyResult<Term> {
+        let py = object.py();
         let all = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Vec<Term>> {
             items.map(|item| self.term(&item, inner)).collect()
         };

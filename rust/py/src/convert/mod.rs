@@ -3,13 +3,13 @@
 //! | file | is |
 //! | --- | --- |
 //! | `arrow` | Arrow's C data and stream interface, as far as a stream of tables needs it |
-//! | `decode` | python objects from terms |
-//! | `errors` | the core's errors as Python's, exhaustively; and the system's |
+//! | `decode` | Python objects from terms |
+//! | `errors` | the core's errors and the system's as Python's exceptions |
 //! | `etf` | terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs |
-//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; running one on a subject |
+//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject |
 //! | `pid` | `Pid`: a process's name in messages, hashable and ordered |
-//! | `terms` | the package's own classes for terms: how the decoder makes them, and how the encoder knows them |
-//! | `view` | live Python objects as a match spec looks at them: by the layouts of the built-in types alone, so that none of the program's |
+//! | `terms` | the package's own classes for terms |
+//! | `view` | live Python objects for match specs, read without running code of the program |
 
 pub mod arrow;
 pub mod decode;

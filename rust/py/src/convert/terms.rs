@@ -63,8 +63,9 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
         unsafe {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
-            let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
-            capture::register_special_types(odd.map(|class| class.as_ptr().cast()), || Origin::own().order());
+            let special =
+                [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
+            capture::register_special_types(special.map(|class| class.as_ptr().cast()), || Origin::own().order());
         }
         Ok(classes)
     })
@@ -166,95 +167,125 @@ pub fn cut<'py>(py: Python<'py>, what: &str) -> Made<'py> {
     classes(py)?.cut(py, what)
 }
 
+/// Makes the term of a part.
+type TermOf<'a> = dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Term> + 'a;
+
 impl Classes {
     /// The term of an object of one of the classes; `term` makes those of its parts.
     ///
     /// # Errors
     /// TypeError, naming it, for any other object.
-    pub fn special_type(
-        &self, object: &Bound<'_, PyAny>, term: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Term>,
-    ) -> PyResult<Term> {
+    pub fn special_type(&self, object: &Bound<'_, PyAny>, term: &mut TermOf<'_>) -> PyResult<Term> {
         // SAFETY: two types.
         let is = |class: &Py<PyAny>| unsafe {
             ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast::<ffi::PyTypeObject>()) != 0
         };
         if is(&self.improper_list) {
-            let elements = field(object, "elements")?.cast_into::<PyList>()?;
-            let elements = elements.iter().map(|item| term(&item)).collect::<PyResult<Vec<_>>>()?;
-            return Ok(Term::ImproperList(elements, Box::new(term(&field(object, "tail")?)?)));
+            return improper_list_in(object, term);
         }
         if is(&self.map) {
-            let pair = |pair: Bound<'_, PyAny>| match pair.cast::<PyTuple>()?.as_slice() {
-                [key, value] => Ok((term(key)?, term(value)?)),
-                _ => Err(PyTypeError::new_err("the pairs of a Map are tuples (key, value)")),
-            };
-            let pairs = field(object, "pairs")?.cast_into::<PyList>()?;
-            return Ok(Term::Map(pairs.iter().map(pair).collect::<PyResult<_>>()?));
+            return map_in(object, term);
         }
         if is(&self.bit_string) {
-            let data = field(object, "data")?.cast_into::<PyBytes>()?;
-            let bits = number_of(object, "bits")?;
-            let bits = u8::try_from(bits).ok().filter(|bits| (1..8).contains(bits) && !data.as_bytes().is_empty());
-            let bits =
-                bits.ok_or_else(|| PyTypeError::new_err("a BitString has bytes, and 1 to 7 bits of the last"))?;
-            return Ok(Term::BitString(data.as_bytes().into(), bits));
+            return bit_string_in(object);
         }
         if is(&self.port) {
-            let (number, origin) = (number_of(object, "_number")?, Origin::by_order(number_of(object, "_origin")?));
-            if origin == Origin::own() {
-                return Ok(Term::Port(Identifier::own(number)));
-            }
-            let name = origin.foreign_name().unwrap_or_default();
-            return Ok(Term::Port(Identifier::new(number, &name, origin.creation() as u32)));
+            return port_in(object);
         }
         if is(&self.reference) {
-            let id = number_of(object, "_number")?;
-            let node = field(object, "_node")?;
-            return Ok(Term::Ref(match node.is_none() {
-                true => Identifier::own(id),
-                false => {
-                    let (rest, node, creation) = node.extract::<(u128, String, u32)>()?;
-                    Identifier { rest, ..Identifier::new(id, &node, creation) }
-                }
-            }));
+            return reference_in(object);
         }
         if is(&self.record) {
-            let name = |of: Bound<'_, PyAny>| {
-                let name = of.cast::<PyString>().ok().and_then(|name| name.to_str().ok());
-                let name = name.filter(|name| name.chars().nth(MAX_ATOM).is_none()).map(Into::into);
-                name.ok_or_else(|| PyTypeError::new_err("names of a Record are str of at most 255 characters"))
-            };
-            let fields = field(object, "fields")?.cast_into::<PyDict>()?;
-            // a list first: making terms of the values may change the dict
-            let fields = fields.items().iter().map(|pair| match pair.cast::<PyTuple>()?.as_slice() {
-                [field, value] => Ok((name(field.clone())?, term(value)?)),
-                _ => Err(PyTypeError::new_err("the fields of a Record are a dict")),
-            });
-            return Ok(Term::Record(Box::new(Record {
-                fields: fields.collect::<PyResult<_>>()?,
-                module: name(field(object, "module")?)?,
-                name: name(field(object, "name")?)?,
-                exported: field(object, "exported")?.is(PyBool::new(object.py(), true)),
-            })));
+            return record_in(object, term);
         }
         if is(&self.fun) {
-            let name = |of: &str| field(object, of)?.extract::<String>();
-            let arity = Some(number_of(object, "arity")?).filter(|arity| *arity <= etf::SMALL as u64);
-            let arity = arity.ok_or_else(|| PyTypeError::new_err("the arity of a Fun is 0 to 2**59 - 1"))?;
-            return Ok(Term::Fun(name("module")?.into(), name("name")?.into(), arity));
+            return fun_in(object);
         }
         if is(&self.local_fun) {
-            let encoded = field(object, "_encoded")?;
-            let term = etf::decode(encoded.cast::<PyBytes>()?.as_bytes());
-            return term.ok().filter(|term| matches!(term, Term::Closure(_))).ok_or_else(|| {
-                PyTypeError::new_err("this LocalFun does not come from Erlang, and nothing else can make one")
-            });
+            return local_fun_in(object);
         }
         let mut buffer = [0; 256];
         // SAFETY: the object stands and holds its class; the thread is attached.
         let class = unsafe { capture::type_name(object.get_type_ptr(), &mut buffer) };
         Err(PyTypeError::new_err(format!("an object of class {class} is no term")))
     }
+}
+
+fn improper_list_in(object: &Bound<'_, PyAny>, term: &mut TermOf<'_>) -> PyResult<Term> {
+    let elements = field(object, "elements")?.cast_into::<PyList>()?;
+    let elements = elements.iter().map(|item| term(&item)).collect::<PyResult<Vec<_>>>()?;
+    Ok(Term::ImproperList(elements, Box::new(term(&field(object, "tail")?)?)))
+}
+
+fn map_in(object: &Bound<'_, PyAny>, term: &mut TermOf<'_>) -> PyResult<Term> {
+    let pair = |pair: Bound<'_, PyAny>| match pair.cast::<PyTuple>()?.as_slice() {
+        [key, value] => Ok((term(key)?, term(value)?)),
+        _ => Err(PyTypeError::new_err("the pairs of a Map are tuples (key, value)")),
+    };
+    let pairs = field(object, "pairs")?.cast_into::<PyList>()?;
+    Ok(Term::Map(pairs.iter().map(pair).collect::<PyResult<_>>()?))
+}
+
+fn bit_string_in(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    let data = field(object, "data")?.cast_into::<PyBytes>()?;
+    let bits = number_of(object, "bits")?;
+    let bits = u8::try_from(bits).ok().filter(|bits| (1..8).contains(bits) && !data.as_bytes().is_empty());
+    let bits = bits.ok_or_else(|| PyTypeError::new_err("a BitString has bytes, and 1 to 7 bits of the last"))?;
+    Ok(Term::BitString(data.as_bytes().into(), bits))
+}
+
+fn port_in(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    let (number, origin) = (number_of(object, "_number")?, Origin::by_order(number_of(object, "_origin")?));
+    if origin == Origin::own() {
+        return Ok(Term::Port(Identifier::own(number)));
+    }
+    let name = origin.foreign_name().unwrap_or_default();
+    Ok(Term::Port(Identifier::new(number, &name, origin.creation() as u32)))
+}
+
+fn reference_in(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    let id = number_of(object, "_number")?;
+    let node = field(object, "_node")?;
+    if node.is_none() {
+        return Ok(Term::Ref(Identifier::own(id)));
+    }
+    let (rest, node, creation) = node.extract::<(u128, String, u32)>()?;
+    Ok(Term::Ref(Identifier { rest, ..Identifier::new(id, &node, creation) }))
+}
+
+fn record_in(object: &Bound<'_, PyAny>, term: &mut TermOf<'_>) -> PyResult<Term> {
+    let name = |of: Bound<'_, PyAny>| {
+        let name = of.cast::<PyString>().ok().and_then(|name| name.to_str().ok());
+        let name = name.filter(|name| name.chars().nth(MAX_ATOM).is_none()).map(Into::into);
+        name.ok_or_else(|| PyTypeError::new_err("names of a Record are str of at most 255 characters"))
+    };
+    let fields = field(object, "fields")?.cast_into::<PyDict>()?;
+    // a list first: making terms of the values may change the dict
+    let fields = fields.items().iter().map(|pair| match pair.cast::<PyTuple>()?.as_slice() {
+        [field, value] => Ok((name(field.clone())?, term(value)?)),
+        _ => Err(PyTypeError::new_err("the fields of a Record are a dict")),
+    });
+    Ok(Term::Record(Box::new(Record {
+        fields: fields.collect::<PyResult<_>>()?,
+        module: name(field(object, "module")?)?,
+        name: name(field(object, "name")?)?,
+        exported: field(object, "exported")?.is(PyBool::new(object.py(), true)),
+    })))
+}
+
+fn fun_in(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    let name = |of: &str| field(object, of)?.extract::<String>();
+    let arity = Some(number_of(object, "arity")?).filter(|arity| *arity <= etf::SMALL as u64);
+    let arity = arity.ok_or_else(|| PyTypeError::new_err("the arity of a Fun is 0 to 2**59 - 1"))?;
+    Ok(Term::Fun(name("module")?.into(), name("name")?.into(), arity))
+}
+
+fn local_fun_in(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    let encoded = field(object, "_encoded")?;
+    let term = etf::decode(encoded.cast::<PyBytes>()?.as_bytes());
+    term.ok()
+        .filter(|term| matches!(term, Term::Closure(_)))
+        .ok_or_else(|| PyTypeError::new_err("this LocalFun does not come from Erlang, and nothing else can make one"))
 }
 
 impl Classes {

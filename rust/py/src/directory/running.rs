@@ -15,7 +15,7 @@
 
 use crate::state::{
     host::Host,
-    thread::{is, note_name, place, KnownTask, RunningTask},
+    thread::{is, note_name, KnownTask, RunningTask},
 };
 use inviso_core::{thread::Thread, tracee::Tracee};
 use inviso_cpython::tasks::running as tasks;
@@ -85,10 +85,8 @@ impl RunningTask {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
             return with(known);
         }
-        if let Some(Some(known)) = self.known.borrow().get(place(task)) {
-            if is(known, task) {
-                return with(known);
-            }
+        if let Some(known) = self.known.borrow().get(task).filter(|known| is(known, task)) {
+            return with(known);
         }
         let known = look_up(host, task);
         let found = with(&known);
@@ -100,7 +98,7 @@ impl RunningTask {
     /// more reference to the process, whose making and dropping would cost as much as everything else here.
     #[inline]
     pub fn take(&self, host: &'static Host, task: usize) -> KnownTask {
-        let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
+        let known = self.known.borrow_mut().take_if(task, |known| is(known, task));
         known.unwrap_or_else(|| look_up(host, task))
     }
 }

@@ -16,14 +16,16 @@
 //! `tests/python/test_trace_loading.py`.
 
 use super::pattern::Pattern;
+#[cfg(not(Py_3_12))]
+use inviso_cpython::object::address_cache::AddressCache;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
-#[cfg(not(Py_3_12))]
-use std::sync::atomic::AtomicU32;
 use std::sync::{
     atomic::{AtomicBool, Ordering},
     Mutex,
 };
+#[cfg(not(Py_3_12))]
+use std::{num::NonZeroUsize, sync::atomic::AtomicU32};
 
 pub static ON: AtomicBool = AtomicBool::new(false);
 
@@ -42,23 +44,15 @@ pub static TIMES: AtomicU32 = AtomicU32::new(0);
 #[derive(Default)]
 pub struct Met {
     times: u32,
-    codes: Vec<usize>,
+    codes: AddressCache<NonZeroUsize, 1024>,
 }
 
 #[cfg(not(Py_3_12))]
 impl Met {
-    /// A power of two.
-    const PLACES: usize = 1024;
-
-    #[inline(always)]
-    fn place(code: usize) -> usize {
-        (code >> 4 ^ code >> 14) & (Self::PLACES - 1)
-    }
-
     /// Whether it has a code.
     #[inline(always)]
     pub fn has(&self, code: usize) -> bool {
-        self.codes.get(Self::place(code)) == Some(&code) && self.times == TIMES.load(Ordering::Relaxed)
+        self.codes.get(code).is_some_and(|known| known.get() == code) && self.times == TIMES.load(Ordering::Relaxed)
     }
 
     /// Adds a code.
@@ -66,10 +60,11 @@ impl Met {
         let times = TIMES.load(Ordering::Relaxed);
         if self.times != times {
             self.times = times;
-            self.codes.clear();
-            self.codes.resize(Self::PLACES, 0);
+            self.codes = AddressCache::default();
         }
-        self.codes[Self::place(code)] = code;
+        if let Some(known) = NonZeroUsize::new(code) {
+            self.codes.put(code, known);
+        }
     }
 }
 

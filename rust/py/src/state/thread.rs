@@ -23,7 +23,10 @@ use super::{
 };
 use crate::state::{host::Host, stacks::Stacks};
 use inviso_core::{seq::Carried, thread::Thread, tracee::Tracee};
-use inviso_cpython::tasks::{name as task_name, running as tasks};
+use inviso_cpython::{
+    object::address_cache::AddressCache,
+    tasks::{name as task_name, running as tasks},
+};
 use std::{
     cell::{Cell, RefCell},
     sync::{atomic::Ordering, Arc},
@@ -111,7 +114,7 @@ pub struct RunningTask {
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
     /// Tasks that ran here recently.
-    pub known: RefCell<Vec<Option<KnownTask>>>,
+    pub known: RefCell<AddressCache<KnownTask, KNOWN>>,
     /// Tasks in whose steps this thread is, the innermost last. Meanwhile they are not in `known`.
     pub steps: RefCell<Vec<KnownTask>>,
 }
@@ -129,7 +132,7 @@ pub struct KnownTask {
     pub named: Cell<usize>,
 }
 
-/// How many tasks a thread remembers (a power of two). Allocated at the first task.
+/// How many tasks a thread remembers.
 pub const KNOWN: usize = 4096;
 
 impl KnownTask {
@@ -148,13 +151,8 @@ impl RunningTask {
     /// Remembers a task.
     #[inline]
     pub fn keep(&self, task: KnownTask) {
-        let mut known = self.known.borrow_mut();
-        if known.is_empty() {
-            known.resize(KNOWN, None);
-        }
-        let before = known[place(task.task)].replace(task);
+        let before = self.known.borrow_mut().put(task.task, task);
         // it may be the last reference to that process, whose mailbox has objects of the program
-        drop(known);
         drop(before);
     }
 
@@ -193,11 +191,6 @@ pub fn note_name(known: &KnownTask) {
             process::note_name(&known.tracee, task);
         }
     }
-}
-
-/// The index of a task's entry.
-pub fn place(task: usize) -> usize {
-    (task >> 4 ^ task >> 16) & (KNOWN - 1)
 }
 
 /// A thread's record of what it runs.
