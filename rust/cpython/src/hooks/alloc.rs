@@ -34,7 +34,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx};
 use pyo3::prelude::*;
@@ -250,7 +250,7 @@ fn place_for(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
 
 /// Waits detached, so that a thread which stops the world doesn't wait for this one.
 fn changing(py: Python<'_>) -> MutexGuard<'static, ()> {
-    CHANGING.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    CHANGING.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The five words of an allocator.

@@ -19,6 +19,7 @@ use crate::convert::{
     errors::of_system,
     match_spec,
 };
+use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling;
 use inviso_export::{
     analysis::{Analysis, Options},
@@ -124,7 +125,7 @@ pub struct Exporter(Mutex<ExportState>);
 
 impl Exporter {
     fn lock(&self) -> MutexGuard<'_, ExportState> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.0.lock().unpoisoned()
     }
 }
 
@@ -240,7 +241,7 @@ impl LogSequence {
                 none => {
                     let Some((path, suffix)) = self.left.pop() else { return Ok(false) };
                     none.insert(opened(&path, suffix.as_deref()).inspect_err(|_| {
-                        *self.closed.lock().unwrap_or_else(|e| e.into_inner()) = Some(path);
+                        *self.closed.lock().unpoisoned() = Some(path);
                     })?)
                 }
             };
@@ -422,7 +423,7 @@ fn messages(
 
 /// The error of reading a log.
 fn of_log(error: &io::Error, closed: &Closed) -> PyErr {
-    let path = closed.lock().unwrap_or_else(|e| e.into_inner()).take();
+    let path = closed.lock().unpoisoned().take();
     of_system(error, path.as_deref())
 }
 
@@ -438,13 +439,13 @@ impl Batches for Rows {
     fn next(&mut self) -> Result<Option<table::Batch>, String> {
         let batch = self.batch().map_err(|error| {
             let text = error.to_string();
-            let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
+            let before = self.error.lock().unpoisoned().replace(error);
             drop(before); // outside of the lock
             text
         });
         let mut told = self.table.summary().clone();
         told.add(self.counted.clone());
-        *self.told.lock().unwrap_or_else(|e| e.into_inner()) = told;
+        *self.told.lock().unpoisoned() = told;
         batch
     }
 }
@@ -555,7 +556,7 @@ impl ArrowRows {
         let (mut rows, mut all) = (self.taken()?, Vec::new());
         while all.len() < most {
             let batch = py.detach(|| rows.batch())?;
-            *self.told.lock().unwrap_or_else(|e| e.into_inner()) = rows.table.summary().clone();
+            *self.told.lock().unpoisoned() = rows.table.summary().clone();
             let Some(batch) = batch else { break };
             for row in 0..batch.rows.min(most - all.len()) {
                 let cells =
@@ -568,23 +569,23 @@ impl ArrowRows {
 
     /// The exception of reading, if there was one.
     fn error(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
-        let error = self.error.lock().unwrap_or_else(|e| e.into_inner()).take()?;
+        let error = self.error.lock().unpoisoned().take()?;
         let value = error.clone_ref(py).into_value(py);
-        let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
+        let before = self.error.lock().unpoisoned().replace(error);
         drop(before);
         Some(value)
     }
 
     /// The summary of an exporter, of the part that was read.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let summary = self.told.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let summary = self.told.lock().unpoisoned().clone();
         told(py, &summary)
     }
 }
 
 impl ArrowRows {
     fn taken(&self) -> PyResult<Rows> {
-        let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let rows = self.rows.lock().unpoisoned().take();
         rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))
     }
 }

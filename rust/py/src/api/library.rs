@@ -18,7 +18,10 @@
 
 use super::tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI};
 use crate::{convert::match_spec, host::forking, state::tracer_module::Installed};
-use inviso_core::tracer::{self, Answer, Event, Group, Tracer};
+use inviso_core::{
+    sync::Unpoisoned,
+    tracer::{self, Answer, Event, Group, Tracer},
+};
 use inviso_term::term::Term;
 use pyo3::{exceptions::PyOSError, prelude::*};
 use std::{
@@ -215,7 +218,7 @@ impl Drop for Inside {
 /// Enters the library, if there is one.
 fn enter(place: &LibrarySlot) -> Option<Inside> {
     // the library is taken away under the lock, and `inside` is looked at after that
-    let place = place.read().unwrap_or_else(|e| e.into_inner());
+    let place = place.read().unpoisoned();
     let (loaded, forks) = (place.as_ref()?.clone(), forking::forks());
     let more = |word: u64| Some(if word >> FORK == forks { word + 1 } else { forks << FORK | 1 });
     let _always_taken = loaded.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
@@ -294,7 +297,7 @@ impl Library {
         old.data.store(old_data, Ordering::Release);
         next.data = AtomicPtr::new(data);
         next.begun = true;
-        let before = self.place.write().unwrap_or_else(|e| e.into_inner()).replace(Arc::new(next));
+        let before = self.place.write().unpoisoned().replace(Arc::new(next));
         drop(old);
         if let Some(before) = before {
             let_go(py, before);
@@ -304,7 +307,7 @@ impl Library {
 
     /// Unloads the library; False if it was unloaded before. Its tracers are dead from now on.
     fn unload(&self, py: Python<'_>) -> bool {
-        let old = self.place.write().unwrap_or_else(|e| e.into_inner()).take();
+        let old = self.place.write().unpoisoned().take();
         let was = old.is_some();
         if let Some(old) = old {
             let_go(py, old);

@@ -24,6 +24,7 @@ use crate::convert::{
     etf::{self, Cache, Cached},
     terms,
 };
+use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling::call;
 use inviso_export::{counts::Counts, erlang, export::Take, lines::Lines, scan::Identity};
 use inviso_log::{
@@ -519,7 +520,7 @@ impl LogMerge {
     }
 
     fn lock(&self) -> MutexGuard<'_, MergeState> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        self.state.lock().unpoisoned()
     }
 }
 

@@ -10,7 +10,10 @@ use crate::{
     processes::relations,
     state::{host, process, start, thread::ThreadState},
 };
-use inviso_core::tracee::{Kind, Tracee};
+use inviso_core::{
+    sync::Unpoisoned,
+    tracee::{Kind, Tracee},
+};
 use inviso_cpython::interpreter::{
     again,
     calling::{self, call},
@@ -56,7 +59,7 @@ pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
 pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
     let host = start::host(py)?;
     let tracee = host.node.tracer_process();
-    *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    *process::process(&tracee).name.lock().unpoisoned() = Some(name);
     Ok(Pid::new(tracee.pid))
 }
 
@@ -166,7 +169,7 @@ pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
         if tracee.kind == Kind::Task {
             inviso_port::learned::task(tracee.pid, name.clone());
         }
-        *process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+        *process::process(&tracee).name.lock().unpoisoned() = Some(name);
     }
 }
 

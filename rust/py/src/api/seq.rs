@@ -30,6 +30,7 @@ use inviso_core::{
     error::Error,
     seq::{self, Label, Token, TokenGuard, LABEL},
     session::{Options, Session, MODULE},
+    sync::Unpoisoned,
     tracer::Answer,
 };
 use inviso_cpython::{capture, interpreter::calling};
@@ -180,7 +181,7 @@ pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
 /// The system tracer of this session: a process, a trace port, or a tracer module and its state.
 fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
     let Some(session) = session else { return Ok(None) };
-    let port = DELIVERY.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|delivery| delivery.port.clone());
+    let port = DELIVERY.lock().unpoisoned().as_ref().and_then(|delivery| delivery.port.clone());
     if let Some(port) = port {
         return Ok(Some(Py::new(py, LogPort(port))?.into_any()));
     }
@@ -255,7 +256,7 @@ pub fn seq_set_tracer(
     }
     let session = delivery.as_ref().map(|delivery| delivery.session.clone());
     let old = host.node.set_seq_tracer(session);
-    let old_outlet = std::mem::replace(&mut *DELIVERY.lock().unwrap_or_else(|e| e.into_inner()), delivery);
+    let old_outlet = std::mem::replace(&mut *DELIVERY.lock().unpoisoned(), delivery);
     if let Some(old_outlet) = old_outlet {
         // it keeps the messages that it was sent
         old_outlet.pump_to_mark(py)?;

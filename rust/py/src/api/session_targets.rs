@@ -17,6 +17,7 @@ use inviso_core::{
     control::{Op, Target},
     flags::Flags,
     plan::{self, Entry},
+    sync::Unpoisoned,
     tracee::Class,
 };
 use inviso_cpython::interpreter::calling;
@@ -31,7 +32,7 @@ impl Session {
             return;
         }
         let Some(host) = host::try_host() else { return };
-        let mut pending_ends = host.pending_ends.lock().unwrap_or_else(|e| e.into_inner());
+        let mut pending_ends = host.pending_ends.lock().unpoisoned();
         if !pending_ends.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
             pending_ends.push(self.core.clone());
             drop(pending_ends);

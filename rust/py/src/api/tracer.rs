@@ -26,6 +26,7 @@ use crate::{
 };
 use inviso_core::{
     node::Node,
+    sync::Unpoisoned,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
 use inviso_cpython::interpreter::{calling::call, tls};
@@ -180,7 +181,7 @@ impl TracerFunction {
 
     /// The function; None if its owner is gone.
     fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.function.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|function| function.clone_ref(py))
+        self.function.lock().unpoisoned().as_ref().map(|function| function.clone_ref(py))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -191,7 +192,7 @@ impl TracerFunction {
     }
 
     fn __clear__(&self) {
-        let function = self.function.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let function = self.function.lock().unpoisoned().take();
         drop(function);
     }
 }

@@ -25,6 +25,7 @@ use inviso_core::{
     messages::About,
     node::Node,
     seq::{self as tokens, flags, Carried, Sending, Token, END},
+    sync::Unpoisoned,
     tracee::Kind,
 };
 use inviso_port::origin::Origin;
@@ -135,7 +136,7 @@ impl SeqSending {
     }
 
     fn take(&self) -> Option<Sending> {
-        self.sending.lock().unwrap_or_else(|e| e.into_inner()).take()
+        self.sending.lock().unpoisoned().take()
     }
 
     /// The running process begins to send; `None` if it has no token. `packed` makes the bytes that go along.

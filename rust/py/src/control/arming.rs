@@ -19,7 +19,7 @@ use crate::state::{
     host::{try_host, Host},
     loading::Changing,
 };
-use inviso_core::{control::Arm, plan::events};
+use inviso_core::{control::Arm, plan::events, sync::Unpoisoned};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::{collections::hash_map::Entry, sync::MutexGuard};
 
@@ -147,7 +147,7 @@ impl Host {
 
     /// Locks the armed events. Waits detached: the holder may be stopping the world.
     fn lock_arming(&self, py: Python<'_>) -> MutexGuard<'_, Armed> {
-        self.arming.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
+        self.arming.lock_py_attached(py).unpoisoned()
     }
 }
 

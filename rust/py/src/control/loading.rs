@@ -30,7 +30,7 @@ use crate::{
 };
 #[cfg(Py_3_12)]
 use crate::{door, state::loading::is_changing};
-use inviso_core::plan::Mfa;
+use inviso_core::{plan::Mfa, sync::Unpoisoned};
 use inviso_cpython::{frames::frame, interpreter::calling};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::FxHashMap;
@@ -38,7 +38,7 @@ use std::sync::{atomic::Ordering, MutexGuard};
 
 impl Loading {
     fn known(&self) -> MutexGuard<'_, KnownCode> {
-        self.known.lock().unwrap_or_else(|e| e.into_inner())
+        self.known.lock().unpoisoned()
     }
 
     /// New code is noticed from now on. Code that exists now is not new.
@@ -94,7 +94,7 @@ impl Loading {
     }
 
     fn wanted(&self) -> MutexGuard<'_, FxHashMap<u64, Vec<pattern::Pattern>>> {
-        self.wanted.lock().unwrap_or_else(|e| e.into_inner())
+        self.wanted.lock().unpoisoned()
     }
 
     /// A session waits for the functions that these patterns match.
@@ -135,7 +135,7 @@ impl Loading {
 impl Host {
     /// Offers the functions that were created inside a change. Called outside of a change.
     pub fn catch_up(&'static self, py: Python<'_>) {
-        let late = std::mem::take(&mut *self.loading.late.lock().unwrap_or_else(|e| e.into_inner()));
+        let late = std::mem::take(&mut *self.loading.late.lock().unpoisoned());
         for function in late {
             self.function_made(py, function.bind(py));
         }
@@ -194,7 +194,7 @@ unsafe extern "C" fn function_event(
             // SAFETY: the function stands during the event; attached.
             let function = unsafe { Bound::from_borrowed_ptr(py, function) };
             if is_changing() {
-                host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
+                host.loading.late.lock().unpoisoned().push(function.unbind());
             } else {
                 host.function_made(py, &function);
             }

@@ -19,6 +19,7 @@
 //! # Checked by
 //! `tests/python/test_messages.py`, `tests/python/test_executors.py`.
 
+use inviso_core::sync::Unpoisoned;
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, module_of, CodeLayout, Frame},
@@ -45,7 +46,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 static WRAPPED: Mutex<Vec<Wrapped>> = Mutex::new(Vec::new());
 
 fn lock() -> MutexGuard<'static, Vec<Wrapped>> {
-    WRAPPED.lock().unwrap_or_else(|e| e.into_inner())
+    WRAPPED.lock().unpoisoned()
 }
 
 /// The function at `path` of a module or class (`"Class.method"`). That is the library's own, or else the function in

@@ -3,6 +3,7 @@
 use crate::state::{host, process};
 use inviso_core::{
     cells::FOLDED,
+    sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::interpreter::calling;
@@ -79,7 +80,7 @@ impl Pid {
         let Some(tracee) = self.tracee(py).or_else(|| host.node.tracee(self.id)) else {
             return Ok(host.directory.ended_name(py, self.id).unwrap_or_default());
         };
-        let given = process::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let given = process::process(&tracee).name.lock().unpoisoned().clone();
         if let Some(name) = given {
             return Ok(name);
         }

@@ -22,6 +22,7 @@ use inviso_core::{
     node::Node,
     parts::{self, part, Part, Time},
     session::Takes,
+    sync::Unpoisoned,
 };
 use inviso_cpython::interpreter::calling::call;
 use inviso_term::record::{Element, Kind, TRACE, TRACE_TS};
@@ -71,7 +72,7 @@ impl MessageAtoms {
     /// Module and function of a name, as atoms, and the arity.
     fn name(&self, py: Python<'_>, node: &Node, number: u32) -> PyResult<FunctionName> {
         let copy = |(m, f, a): &FunctionName| (m.clone_ref(py), f.clone_ref(py), *a);
-        if let Some(known) = self.names.lock().unwrap_or_else(|e| e.into_inner()).get(&number) {
+        if let Some(known) = self.names.lock().unpoisoned().get(&number) {
             return Ok(copy(known));
         }
         let name =
@@ -79,7 +80,7 @@ impl MessageAtoms {
         let atom = self.atom.bind(py);
         let made = (call(atom, (&*name.module,))?.unbind(), call(atom, (&*name.function,))?.unbind(), name.arity);
         let answer = copy(&made);
-        let _of_another_thread = self.names.lock().unwrap_or_else(|e| e.into_inner()).insert(number, made);
+        let _of_another_thread = self.names.lock().unpoisoned().insert(number, made);
         Ok(answer)
     }
 }

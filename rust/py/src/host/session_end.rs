@@ -9,7 +9,7 @@ use crate::{
         wants::Wants,
     },
 };
-use inviso_core::{plan::kinds, session::Session as Core};
+use inviso_core::{plan::kinds, session::Session as Core, sync::Unpoisoned};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Host {
 
     /// Ends the sessions whose last strong handle is gone.
     pub fn reap(&'static self, py: Python<'_>) {
-        let pending_ends = std::mem::take(&mut *self.pending_ends.lock().unwrap_or_else(|e| e.into_inner()));
+        let pending_ends = std::mem::take(&mut *self.pending_ends.lock().unpoisoned());
         for core in pending_ends {
             if let Err(error) = self.end_session(py, &core) {
                 error.write_unraisable(py, None);

@@ -17,7 +17,7 @@ use crate::{
     instrument::queue_classes,
     state::{host::Host, process, thread::ThreadState},
 };
-use inviso_core::{monitor::LimitEvent, thread::Thread, tracee::Tracee};
+use inviso_core::{monitor::LimitEvent, sync::Unpoisoned, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
@@ -131,7 +131,7 @@ pub unsafe fn of_queue(state: &mut ThreadState, queue: *mut PyObject, number: u6
 pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
     host.node.alarm(thread, tracee.pid, LimitEvent::LongMessageQueue, |session, enable| {
         // not locked longer: emitting may wait for room, and other threads come here meanwhile
-        let mut long = process::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
+        let mut long = process::process(tracee).long_for.lock().unpoisoned();
         let known = long.iter().position(|id| *id == session.id);
         match known {
             None if length >= enable => {

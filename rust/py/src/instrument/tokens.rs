@@ -22,6 +22,7 @@ use inviso_core::{
     messages::About,
     seq::{flags, Carried},
     session::Session,
+    sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{capture, object::held::Held, tasks::running as tasks};
@@ -193,7 +194,7 @@ pub fn keep(future: &Tracee, carried: Carried) {
 
 /// The lock of a future's token.
 pub fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
-    process::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(future).carried.lock().unpoisoned()
 }
 
 /// The running process starts another; `name` is `(module, function, arguments)` as terms.

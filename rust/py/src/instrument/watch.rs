@@ -31,6 +31,7 @@ use crate::{
         thread::ThreadState,
     },
 };
+use inviso_core::sync::Unpoisoned;
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
@@ -108,7 +109,7 @@ impl Used {
 }
 
 fn lock() -> MutexGuard<'static, Used> {
-    USED.lock().unwrap_or_else(|e| e.into_inner())
+    USED.lock().unpoisoned()
 }
 
 fn table() -> Option<&'static HandlerTable> {

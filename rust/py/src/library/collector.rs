@@ -24,7 +24,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent};
+use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, sync::Unpoisoned};
 use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
@@ -73,13 +73,13 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     // SAFETY: `on_collection` follows the contract of its type and checks its arguments.
     let callback = unsafe { vectorcall::callable(py, on_collection, std::ptr::null_mut()) }?;
     callbacks(py)?.append(&callback)?;
-    *CALLBACK.lock().unwrap_or_else(|e| e.into_inner()) = Some(callback);
+    *CALLBACK.lock().unpoisoned() = Some(callback);
     Ok(())
 }
 
 /// Adds the callback again if the program has removed it.
 pub fn keep(py: Python<'_>) {
-    let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|callback| callback.clone_ref(py));
+    let callback = CALLBACK.lock().unpoisoned().as_ref().map(|callback| callback.clone_ref(py));
     let (Some(callback), Ok(all)) = (callback, callbacks(py)) else { return };
     // compares by identity, as `end` does
     if !all.iter().any(|known| known.is(&callback)) {
@@ -90,7 +90,7 @@ pub fn keep(py: Python<'_>) {
 }
 
 fn end(py: Python<'_>) -> PyResult<()> {
-    let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).take();
+    let callback = CALLBACK.lock().unpoisoned().take();
     let Some(callback) = callback else { return Ok(()) };
     let all = callbacks(py)?;
     // compares by identity: the `__eq__` of other callbacks must not run

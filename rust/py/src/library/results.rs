@@ -30,6 +30,7 @@ use inviso_core::{
     flags::Flags,
     messages::{self, About},
     seq::Carried,
+    sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{capture, interpreter::generic::attribute, object::held::Held};
@@ -42,7 +43,7 @@ use std::{
 
 /// The known state of a future's result.
 pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
-    process::process(future).result.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(future).result.lock().unpoisoned()
 }
 
 /// The record of an object that a message goes through; made at first sight.

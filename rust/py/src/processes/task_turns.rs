@@ -18,6 +18,7 @@ use inviso_core::{
     messages::About,
     monitor::LimitEvent,
     process_events::Turn,
+    sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
 use inviso_cpython::{
@@ -41,14 +42,14 @@ const ENDS: u8 = 2;
 
 pub(super) fn take_steps(py: Python<'_>, user: u8) -> PyResult<()> {
     steps::learn(py)?;
-    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    let mut taken = TAKEN_FOR.lock().unpoisoned();
     *taken |= user;
     // SAFETY: the functions are of these kinds, and call the originals.
     unsafe { steps::take(py, step, wakeup) }
 }
 
 pub(super) fn leave_steps(user: u8) {
-    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    let mut taken = TAKEN_FOR.lock().unpoisoned();
     *taken &= !user;
     if *taken == 0 {
         steps::give_back(step, wakeup);

@@ -18,7 +18,7 @@
 //! `tests/python/test_process_links.py`.
 
 use crate::{convert::terms, state::process};
-use inviso_core::tracee::Tracee;
+use inviso_core::{sync::Unpoisoned, tracee::Tracee};
 use inviso_cpython::{
     capture::{self, Raised},
     object::{
@@ -48,7 +48,7 @@ struct Exit {
 
 impl Exits {
     fn lock(&self) -> MutexGuard<'_, Vec<Exit>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.0.lock().unpoisoned()
     }
 
     /// Adds a signal, and returns the object that represents it from now on.

@@ -63,10 +63,11 @@ pub mod untraced;
 pub mod waiting;
 pub mod wants;
 
+use inviso_core::sync::Unpoisoned;
 use std::sync::{Mutex, MutexGuard};
 
 /// Locks one of the locks of this package. No Python code can run while one of them is held, so attached threads may
 /// wait for it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
+    mutex.lock().unpoisoned()
 }

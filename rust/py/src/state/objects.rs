@@ -14,6 +14,7 @@
 //! `tests/python/test_trace_functions.py`, `tests/python/test_trace_messages.py`.
 
 use crate::convert::terms;
+use inviso_core::sync::Unpoisoned;
 use pyo3::{prelude::*, types::PyList};
 use rustc_hash::FxHashMap;
 use std::{
@@ -77,7 +78,7 @@ struct Waiting {
 
 impl Objects {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.0.lock().unpoisoned()
     }
 
     /// Keeps a call's arguments and returns their number. If too many wait already, it drops the oldest for a session

@@ -9,7 +9,7 @@ use super::{
     spawning::Spawning,
     waiting,
 };
-use inviso_core::{clock::Clock, node::Node};
+use inviso_core::{clock::Clock, node::Node, sync::Unpoisoned};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::{
     sync::Mutex,
@@ -49,7 +49,7 @@ pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
     inviso_cpython::frames::opcodes::learn(py)?;
     inviso_cpython::interpreter::calling::may_attach(py);
     let monotonic_ns = py.import("time")?.getattr("monotonic_ns")?;
-    let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    let _one = STARTING.lock_py_attached(py).unpoisoned();
     if let Some(host) = try_host() {
         return Ok(host);
     }

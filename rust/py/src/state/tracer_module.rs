@@ -2,6 +2,7 @@
 
 use inviso_core::{
     session::Session,
+    sync::Unpoisoned,
     tracer::{Group, Module},
 };
 use inviso_cpython::interpreter::again::{self, Whose};
@@ -45,7 +46,7 @@ impl NewSession {
 impl Installed {
     /// The callbacks, until they are released.
     pub fn callbacks(&self) -> Option<Arc<Callbacks>> {
-        self.module.read().unwrap_or_else(|e| e.into_inner()).clone()
+        self.module.read().unpoisoned().clone()
     }
 
     /// The module and its state, until they are released.
@@ -55,7 +56,7 @@ impl Installed {
 
     /// Drops the Python objects: attached, at the session's end.
     pub fn release(&self, _py: Python<'_>) {
-        let known = self.module.write().unwrap_or_else(|e| e.into_inner()).take();
+        let known = self.module.write().unpoisoned().take();
         drop(known);
     }
 

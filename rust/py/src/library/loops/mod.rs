@@ -41,7 +41,7 @@ use crate::{
         untraced::{self, untraced},
     },
 };
-use inviso_core::{flags::Flags, messages::About, seq::Carried};
+use inviso_core::{flags::Flags, messages::About, seq::Carried, sync::Unpoisoned};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
@@ -137,7 +137,7 @@ fn senders(of: &'static AtomicPtr<CallbackSenders>) -> MutexGuard<'static, FxHas
         };
     }
     // SAFETY: the pointer comes from `Box::into_raw` and is never freed.
-    unsafe { &*there }.lock().unwrap_or_else(|e| e.into_inner())
+    unsafe { &*there }.lock().unpoisoned()
 }
 
 fn forget_all() {

@@ -37,7 +37,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, tracee::Kind::Thread};
+use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, sync::Unpoisoned, tracee::Kind::Thread};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
@@ -385,7 +385,7 @@ impl Scheduled {
         if this.makes {
             return this.make(key, args);
         }
-        let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let came = this.came.lock().unpoisoned().take();
         // SAFETY: the thread is attached; all of them are held.
         unsafe { door::enter(|state| this.begins(state, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());

@@ -29,7 +29,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::{seq::Carried, tracee::Tracee};
+use inviso_core::{seq::Carried, sync::Unpoisoned, tracee::Tracee};
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
@@ -52,7 +52,7 @@ thread_local! {
 }
 
 fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
-    process::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(buffer).buffer.lock().unpoisoned()
 }
 
 /// The wrappers of the pickler are installed from now on.

@@ -42,7 +42,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_core::{messages::About, seq::Carried, sync::Unpoisoned, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
@@ -66,7 +66,7 @@ pub static ITEM: Handler = Handler { begin: Some(on_item), ..Handler::NONE };
 pub static NEXT: Handler = Handler { end: Some(on_next), ..Handler::NONE };
 
 fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
-    process::process(result).pieces.lock().unwrap_or_else(|e| e.into_inner())
+    process::process(result).pieces.lock().unpoisoned()
 }
 
 /// The token that a piece of this call goes out with; `None` for any other call.
