@@ -1,7 +1,8 @@
 //! Where the fields of CPython's own structures lie, by version.
 //!
-//! The offsets are of 64-bit Linux and stable within a minor version by CPython's own rule (debuggers rely on it). They are
-//! trusted only after [`calibrate::check`](super::calibrate::check) has found each in its place: until then [`raw_ok`] is false and nobody may read raw.
+//! The offsets are of 64-bit Linux and stable within a minor version by CPython's own rule (debuggers rely on it). They
+//! are trusted only after [`calibrate::check`](super::calibrate::check) has found each in its place: until then
+//! [`raw_ok`] is false and nobody may read raw.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -166,7 +167,8 @@ pub const OBJECT_MASK: usize = if cfg!(Py_3_14) { !3 } else { !0 };
 pub(crate) static RAW: AtomicBool = AtomicBool::new(false);
 pub(crate) static DUNDER_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether raw reads are right on this interpreter: [`calibrate::check`](super::calibrate::check) has run and found every offset as expected.
+/// Whether raw reads are right on this interpreter: [`calibrate::check`](super::calibrate::check) has run and found
+/// every offset as expected.
 #[inline(always)]
 pub fn raw_ok() -> bool {
     KNOWN && RAW.load(Ordering::Relaxed)

@@ -11,8 +11,8 @@
 //! | [`capture`] | snapshots of objects, as terms | these |
 //! | [`calibrate`] | the check of the layouts at import | these |
 //!
-//! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
-//! needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with the
+//! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header
+//! is needed: the offsets are constants by version, and [`calibrate::check`] compares them at import with the
 //! interpreter's own table and with a calibration run.
 
 // Each version of CPython uses its own part of this module.

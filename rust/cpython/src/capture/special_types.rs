@@ -65,8 +65,8 @@ fn own_origin() -> Option<u64> {
     OWN_ORIGIN.get().map(|own| own())
 }
 
-/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say. `own_origin` answers the origin of this
-/// process, as ports have it.
+/// From now on instances of these classes, in the order of [`SLOTS`], are what their names say. `own_origin` answers
+/// the origin of this process, as ports have it.
 ///
 /// # Safety
 /// The classes live as long as the process, each has the slots of its name, and the calling thread is attached.

@@ -4,8 +4,8 @@
 //! [`layout::raw_ok`](crate::layout::raw_ok) is true, on the thread that runs the frame, and between the event that the
 //! frame is looked at from and that event's return.
 //!
-//! Objects come *borrowed*: the frame keeps them alive while it stands. Where another thread could take an object away in
-//! between (a closure cell on a free-threaded build) a [`Held`] owns it instead.
+//! Objects come *borrowed*: the frame keeps them alive while it stands. Where another thread could take an object away
+//! in between (a closure cell on a free-threaded build) a [`Held`] owns it instead.
 
 use std::ptr::NonNull;
 

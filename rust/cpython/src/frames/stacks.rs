@@ -8,8 +8,9 @@ use pyo3::{
     Python,
 };
 
-/// Calls `each` with every Python frame of every thread, each thread's from the innermost on. `each` may take references, and must not
-/// call the interpreter. The frames stand until `visit` returns. There are none where frames can't be read ([`layout::raw_ok`](crate::layout::raw_ok)).
+/// Calls `each` with every Python frame of every thread, each thread's from the innermost on. `each` may take
+/// references, and must not call the interpreter. The frames stand until `visit` returns. There are none where frames
+/// can't be read ([`layout::raw_ok`](crate::layout::raw_ok)).
 pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     if !crate::layout::raw_ok() {
         return;

@@ -26,7 +26,8 @@ const VARARGS: c_int = 4;
 /// Whether the calling thread is inside the tracer, by the host's answer.
 static IS_INSIDE: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Sets the function that says whether the calling thread is inside the tracer: what a handler has raised waits until it is not.
+/// Sets the function that says whether the calling thread is inside the tracer: what a handler has raised waits until
+/// it is not.
 pub fn set_inside(is_inside: fn() -> bool) {
     let _set_before = IS_INSIDE.set(is_inside);
 }

@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub unsafe fn current() -> *mut PyThreadState {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
     {
-        let distance = function_slot::DISTANCE.load(Relaxed);
+        let distance = state_word::DISTANCE.load(Relaxed);
         if distance != 0 {
             // SAFETY: `find` has verified that the word lies there.
-            return unsafe { function_slot::read(distance) }.cast();
+            return unsafe { state_word::read(distance) }.cast();
         }
     }
     // SAFETY: the caller promises that the calling thread is attached.
@@ -118,7 +118,7 @@ fn find_exception(_py: pyo3::Python<'_>) {
 /// Looks for the words, once and for all threads. Attached; detaches for a moment.
 pub fn find(py: pyo3::Python<'_>) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
-    function_slot::find();
+    state_word::find();
     // SAFETY: the thread is attached; a thread's state has more words than these.
     unsafe {
         let main = api::PyInterpreterState_Main() as usize;
@@ -130,7 +130,7 @@ pub fn find(py: pyo3::Python<'_>) {
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
-mod function_slot {
+mod state_word {
     use super::api;
     use libc::{c_int, c_void, dl_phdr_info, size_t};
     use std::{

@@ -134,8 +134,8 @@ pub fn set(record: *mut u8) {
     imp::set(record);
 }
 
-/// Bytes that this thread's code has asked of Python's allocators while the hook of [`crate::hooks::alloc`] was in. Only grows,
-/// but for [`set_bytes`]; only differences mean something.
+/// Bytes that this thread's code has requested from Python's allocators while the hook of [`crate::hooks::alloc`] was
+/// in place. Only [`set_bytes`] makes it smaller; only differences mean something.
 #[inline(always)]
 pub fn bytes() -> u64 {
     imp::bytes()

@@ -1,7 +1,7 @@
 //! A cache by the addresses of objects, for one thread.
 
-/// Entries by address. Each address has one of the places, a power of two, and a later entry takes the place over. Memory is
-/// allocated at the first entry. The caller checks that an entry is still about the object at the address.
+/// Entries by address. Each address has one of the places, a power of two, and a later entry takes the place over.
+/// Memory is allocated at the first entry. The caller checks that an entry is still about the object at the address.
 pub struct AddressCache<T, const PLACES: usize>(Vec<Option<T>>);
 
 impl<T, const PLACES: usize> Default for AddressCache<T, PLACES> {

@@ -1,12 +1,13 @@
-//! The steps of tasks, taken where asyncio's own task class takes them: whatever event loop runs a task, and whether a step
-//! begins, goes on after a future, or throws a cancellation in, one of two C functions does it.
+//! The steps of tasks, taken where asyncio's own task class takes them. Whatever event loop runs a task, one of two C
+//! functions begins a step, goes on after a future, or throws a cancellation in.
 //!
-//! | function | is | word |
+//! | function | is called | word |
 //! | --- | --- | --- |
-//! | step | what `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
-//! | wake-up | what a future calls when it is done | `ml_meth` of its definition |
+//! | step | by the event loop, for a task's first step and after a bare yield | `tp_call` of its type |
+//! | wake-up | by a future that is done | `ml_meth` of its definition |
 //!
-//! Both are [words](crate::hooks::function_slot) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
+//! Both are [words](crate::hooks::function_slot) that the interpreter reads at each call. The first step of an eager
+//! task is neither of them: its initialiser takes it.
 
 use crate::{frames::frame::Frame, hooks::function_slot::FunctionSlot, layout, object::held::Held};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};

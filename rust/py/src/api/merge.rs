@@ -268,9 +268,10 @@ fn stamp_object<'py>(py: Python<'py>, stamp: Option<Stamp>) -> PyResult<Bound<'p
 
 #[pymethods]
 impl LogMerge {
-    /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or `inviso`.
-    /// `drop` and `damage` make objects, as [`LogReader`](crate::api::log::LogReader) says. `shifts` has for each log the offsets of its wall
-    /// clock: when, and by how many nanoseconds. With `causal` nothing is received before it was sent.
+    /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or
+    /// `inviso`. `drop` and `damage` make objects, as [`LogReader`](crate::api::log::LogReader) says. `shifts` has for
+    /// each log the offsets of its wall clock: when, and by how many nanoseconds. With `causal` nothing is received
+    /// before it was sent.
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new(), causal=false))]
