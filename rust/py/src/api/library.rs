@@ -17,7 +17,7 @@
 //! `tests/python/test_native_tracer.py`.
 
 use super::tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI};
-use crate::{convert::match_spec, host::forking, state::tracer_module::Installed};
+use crate::{api::match_spec, host::forking, state::tracer_module::Installed};
 use inviso_core::tracer::{self, Answer, Event, Group, Tracer};
 use inviso_term::term::Term;
 use pyo3::{exceptions::PyOSError, prelude::*};

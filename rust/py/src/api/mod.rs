@@ -4,12 +4,15 @@
 //! | --- | --- |
 //! | `counters` | what a session has counted, as Python gets it: by function and process, or by place in a call tree |
 //! | `descriptor` | what a tracer does with a descriptor of its own: calls of the system that never wait, so the GIL is kept |
+//! | `etf` | terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs |
 //! | `export` | exports for Python: a format's bytes, piece by piece, and tables for whoever reads Arrow |
 //! | `library` | tracer modules that are shared libraries: `inviso_tracer.h` says what is in one |
 //! | `log` | logs: reading them into Python objects, and writing them as other logs |
+//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; running one on a subject |
 //! | `merge` | logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes |
 //! | `merge_text` | a message of a log as text |
 //! | `pickles` | numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles` |
+//! | `pid` | `Pid`: its attributes and methods |
 //! | `processes` | processes for Python: who runs, who exists, mailboxes |
 //! | `relations_api` | links, monitors, names and exit signals, as Python calls them |
 //! | `run` | functions for programs that this package runs: they see no frame and no module of this package's own needs |
@@ -25,12 +28,15 @@
 
 pub mod counters;
 pub mod descriptor;
+pub mod etf;
 pub mod export;
 pub mod library;
 pub mod log;
+pub mod match_spec;
 pub mod merge;
 pub mod merge_text;
 pub mod pickles;
+pub mod pid;
 pub mod processes;
 pub mod relations_api;
 pub mod run;

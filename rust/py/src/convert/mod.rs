@@ -5,8 +5,6 @@
 //! | `arrow` | Arrow's C data and stream interface, as far as a stream of tables needs it |
 //! | `decode` | python objects from terms |
 //! | `errors` | the core's errors as Python's, exhaustively; and the system's |
-//! | `etf` | terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs |
-//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; running one on a subject |
 //! | `pid` | `Pid`: a process's name in messages, hashable and ordered |
 //! | `terms` | the package's own classes for terms: how the decoder makes them, and how the encoder knows them |
 //! | `view` | live Python objects as a match spec looks at them: by the layouts of the built-in types alone, so that none of the program's |
@@ -14,8 +12,6 @@
 pub mod arrow;
 pub mod decode;
 pub mod errors;
-pub mod etf;
-pub mod match_spec;
 pub mod pid;
 pub mod terms;
 pub mod view;
