@@ -523,7 +523,7 @@ def test_a_log_that_comes_in_parts() -> None:
     [
         ([("ok", (b"abc", 1, 3))], "its checksum is wrong"), ([part(b"abc", 1 << 60)], "it has become shorter"),
         ([part(b"abcd", 3)], "it has become shorter"), ([part(bytes(PART + 1), PART + 1)], "its checksum is wrong"),
-        ([part(b"", -1)], "its checksum is wrong"), (["what"], "what is no answer"),
+        ([part(b"", -1)], "its checksum is wrong"), (["what"], "sent an invalid answer"),
         ([("ok", 7)], "its checksum is wrong"),
         ([("error", "gone")], "answered gone"), ([part(bytes(PART), 2 * PART), ("error", "gone")], "answered gone"),
     ],

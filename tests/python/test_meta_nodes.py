@@ -56,7 +56,7 @@ for number, node in enumerate(nodes):
     node.do("assoc", f"order-{number}")
     node.do("register", f"cashier-{number}")
     node.do("thread", f"worker-{number}")
-statuses = control._component.here("status").call(None, "meta_status")
+statuses = control._component.current_control("status").call(None, "meta_status")
 print([answer[1]["entries"] > 0 for _, answer in statuses])
 print(bare(control.stop_tracing()))
 for node in nodes:

@@ -32,11 +32,15 @@ mod _native {
     #[pymodule_export]
     use crate::api::descriptor::{descriptor_file, descriptor_write};
     #[pymodule_export]
+    use crate::api::etf::{etf_dumps, etf_loads};
+    #[pymodule_export]
     use crate::api::export::{ArrowRows, Exporter};
     #[pymodule_export]
     use crate::api::library::Library;
     #[pymodule_export]
     use crate::api::log::{log_connect, log_write, LogReader};
+    #[pymodule_export]
+    use crate::api::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]
     use crate::api::merge::{etf_text, log_stats, LogMerge};
     #[pymodule_export]
@@ -79,10 +83,6 @@ mod _native {
     };
     #[pymodule_export]
     use crate::convert::errors::{LimitReached, ProcessDead, SessionDead};
-    #[pymodule_export]
-    use crate::convert::etf::{etf_dumps, etf_loads};
-    #[pymodule_export]
-    use crate::convert::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]
     use crate::convert::pid::{origin, origin_is, origin_of, pid_of_node, show_first_as_here, Pid};
     #[pymodule_export]

@@ -14,10 +14,12 @@
 //! `tests/python/test_export.py`, `tests/python/test_export_tables.py`.
 
 use super::merge::LogMerge;
-use crate::convert::{
-    arrow::{self, Batches},
-    errors::of_system,
-    match_spec,
+use crate::{
+    api::match_spec,
+    convert::{
+        arrow::{self, Batches},
+        errors::of_system,
+    },
 };
 use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling;

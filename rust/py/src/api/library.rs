@@ -17,7 +17,7 @@
 //! `tests/python/test_native_tracer.py`.
 
 use super::tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI};
-use crate::{convert::match_spec, host::forking, state::tracer_module::Installed};
+use crate::{api::match_spec, host::forking, state::tracer_module::Installed};
 use inviso_core::{
     sync::Unpoisoned,
     tracer::{self, Answer, Event, Group, Tracer},

@@ -16,10 +16,9 @@
 //! # Checked by
 //! `tests/python/test_log.py`.
 
-use crate::convert::{
-    errors::of_system,
-    etf::{self, Cache, Cached},
-    terms,
+use crate::{
+    api::etf::{self, Cache, Cached},
+    convert::{errors::of_system, terms},
 };
 use inviso_cpython::interpreter::calling::call;
 use inviso_log::{

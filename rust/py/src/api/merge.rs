@@ -19,10 +19,9 @@ use super::{
     log::{Logs, Named, Read, Told, BLOCK, TOLD},
     merge_text::style,
 };
-use crate::convert::{
-    errors::of_system,
-    etf::{self, Cache, Cached},
-    terms,
+use crate::{
+    api::etf::{self, Cache, Cached},
+    convert::{errors::of_system, terms},
 };
 use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling::call;

@@ -4,13 +4,16 @@
 //! | --- | --- |
 //! | `counters` | the counts of a session for Python: by function and process, or by place in a call tree |
 //! | `descriptor` | system calls on a tracer's own descriptor: they never wait, so the GIL is kept |
+//! | `etf` | terms from bytes of any origin, and back: `inviso.etf`, and the messages of logs |
 //! | `export` | exports for Python: a format's bytes in pieces, and tables for readers of Arrow |
 //! | `library` | tracer modules in shared libraries, as `inviso_tracer.h` describes them |
 //! | `log` | reads logs into Python objects, and writes them as other logs |
+//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject |
 //! | `merge` | several logs as one: as lines, as another log, or as objects with the names of their processes |
 //! | `merge_text` | a message of a log as text |
 //! | `messages` | makes the tuple of a record, with the elements that the table of shapes ([`Kind::shape`]) names |
 //! | `pickles` | numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles` |
+//! | `pid` | `Pid`: its attributes and methods |
 //! | `processes` | processes for Python: the running one, all of them, their mailboxes |
 //! | `relations_api` | links, monitors, names and exit signals for Python |
 //! | `run` | functions for programs that this package runs |
@@ -27,12 +30,15 @@
 
 pub mod counters;
 pub mod descriptor;
+pub mod etf;
 pub mod export;
 pub mod library;
 pub mod log;
+pub mod match_spec;
 pub mod merge;
 pub mod merge_text;
 pub mod pickles;
+pub mod pid;
 pub mod processes;
 pub mod relations_api;
 pub mod run;

@@ -6,13 +6,9 @@ use super::{
     trace_port::{self, LogPort},
 };
 use crate::{
+    api::match_spec::{self, MatchProgram},
     control::arming::Armer,
-    convert::{
-        errors,
-        match_spec::{self, MatchProgram},
-        pid::Pid,
-        terms,
-    },
+    convert::{errors, pid::Pid, terms},
     library::ports,
     state::{host::Host, mailbox::Delivery, pattern::Pattern as Names, wants::Wants},
 };

@@ -6,8 +6,9 @@ use super::{
     tracer::{self, ModuleParts},
 };
 use crate::{
+    api::match_spec::MatchProgram,
     control::{codes, foreign_functions},
-    convert::{errors, match_spec::MatchProgram, pid::Pid, terms},
+    convert::{errors, pid::Pid, terms},
     state::{pattern::Pattern as Names, start},
 };
 use inviso_core::{

@@ -17,10 +17,7 @@
 //! `tests/python/test_seq_nodes.py`, `tests/python/test_etf.py`.
 
 use super::{running::as_process, seq};
-use crate::{
-    convert::{match_spec, terms},
-    state::thread::ThreadState,
-};
+use crate::{api::match_spec, convert::terms, state::thread::ThreadState};
 use inviso_core::{
     messages::About,
     node::Node,

@@ -5,8 +5,6 @@
 //! | `arrow` | Arrow's C data and stream interface, as far as a stream of tables needs it |
 //! | `decode` | Python objects from terms |
 //! | `errors` | the core's errors and the system's as Python's exceptions |
-//! | `etf` | terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs |
-//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject |
 //! | `pid` | `Pid`: a process's name in messages, hashable and ordered |
 //! | `terms` | the package's own classes for terms |
 //! | `view` | live Python objects for match specs, read without running code of the program |
@@ -14,8 +12,6 @@
 pub mod arrow;
 pub mod decode;
 pub mod errors;
-pub mod etf;
-pub mod match_spec;
 pub mod pid;
 pub mod terms;
 pub mod view;

@@ -2,9 +2,9 @@
 
 use super::{
     decode::{self, Made, Makers},
-    match_spec::looked_at,
     pid::Pid,
 };
+use crate::convert::view::looked_at;
 use inviso_core::tracee::Kind;
 use inviso_cpython::{
     capture,

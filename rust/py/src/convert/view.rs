@@ -11,7 +11,10 @@ use inviso_term::{
     term::Term,
 };
 use num_bigint::{BigInt, Sign};
-use pyo3::ffi::{self, PyObject};
+use pyo3::{
+    ffi::{self, PyObject},
+    prelude::*,
+};
 
 use inviso_cpython::{
     capture::{self, Limits, SpecialType, Units},
@@ -483,4 +486,15 @@ impl PyView<'_> {
             }
         }
     }
+}
+
+/// Views an object.
+///
+/// # Errors
+/// The error of `with`.
+pub fn looked_at<T>(object: &Bound<'_, PyAny>, with: impl FnOnce(PyView<'_>) -> PyResult<T>) -> PyResult<T> {
+    let kept = Kept::default();
+    // SAFETY: the caller holds the object; the thread is attached.
+    let view = unsafe { PyView::new(Held::borrowed(object.as_ptr()), &kept) };
+    with(view.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("no object"))?)
 }

@@ -62,7 +62,7 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
 pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
     // SAFETY: the thread is attached, and no exception is set; the thread that raised the exception holds it.
-    if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
+    if let Some(told) = error.and_then(|error| unsafe { exits::told(&process::process(ending).exits, error) }) {
         return told;
     }
     written(|out| match error {

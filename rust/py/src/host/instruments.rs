@@ -29,7 +29,7 @@ use crate::{
         greenlets,
         loops::{self, loop_callbacks, loop_tokens, uv_loops},
         multiprocess::{self, pickles, pools},
-        ports,
+        ports::{self, traffic},
         queues::{self, simple_queue},
     },
     processes::{groups, scheduling, spawning, task_ends, turns},
@@ -40,9 +40,7 @@ use crate::{
         wants::{Wants, MONITORED, WANTED},
     },
 };
-use inviso_core::{
-    flags::Flags, messages::Pattern, monitor::LimitEvent, plan::events, session::Session, tracee::Class,
-};
+use inviso_core::{flags::Flags, messages::Pattern, monitor::LimitEvent, plan, session::Session, tracee::Class};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::{
@@ -205,7 +203,7 @@ impl Host {
             CARRIED.store(false, Ordering::Release);
             fence(Ordering::SeqCst);
         }
-        ports::note(&wants);
+        traffic::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
         senders::want(
             wants.processes.has(Flags::SEND) && wants.processes.has(Flags::RECEIVE),
@@ -271,7 +269,7 @@ fn wants_of(sessions: &[Arc<Session>], host: &Host) -> Wants {
         related: crate::directory::orphans::are_any(host),
         tokens: host.node.seq_in_use(),
         related_ports: ports::are_related(host),
-        ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
+        ends: host.node.read(|snapshot| snapshot.events & !plan::events::CALL != 0),
         ..Wants::default()
     };
     for session in sessions {

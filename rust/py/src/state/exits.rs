@@ -17,8 +17,8 @@
 //! # Checked by
 //! `tests/python/test_process_links.py`.
 
-use crate::{convert::terms, state::process};
-use inviso_core::{sync::Unpoisoned, tracee::Tracee};
+use crate::convert::terms;
+use inviso_core::sync::Unpoisoned;
 use inviso_cpython::{
     capture::{self, Raised},
     object::{
@@ -97,13 +97,12 @@ pub fn mark(error: &Bound<'_, PyAny>, signal: &Bound<'_, PyTuple>) -> PyResult<(
     error.setattr(name.cast::<PyString>()?, signal)
 }
 
-/// The reason of the signal that caused this exception, which ends a process: a term. An exception without arguments
+/// The reason of the signal, one of `exits`, that caused this exception, which ends a process: a term. An exception without arguments
 /// may have been raised while the signal's exception was handled.
 ///
 /// # Safety
 /// Attached, no exception is set; `error` stands.
-pub unsafe fn told(ending: &Tracee, error: Raised) -> Option<Vec<u8>> {
-    let exits = &process::process(ending).exits;
+pub unsafe fn told(exits: &Exits, error: Raised) -> Option<Vec<u8>> {
     if exits.lock().is_empty() {
         return None;
     }

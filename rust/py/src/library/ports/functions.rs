@@ -1,7 +1,10 @@
 //! Functions that Python calls about ports.
 
-use super::{is_open, look, own, refresh};
-use crate::convert::terms;
+use super::{is_open, refresh};
+use crate::{
+    convert::terms,
+    library::ports::{kinds::look, traffic::own},
+};
 use inviso_core::tracee::Kind;
 use pyo3::prelude::*;
 

@@ -5,20 +5,22 @@
 //! Attached threads use files. The instrument replaces the methods and gives them back.
 //!
 //! # States
-//! `PIPES` maps a file to its port from the subprocess's start until the file or the port is closed. `COUNT` is its
-//! size.
+//! See `passages`.
 //!
 //! # Orderings
-//! The mutex orders `PIPES`. `COUNT` is a hint, read `Relaxed`: a use near the change may be missed.
+//! [`Method`]'s own.
 //!
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{read, runs, written};
 use crate::{
     door,
     instrument::sent_values::bytes_of,
-    state::{lock, thread::ThreadState},
+    library::ports::{
+        passages::{close_pipe, end_pipes, of_pipe},
+        traffic::{read, runs, written},
+    },
+    state::thread::ThreadState,
 };
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
@@ -27,11 +29,6 @@ use inviso_cpython::{
 };
 use inviso_term::record;
 use pyo3::{ffi, prelude::*};
-use rustc_hash::FxHashMap;
-use std::sync::{
-    atomic::{AtomicUsize, Ordering},
-    Arc, Mutex,
-};
 
 /// The effect of a method.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,13 +74,6 @@ macro_rules! wrappers {
 
 static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4);
 
-/// Ports by the address of the file of one of their pipes. A file is removed when it is closed, which comes before its
-/// end.
-static PIPES: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
-
-/// The number of such files.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
 /// Begins to watch.
 ///
 /// # Errors
@@ -102,36 +92,7 @@ pub fn end() {
     for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
         hook.method.give_back(wrappers);
     }
-    COUNT.store(0, Ordering::Relaxed);
-    // in a forked child a thread that no longer exists may hold the lock
-    if let Ok(mut pipes) = PIPES.try_lock() {
-        drop(pipes.take());
-    }
-}
-
-/// A file is one of the pipes of a port.
-pub fn add(file: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
-    let mut pipes = lock(&PIPES);
-    let pipes = pipes.get_or_insert_default();
-    pipes.insert(file.as_ptr() as usize, port.clone());
-    COUNT.store(pipes.len(), Ordering::Relaxed);
-}
-
-/// A port is closed.
-pub fn forget(port: &Tracee) {
-    if COUNT.load(Ordering::Relaxed) != 0 {
-        if let Some(pipes) = lock(&PIPES).as_mut() {
-            pipes.retain(|_, known| known.pid != port.pid);
-            COUNT.store(pipes.len(), Ordering::Relaxed);
-        }
-    }
-}
-
-fn find(file: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    lock(&PIPES).as_ref()?.get(&(file as usize)).cloned()
+    end_pipes();
 }
 
 type OfClassCall = unsafe extern "C-unwind" fn(
@@ -193,12 +154,9 @@ unsafe extern "C" fn of_class<const N: usize>(
 unsafe fn around(
     does: Does, this: *mut ffi::PyObject, first: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let Some(port) = find(this) else { return calling::on_guard(call) };
+    let Some(port) = of_pipe(this) else { return calling::on_guard(call) };
     if does == Does::Close {
-        if let Some(pipes) = lock(&PIPES).as_mut() {
-            pipes.remove(&(this as usize));
-            COUNT.store(pipes.len(), Ordering::Relaxed);
-        }
+        close_pipe(this as usize);
         return calling::on_guard(call);
     }
     let command = (does == Does::Write).then_some("command");

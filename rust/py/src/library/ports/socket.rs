@@ -16,16 +16,21 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use super::{busy, closed, known, opened, opens, port, read, runs, transport, untraced, written, Seen, BUSY};
 use crate::{
     control::originals,
     directory::exit_reason,
     door,
     instrument::{sent_values::bytes_of, watch},
+    library::ports::{
+        kinds::socket_classes,
+        passages,
+        traffic::{busy, closed, known, opened, opens, port, read, runs, written, BUSY},
+    },
     state::{
         host::Host,
         instrument::{Ended, Handler},
         thread::ThreadState,
+        untraced::untraced,
     },
 };
 use inviso_core::tracee::Tracee;
@@ -42,7 +47,6 @@ use inviso_term::record;
 use pyo3::{
     ffi,
     prelude::*,
-    sync::PyOnceLock,
     types::{PyBytes, PyList, PyTuple},
 };
 use std::{
@@ -146,39 +150,15 @@ macro_rules! wrappers {
 
 static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
 
-/// The classes and methods by which sockets are examined.
-struct SocketClasses {
-    /// `_socket.socket`.
-    class: Py<PyAny>,
-    fileno: Py<PyAny>,
-    timeout: Py<PyAny>,
-    kind: Py<PyAny>,
-}
-
-static CLASSES: PyOnceLock<SocketClasses> = PyOnceLock::new();
-
 /// The time from which on a call that writes counts as waiting.
 const LONG: Duration = Duration::from_millis(1);
-
-fn classes(py: Python<'_>) -> PyResult<&'static SocketClasses> {
-    CLASSES.get_or_try_init(py, || {
-        let class = py.import("_socket")?.getattr("socket")?;
-        let of = |name: &str| class.getattr(name).map(Bound::unbind);
-        Ok(SocketClasses {
-            fileno: of("fileno")?,
-            timeout: of("gettimeout")?,
-            kind: of("type")?,
-            class: class.unbind(),
-        })
-    })
-}
 
 /// Begins to watch.
 ///
 /// # Errors
 /// The error of importing the socket module; RuntimeError if it is not CPython's.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
-    let class = classes(py)?.class.bind(py);
+    let class = socket_classes(py)?.class.bind(py);
     let init = originals::codes(py.import("socket")?.as_any(), &["socket.__init__"])?;
     watch::add(py, host, &INIT, &init)?;
     let ssl = py.import("_ssl").and_then(|module| module.getattr("_SSLSocket")).ok();
@@ -197,38 +177,6 @@ pub fn end() {
     for (hook, wrappers) in HOOKS.iter().zip(&WRAPPERS) {
         hook.method.give_back(wrappers);
     }
-}
-
-/// Examines a socket; `None` for any other object, and for sockets without the class that Python programs use.
-pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
-    let py = object.py();
-    // SAFETY: the types of two objects that are held; reads a type's words.
-    unsafe {
-        let class = CLASSES.get(py).map(|classes| classes.class.as_ptr().cast::<ffi::PyTypeObject>());
-        let class = match class {
-            Some(class) => class,
-            None => {
-                // no program has a socket before the module is imported
-                py.import("sys").ok()?.getattr("modules").ok()?.get_item("_socket").ok()?;
-                classes(py).ok()?.class.as_ptr().cast()
-            }
-        };
-        let own = ffi::Py_TYPE(object.as_ptr());
-        if own == class || ffi::PyType_IsSubtype(own, class) == 0 || (*own).tp_weaklistoffset == 0 {
-            return None;
-        }
-    }
-    let classes = classes(py).ok()?;
-    let is_open = classes.fileno.bind(py).call1((object,)).ok()?.extract::<i64>().ok()? >= 0;
-    let kind = classes.kind.bind(py).call_method1("__get__", (object,)).and_then(|kind| kind.extract::<i64>());
-    // without the bits that Linux adds
-    let driver = match kind.map(|kind| kind & 15) {
-        Ok(1) => "tcp_inet",
-        Ok(2) => "udp_inet",
-        Ok(5) => "sctp_inet",
-        _ => "inet",
-    };
-    Some(Seen { driver, is_open })
 }
 
 /// A socket is about to be made.
@@ -412,7 +360,7 @@ enum Waits {
 unsafe fn waits(state: &mut ThreadState, this: *mut ffi::PyObject) -> Waits {
     untraced(state, |py, _| {
         let look = || -> PyResult<Waits> {
-            let classes = classes(py)?;
+            let classes = socket_classes(py)?;
             // SAFETY: the caller promises that `this` stands and the thread is attached.
             let this = unsafe { Bound::from_borrowed_ptr(py, this) };
             let timeout = classes.timeout.bind(py).call1((&this,))?;
@@ -476,7 +424,7 @@ unsafe fn pass(
         let there = !args.is_null() && ffi::PyTuple_Check(args) != 0 && ffi::PyTuple_GET_SIZE(args) > n as isize;
         there.then(|| ffi::PyTuple_GET_ITEM(args, n as isize))
     };
-    let own = super::own(port);
+    let own = crate::library::ports::traffic::own(port);
     let by_itself = matches!(data, Data::Sent | Data::SentAll | Data::SentBuffers);
     if by_itself && own.by_transport.load(Ordering::Relaxed) {
         return;
@@ -591,7 +539,7 @@ unsafe fn tls_port(state: &mut ThreadState, half: *mut ffi::PyObject) -> Option<
         // attribute.
         unsafe { generic::attribute(py, half, "owner") }.map(Bound::unbind)
     })?;
-    if let Some(port) = transport::of_tls(state.host, owner.as_ptr() as usize) {
+    if let Some(port) = passages::of_tls(owner.as_ptr() as usize) {
         return Some(port);
     }
     // SAFETY: `owner` is held; the thread is attached.

@@ -17,16 +17,20 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_children.py`.
 
-use super::{closed, opened, opens, own, pipe, port, read, serves, untraced, written, Seen, INSTRUMENT};
 use crate::{
     control::originals::codes,
     directory::exit_reason,
     instrument::watch,
+    library::ports::{
+        kinds::SUBPROCESSES,
+        passages,
+        traffic::{closed, opened, opens, own, port, read, serves, written},
+    },
     state::{
         host::Host,
         instrument::{Ended, Handler},
         thread::ThreadState,
-        untraced,
+        untraced::{self, untraced},
     },
 };
 use inviso_core::tracee::Tracee;
@@ -35,7 +39,6 @@ use inviso_term::{etf, term::Term};
 use pyo3::{
     ffi,
     prelude::*,
-    sync::PyOnceLock,
     types::{PyBytes, PyDict, PyList},
 };
 use std::sync::{atomic::Ordering, Arc};
@@ -58,8 +61,6 @@ pub static EXITED: Handler = Handler { end: Some(on_exited), ..Handler::NONE };
 /// All of them.
 pub static HANDLERS: [&Handler; 5] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &EXITED];
 
-static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
 /// Begins to watch.
 ///
 /// # Errors
@@ -67,7 +68,7 @@ static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     // not while other threads wait for the class: they may be importing it
     let found = py.import("subprocess")?.getattr("Popen")?.unbind();
-    let class = CLASS.get_or_init(py, || found).bind(py);
+    let class = SUBPROCESSES.get_or_init(py, || found).bind(py);
     watch::add(py, host, &INIT, &codes(class, &["__init__"])?)?;
     watch::add(py, host, &STATUS, &codes(class, &["_internal_poll", "_wait"])?)?;
     watch::add(py, host, &COMMUNICATE, &codes(class, &["communicate"])?)?;
@@ -83,32 +84,9 @@ pub fn begin_transport(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
 }
 
-/// Examines a subprocess; `None` for any other object.
-pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
-    let py = object.py();
-    let class = match CLASS.get(py) {
-        Some(class) => class,
-        None => {
-            let module = py.import("sys").ok()?.getattr("modules").ok()?.get_item("subprocess").ok()?;
-            let found = module.getattr("Popen").ok()?.unbind();
-            CLASS.get_or_init(py, || found)
-        }
-    };
-    // SAFETY: two types of objects that are held; then plain attributes of an instance.
-    unsafe {
-        if ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) == 0 {
-            return None;
-        }
-        // one that was not started has no pid yet
-        let started = attribute(py, object.as_ptr(), "pid").is_some_and(|pid| !pid.is_none());
-        let runs = attribute(py, object.as_ptr(), "returncode").is_some_and(|status| status.is_none());
-        Some(Seen { driver: "spawn", is_open: started && runs })
-    }
-}
-
-/// Takes in the pipes of a subprocess that runs already.
+/// Takes in the pipes of a subprocess that runs already, while the instrument is on.
 pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
-    if own(port).driver.get() == Some(&"spawn") && INSTRUMENT.on.load(Ordering::Relaxed) {
+    if own(port).driver.get() == Some(&"spawn") {
         // SAFETY: the object is held.
         unsafe { pipes(object.py(), object.as_ptr(), port) };
     }
@@ -128,7 +106,7 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
             file = deeper.or(file);
         }
         if let Some(file) = file.filter(|file| !file.is_none()) {
-            pipe::add(&file, port);
+            passages::add_pipe(&file, port);
         }
     }
 }

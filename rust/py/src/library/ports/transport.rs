@@ -18,16 +18,20 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
-use super::{busy, closed, opened, opens, own, port, read, serves, untraced, written, Seen, BUSY};
 use crate::{
     control::originals,
     directory::exit_reason,
     instrument::{message_view, sent_values::bytes_of, watch},
+    library::ports::{
+        kinds::{is_one_of, transport_classes},
+        passages::encrypts,
+        traffic::{busy, closed, make_self_pipe, opened, opens, own, port, read, serves, written, BUSY},
+    },
     state::{
         host::Host,
         instrument::{Ended, Handler},
-        lock,
         thread::{Served, ThreadState},
+        untraced::untraced,
     },
 };
 use inviso_core::tracee::{Kind, Tracee};
@@ -39,15 +43,13 @@ use inviso_cpython::{
 use pyo3::{
     ffi,
     prelude::*,
-    sync::PyOnceLock,
     types::{PyBytes, PyTuple},
 };
-use rustc_hash::FxHashMap;
 use std::{
     cell::Cell,
     sync::{
         atomic::{AtomicUsize, Ordering},
-        Arc, Mutex,
+        Arc,
     },
 };
 
@@ -85,53 +87,8 @@ pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(o
 pub static HANDLERS: [&Handler; 10] =
     [&SOCKET, &WRITE, &SENDTO, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
 
-struct TransportClasses {
-    selector: Py<PyAny>,
-    pipes: [Py<PyAny>; 2],
-    /// Protocols of a subprocess's pipes.
-    of_subprocess: Py<PyAny>,
-    tls: Py<PyAny>,
-    event_loop: Py<PyAny>,
-}
-
-static CLASSES: PyOnceLock<TransportClasses> = PyOnceLock::new();
-
 /// The index of the local variable of `_read_ready` that has the data.
 static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-/// Ports by the object through which asyncio encrypts their data.
-static ENCRYPTED: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
-
-/// The number of such ports.
-static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// The classes, if asyncio is imported and has them. This imports nothing that another thread may be importing: each
-/// thread would wait for the other, and one of them would get half a module.
-fn classes(py: Python<'_>) -> Option<&'static TransportClasses> {
-    if let Some(known) = CLASSES.get(py) {
-        return Some(known);
-    }
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-    let asyncio = modules.get_item("asyncio").ok()?;
-    if asyncio.getattr("__spec__").and_then(|spec| spec.getattr("_initializing")?.is_truthy()).unwrap_or(false) {
-        return None;
-    }
-    modules.get_item("asyncio.unix_events").ok()?;
-    let make = || -> PyResult<TransportClasses> {
-        let of = |module: &str, name: &str| py.import(module)?.getattr(name).map(Bound::unbind);
-        Ok(TransportClasses {
-            selector: of("asyncio.selector_events", "_SelectorTransport")?,
-            pipes: [
-                of("asyncio.unix_events", "_UnixReadPipeTransport")?,
-                of("asyncio.unix_events", "_UnixWritePipeTransport")?,
-            ],
-            of_subprocess: of("asyncio.base_subprocess", "WriteSubprocessPipeProto")?,
-            tls: of("asyncio.sslproto", "SSLProtocol")?,
-            event_loop: of("asyncio.selector_events", "BaseSelectorEventLoop")?,
-        })
-    };
-    CLASSES.get_or_try_init(py, make).ok()
-}
 
 /// The codes of methods of these classes.
 fn codes<'py, const N: usize>(methods: [(&Bound<'py, PyAny>, &str); N]) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -144,7 +101,7 @@ fn codes<'py, const N: usize>(methods: [(&Bound<'py, PyAny>, &str); N]) -> PyRes
 /// # Errors
 /// The error of importing asyncio, or of `sys.monitoring`.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
-    let Some(classes) = classes(py) else { return Ok(()) };
+    let Some(classes) = transport_classes(py) else { return Ok(()) };
     let module = py.import("asyncio.selector_events")?;
     let (stream, datagram) =
         (module.getattr("_SelectorSocketTransport")?, module.getattr("_SelectorDatagramTransport")?);
@@ -172,100 +129,35 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &TLS, &codes([(classes.tls.bind(py), "connection_made")])?)
 }
 
-/// In a forked child: the ports are the parent's.
-pub fn forget() {
-    ENCRYPTED_COUNT.store(0, Ordering::Relaxed);
-    // a thread that no longer exists may hold the lock
-    if let Ok(mut all) = ENCRYPTED.try_lock() {
-        drop(all.take());
-    }
-}
-
-fn is(object: *mut ffi::PyObject, class: &Py<PyAny>) -> bool {
-    // SAFETY: the callers' objects stand; two types.
-    unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0 }
-}
-
-/// Examines a transport of a pipe; `None` for any other object, and for the pipes of subprocesses.
-pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
-    let py = object.py();
-    let classes = classes(py)?;
-    if !classes.pipes.iter().any(|class| is(object.as_ptr(), class)) {
-        return None;
-    }
-    // SAFETY: plain attributes of an instance that is held.
-    unsafe {
-        if attribute(py, object.as_ptr(), "_protocol").is_some_and(|it| is(it.as_ptr(), &classes.of_subprocess)) {
-            return None;
-        }
-        let is_open = attribute(py, object.as_ptr(), "_pipe").is_some_and(|pipe| !pipe.is_none());
-        Some(Seen { driver: "fd", is_open })
-    }
-}
-
 /// Takes in the transport and the TLS of a socket that exists already.
 pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
     let py = object.py();
-    let Some(classes) = classes(py) else { return };
+    let Some(classes) = transport_classes(py) else { return };
     let port = |socket: Option<Bound<'_, PyAny>>| {
         let socket = socket?;
-        let seen = super::look(&socket).filter(|seen| seen.is_open)?;
+        let seen = crate::library::ports::kinds::look(&socket).filter(|seen| seen.is_open)?;
         let port = host.directory.object_process(host, Kind::Port, socket.as_ptr() as usize, None);
         own(&port).driver.get_or_init(|| seen.driver);
         Some(port)
     };
     // SAFETY: plain attributes of objects that are held.
     unsafe {
-        if is(object.as_ptr(), &classes.selector) {
+        if is_one_of(object.as_ptr(), &classes.selector) {
             if let Some(port) = port(attribute(py, object.as_ptr(), "_sock")) {
                 own(&port).by_transport.store(true, Ordering::Relaxed);
             }
-        } else if is(object.as_ptr(), &classes.tls) {
+        } else if is_one_of(object.as_ptr(), &classes.tls) {
             let transport = attribute(py, object.as_ptr(), "_transport");
             let socket = transport.and_then(|transport| attribute(py, transport.as_ptr(), "_sock"));
             if let Some(port) = port(socket) {
                 encrypts(py, object.as_ptr(), port);
             }
-        } else if is(object.as_ptr(), &classes.event_loop) {
+        } else if is_one_of(object.as_ptr(), &classes.event_loop) {
             for name in ["_ssock", "_csock"] {
                 if let Some(socket) = attribute(py, object.as_ptr(), name).filter(|socket| !socket.is_none()) {
-                    super::silence(host, socket.as_ptr());
+                    crate::library::ports::traffic::silence(host, socket.as_ptr());
                 }
             }
-        }
-    }
-}
-
-/// This protocol encrypts what goes over this port.
-///
-/// # Safety
-/// `protocol` stands throughout; the calling thread is attached.
-unsafe fn encrypts(py: Python<'_>, protocol: *mut ffi::PyObject, port: Arc<Tracee>) {
-    own(&port).is_encrypted.store(true, Ordering::Relaxed);
-    // SAFETY: a plain attribute of an object that the caller holds.
-    if let Some(half) = unsafe { attribute(py, protocol, "_sslobj") }.filter(|half| !half.is_none()) {
-        let mut all = lock(&ENCRYPTED);
-        let all = all.get_or_insert_default();
-        all.retain(|_, port| port.is_alive());
-        all.insert(half.as_ptr() as usize, port);
-        ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
-    }
-}
-
-/// The port that asyncio encrypts for through the object at this address.
-pub fn of_tls(_host: &Host, half: usize) -> Option<Arc<Tracee>> {
-    if ENCRYPTED_COUNT.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    lock(&ENCRYPTED).as_ref()?.get(&half).filter(|port| port.is_alive()).cloned()
-}
-
-/// A port is closed: asyncio encrypts for it no longer.
-pub fn forget_tls(port: &Tracee) {
-    if own(port).is_encrypted.load(Ordering::Relaxed) {
-        if let Some(all) = lock(&ENCRYPTED).as_mut() {
-            all.retain(|_, known| known.pid != port.pid);
-            ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
         }
     }
 }
@@ -276,14 +168,14 @@ pub fn forget_tls(port: &Tracee) {
 /// The transport is as [`attribute`] requires; an exception may be set.
 unsafe fn port_of(state: &mut ThreadState, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let object = untraced(state, |py, _| {
-        let classes = classes(py)?;
+        let classes = transport_classes(py)?;
         // SAFETY: plain attributes of an object that the caller holds.
         unsafe {
-            if is(transport, &classes.selector) {
+            if is_one_of(transport, &classes.selector) {
                 return attribute(py, transport, "_sock").map(Bound::unbind);
             }
             let protocol = attribute(py, transport, "_protocol")?;
-            if is(protocol.as_ptr(), &classes.of_subprocess) {
+            if is_one_of(protocol.as_ptr(), &classes.of_subprocess) {
                 let subprocess = attribute(py, protocol.as_ptr(), "proc")?;
                 return attribute(py, subprocess.as_ptr(), "_proc").map(Bound::unbind);
             }
@@ -305,23 +197,24 @@ pub unsafe fn served(
     state: &mut ThreadState, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
 ) -> Option<Served> {
     let py = callback.py();
-    let classes = classes(py)?;
+    let classes = transport_classes(py)?;
     // SAFETY: the callback is held, and holds its parts; plain attributes of objects that are held.
     unsafe {
         let (owner, function) = capture::parts_of_method(callback.as_ptr())?;
         let argument = |n: usize| args.and_then(|args| args.get_item(n).ok());
         // an object of the program's own is not examined further
         let transport = |state: &mut ThreadState, object: *mut ffi::PyObject| {
-            let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
+            let is_one =
+                is_one_of(object, &classes.selector) || classes.pipes.iter().any(|class| is_one_of(object, class));
             if is_one {
                 port_of(state, object)
             } else {
                 None
             }
         };
-        let port = if is(owner, &classes.event_loop) {
+        let port = if is_one_of(owner, &classes.event_loop) {
             (0..2).find_map(|n| port(state, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
-        } else if is(owner, &classes.tls) {
+        } else if is_one_of(owner, &classes.tls) {
             transport(state, attribute(py, owner, "_transport")?.as_ptr())
         } else {
             transport(state, owner).or_else(|| transport(state, argument(0)?.as_ptr()))
@@ -559,20 +452,10 @@ fn on_tls(state: &mut ThreadState, frame: Frame) {
     }
 }
 
-thread_local! {
-    /// Whether a loop is making the sockets by which it wakes itself.
-    static MAKES_SELF_PIPE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a socket that is made now is an event loop's own, which is not a link to the outside world.
-pub fn is_loops_own() -> bool {
-    MAKES_SELF_PIPE.get()
-}
-
 fn on_self_pipe(_here: &mut ThreadState, _frame: Frame) {
-    MAKES_SELF_PIPE.set(true);
+    make_self_pipe(true);
 }
 
 fn on_self_pipe_made(_here: &mut ThreadState, _frame: Frame, _how: Ended) {
-    MAKES_SELF_PIPE.set(false);
+    make_self_pipe(false);
 }

@@ -1,12 +1,13 @@
 //! Terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs.
 
-use super::{
-    decode::{self, Failure, Made, Makers},
-    errors::{self, LimitReached},
-    match_spec,
-    terms::{self, Classes},
+use crate::{
+    api::{match_spec, wire},
+    convert::{
+        decode::{self, Failure, Made, Makers},
+        errors::{self, LimitReached},
+        terms::{self, Classes},
+    },
 };
-use crate::api::wire;
 use inviso_core::error::Error;
 use inviso_cpython::interpreter::calling::call;
 use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Limits, Node, RecordRef, MAX_DEPTH, VERSION};

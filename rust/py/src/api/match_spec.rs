@@ -1,12 +1,15 @@
 //! `MatchProgram`: match specs from Python values, and back; running one on a subject.
 
-use super::{
-    errors,
-    pid::Pid,
-    terms,
-    view::{Kept, PyView},
+use crate::{
+    api::processes,
+    convert::{
+        errors,
+        pid::Pid,
+        terms,
+        view::{looked_at, Kept, PyView},
+    },
+    state::start,
 };
-use crate::{api::processes, state::start};
 use inviso_core::{flags::Flags, node::Node};
 use inviso_cpython::{interpreter::calling, object::held::Held};
 use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
@@ -231,17 +234,6 @@ fn identity(object: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         return Some(Py::new(py, pid).ok()?.into_any());
     }
     crate::library::ports::functions::port_of(py, object).ok().flatten()
-}
-
-/// Views an object.
-///
-/// # Errors
-/// The error of `with`.
-pub fn looked_at<T>(object: &Bound<'_, PyAny>, with: impl FnOnce(PyView<'_>) -> PyResult<T>) -> PyResult<T> {
-    let kept = Kept::default();
-    // SAFETY: the caller holds the object; the thread is attached.
-    let view = unsafe { PyView::new(Held::borrowed(object.as_ptr()), &kept) };
-    with(view.ok_or_else(|| PyTypeError::new_err("no object"))?)
 }
 
 fn members<'py>(set: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
