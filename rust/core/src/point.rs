@@ -2,6 +2,21 @@
 //!
 //! A [`Point`] stands for a function. While no session traces it, entering it is one relaxed load.
 //!
+//! # Roles
+//! Any thread enters and leaves points; its scheduler is in a thread-local variable. The control side arms points, under the control
+//! lock.
+//!
+//! # States
+//! A point is armed with a set of [`events`], which is empty at first. A call is open from [`Point::enter`] until it is dropped.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `armed` | [`Arm::arm`], `Relaxed` | threads that enter, `Relaxed` | a hint: the plan is in the snapshot, and an event without a plan does nothing |
+//!
+//! # Checked by
+//! `tests/exact.rs`, `tests/growth.rs`, `tests/timers.rs`.
+//!
 //! ```
 //! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
 //!
@@ -62,18 +77,18 @@ struct PointState {
     node: Arc<Node>,
 }
 
-/// A place in a Rust program that can be traced: one function.
+/// A function of a Rust program that can be traced.
 #[derive(Clone)]
 pub struct Point(Arc<PointState>);
 
-/// This thread's scheduler; leaves the node when the thread ends.
-struct Here {
+/// This thread's scheduler of one node. It ends with the thread.
+struct ThreadScheduler {
     node: Arc<Node>,
     thread: Option<Thread>,
     depth: usize,
 }
 
-impl Drop for Here {
+impl Drop for ThreadScheduler {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             let own = thread.own().clone();
@@ -85,22 +100,22 @@ impl Drop for Here {
 }
 
 thread_local! {
-    static HERE: RefCell<Vec<Here>> = const { RefCell::new(Vec::new()) };
+    static SCHEDULERS: RefCell<Vec<ThreadScheduler>> = const { RefCell::new(Vec::new()) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a trace point knows of the call that it reports.
-struct At<'a, F> {
+/// A call of a trace point.
+struct PointCall<'a, F> {
     at: usize,
     name: &'a Mfa,
     arguments: &'a F,
-    /// The arguments, once a match spec has looked at them.
+    /// The arguments, after a match specification has read them.
     seen: OnceCell<Vec<Term>>,
 }
 
-impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
+impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> PointCall<'a, F> {
     fn new(at: usize, name: &'a Mfa, arguments: &'a F) -> Self {
-        At { at, name, arguments, seen: OnceCell::new() }
+        PointCall { at, name, arguments, seen: OnceCell::new() }
     }
 
     fn terms(&self) -> &[Term] {
@@ -116,7 +131,7 @@ impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
     }
 }
 
-impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for At<'_, F> {
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for PointCall<'_, F> {
     type View<'v>
         = TermView<'v>
     where
@@ -133,7 +148,7 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for At<'_, F> {
     }
 }
 
-impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for PointCall<'_, F> {
     fn address(&self) -> usize {
         self.at
     }
@@ -154,7 +169,7 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
         (self.arguments)(out)?;
         out.nil()
     }
-    /// A trace point has nothing but values.
+    /// The same values: a trace point has no objects.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, _scheduler: u16) {
         let capture = &session.options.capture;
         out.resize(capture.total, 0);
@@ -184,7 +199,7 @@ fn write_name(out: &mut Encoder<'_>, name: &Mfa) -> Result<(), Full> {
     out.int(i64::from(name.arity))
 }
 
-/// A call of a trace point that has not ended; it ends when this is dropped.
+/// An open call of a trace point. It ends when this is dropped.
 #[must_use = "the call ends when this is dropped"]
 pub struct Call<'a> {
     point: Option<&'a PointState>,
@@ -192,7 +207,8 @@ pub struct Call<'a> {
 }
 
 impl Point {
-    /// A call begins. `arguments` writes as many terms as the point has parameters, and is asked only for a message.
+    /// A call begins. `arguments` writes as many terms as the point has parameters, and runs only for a message or a match
+    /// specification.
     #[inline(always)]
     pub fn enter(&self, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
         if self.0.armed.load(Relaxed) == 0 {
@@ -210,9 +226,9 @@ impl Point {
 
 fn enter(state: &PointState, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
     let mut at = 0;
-    here(&state.node, |thread, depth| {
+    with_scheduler(&state.node, |thread, depth| {
         let mark = *depth + 1;
-        let call = At::new(mark, &state.name, &arguments);
+        let call = PointCall::new(mark, &state.name, &arguments);
         event::on_call(&state.node, thread, state.key, &call);
         if state.armed.load(Relaxed) & events::END != 0 {
             *depth = mark;
@@ -226,38 +242,38 @@ impl Drop for Call<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(state) = self.point {
-            leave(state, self.at);
+            exit(state, self.at);
         }
     }
 }
 
-fn leave(state: &PointState, at: usize) {
-    let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
-    here(&state.node, |thread, depth| {
+fn exit(state: &PointState, at: usize) {
+    let how = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
+    with_scheduler(&state.node, |thread, depth| {
         let nothing = |_: &mut Encoder<'_>| Ok(());
-        let call = At::new(at, &state.name, &nothing);
-        event::on_exit(&state.node, thread, state.key, exit, &call);
+        let call = PointCall::new(at, &state.name, &nothing);
+        event::on_exit(&state.node, thread, state.key, how, &call);
         *depth = at - 1;
     });
 }
 
-/// Runs `with` on this thread's scheduler, unless this thread is inside one already or is ending.
+/// Runs `with` on this thread's scheduler, unless that runs already or the thread is ending.
 #[inline(always)]
-fn here(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
+fn with_scheduler(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
     if INSIDE.replace(true) {
         return;
     }
-    let _ = HERE.try_with(|here| {
-        let mut all = here.borrow_mut();
-        let at = match all.iter().position(|h| Arc::ptr_eq(&h.node, node)) {
+    let _ = SCHEDULERS.try_with(|schedulers| {
+        let mut all = schedulers.borrow_mut();
+        let at = match all.iter().position(|scheduler| Arc::ptr_eq(&scheduler.node, node)) {
             Some(at) => at,
             None => {
                 let own = node.process(Kind::Thread, 0);
-                all.push(Here { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
+                all.push(ThreadScheduler { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
                 all.len() - 1
             }
         };
-        let Here { thread, depth, .. } = &mut all[at];
+        let ThreadScheduler { thread, depth, .. } = &mut all[at];
         if let Some(thread) = thread {
             with(thread, depth);
         }
@@ -287,7 +303,7 @@ impl Program {
         &self.0.node
     }
 
-    /// A new trace point. Make it once, where the program begins, and keep it.
+    /// A new trace point. Make it once, at the program's start, and keep it.
     #[must_use]
     pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
         let mut points = self.0.points.lock().unpoisoned();
@@ -305,7 +321,7 @@ impl Program {
     #[must_use]
     pub fn current(&self) -> Option<Arc<crate::state::tracee::Tracee>> {
         let mut own = None;
-        here(&self.0.node, |thread, _| own = Some(thread.own().clone()));
+        with_scheduler(&self.0.node, |thread, _| own = Some(thread.own().clone()));
         own
     }
 
