@@ -1,20 +1,21 @@
-//! Trace points for Rust programs. Such a program is its own host.
+//! Trace points for Rust programs: a program that is its own host.
 //!
-//! A [`Point`] represents a function. Entering an untraced point is one relaxed load.
+//! A [`Point`] stands for a function. While no session traces it, entering it is one relaxed load.
 //!
 //! # Roles
-//! Any thread enters points. The control side arms them.
+//! Any thread enters and leaves points; its scheduler is in a thread-local variable. The control side arms points, under the control
+//! lock.
 //!
 //! # States
-//! `armed` has the events of a point; 0 while no session traces it.
+//! A point is armed with a set of [`events`], which is empty at first. A call is open from [`Point::enter`] until it is dropped.
 //!
 //! # Orderings
-//! `armed` is `Relaxed`: a hint for the next call. The node's snapshot decides.
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `armed` | [`Arm::arm`], `Relaxed` | threads that enter, `Relaxed` | a hint: the plan is in the snapshot, and an event without a plan does nothing |
 //!
 //! # Checked by
-//! `tests/exact.rs`, `tests/dumps.rs`, `tests/switched.rs`.
-//!
-//! # Example
+//! `tests/exact.rs`, `tests/growth.rs`, `tests/timers.rs`.
 //!
 //! ```
 //! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
@@ -60,7 +61,7 @@ use std::{
     sync::Arc,
 };
 
-/// A traceable Rust program. Clones are handles of the same program.
+/// A Rust program that can be traced. Clones are the same program.
 #[derive(Clone)]
 pub struct Program(Arc<Inner>);
 
@@ -76,18 +77,18 @@ struct PointState {
     node: Arc<Node>,
 }
 
-/// A traceable function of a Rust program.
+/// A function of a Rust program that can be traced.
 #[derive(Clone)]
 pub struct Point(Arc<PointState>);
 
-/// This thread's scheduler in one node. Its drop, at the end of the thread, ends the scheduler and its process.
-struct Scheduler {
+/// This thread's scheduler of one node. It ends with the thread.
+struct ThreadScheduler {
     node: Arc<Node>,
     thread: Option<Thread>,
     depth: usize,
 }
 
-impl Drop for Scheduler {
+impl Drop for ThreadScheduler {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             let own = thread.own().clone();
@@ -99,16 +100,16 @@ impl Drop for Scheduler {
 }
 
 thread_local! {
-    static SCHEDULERS: RefCell<Vec<Scheduler>> = const { RefCell::new(Vec::new()) };
+    static SCHEDULERS: RefCell<Vec<ThreadScheduler>> = const { RefCell::new(Vec::new()) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call of a trace point, for the core.
+/// A call of a trace point.
 struct PointCall<'a, F> {
     at: usize,
     name: &'a Mfa,
     arguments: &'a F,
-    /// The arguments, decoded at the first use by a match spec.
+    /// The arguments, after a match specification has read them.
     seen: OnceCell<Vec<Term>>,
 }
 
@@ -168,7 +169,7 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for PointCall<'_, F
         (self.arguments)(out)?;
         out.nil()
     }
-    /// The arguments of a trace point are always values.
+    /// The same values: a trace point has no objects.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, _scheduler: u16) {
         let capture = &session.options.capture;
         out.resize(capture.total, 0);
@@ -198,7 +199,7 @@ fn write_name(out: &mut Encoder<'_>, name: &Mfa) -> Result<(), Full> {
     out.int(i64::from(name.arity))
 }
 
-/// An open call of a trace point. Dropping it ends the call.
+/// An open call of a trace point. It ends when this is dropped.
 #[must_use = "the call ends when this is dropped"]
 pub struct Call<'a> {
     point: Option<&'a PointState>,
@@ -206,7 +207,8 @@ pub struct Call<'a> {
 }
 
 impl Point {
-    /// Begins a call. `arguments` writes a term for each parameter of the point. It is called only for messages and match specs.
+    /// A call begins. `arguments` writes as many terms as the point has parameters, and runs only for a message or a match
+    /// specification.
     #[inline(always)]
     pub fn enter(&self, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
         if self.0.armed.load(Relaxed) == 0 {
@@ -215,7 +217,7 @@ impl Point {
         enter(&self.0, arguments)
     }
 
-    /// The name of the function.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> &Mfa {
         &self.0.name
@@ -246,32 +248,32 @@ impl Drop for Call<'_> {
 }
 
 fn exit(state: &PointState, at: usize) {
-    let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
+    let how = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
     with_scheduler(&state.node, |thread, depth| {
         let nothing = |_: &mut Encoder<'_>| Ok(());
         let call = PointCall::new(at, &state.name, &nothing);
-        event::on_exit(&state.node, thread, state.key, exit, &call);
+        event::on_exit(&state.node, thread, state.key, how, &call);
         *depth = at - 1;
     });
 }
 
-/// Passes this thread's scheduler to `with`, unless the thread already uses one or is ending.
+/// Runs `with` on this thread's scheduler, unless that runs already or the thread is ending.
 #[inline(always)]
 fn with_scheduler(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
     if INSIDE.replace(true) {
         return;
     }
-    let _ = SCHEDULERS.try_with(|all| {
-        let mut all = all.borrow_mut();
-        let at = match all.iter().position(|h| Arc::ptr_eq(&h.node, node)) {
+    let _ = SCHEDULERS.try_with(|schedulers| {
+        let mut all = schedulers.borrow_mut();
+        let at = match all.iter().position(|scheduler| Arc::ptr_eq(&scheduler.node, node)) {
             Some(at) => at,
             None => {
                 let own = node.process(Kind::Thread, 0);
-                all.push(Scheduler { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
+                all.push(ThreadScheduler { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
                 all.len() - 1
             }
         };
-        let Scheduler { thread, depth, .. } = &mut all[at];
+        let ThreadScheduler { thread, depth, .. } = &mut all[at];
         if let Some(thread) = thread {
             with(thread, depth);
         }
@@ -289,7 +291,7 @@ impl Arm for Program {
 }
 
 impl Program {
-    /// A program without sessions.
+    /// A program in which nothing is traced.
     #[must_use]
     pub fn new() -> Self {
         Program(Arc::new(Inner { node: Node::new(Clock::new()), points: Mutex::new(Vec::new()) }))
@@ -301,7 +303,7 @@ impl Program {
         &self.0.node
     }
 
-    /// Creates a trace point. Create each point once, at the start of the program.
+    /// A new trace point. Make it once, at the program's start, and keep it.
     #[must_use]
     pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
         let mut points = self.0.points.lock().unpoisoned();
@@ -323,7 +325,7 @@ impl Program {
         own
     }
 
-    /// Creates a session that is its own tracer.
+    /// A session that is its own tracer.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -331,7 +333,7 @@ impl Program {
         self.0.node.session_create(name, 0, options)
     }
 
-    /// Ends a session. `false` if it had already ended.
+    /// Ends a session; `false` if it had ended before.
     pub fn destroy(&self, session: &Arc<Session>) -> bool {
         self.0.node.session_destroy(session, self)
     }
@@ -348,14 +350,14 @@ impl Program {
         self.0.node.function(session, &targets, kinds, op, self)
     }
 
-    /// The call_count of a point in a session. `None` if it has none.
+    /// The value of a point's call_count in a session, `None` if it has none.
     #[must_use]
     pub fn count(&self, session: &Session, point: &Point) -> Option<u64> {
         let (_, entry) = self.0.node.entry(session, point.0.key)?;
         (entry.has & kinds::COUNT != 0).then(|| self.0.node.count(entry.count))
     }
 
-    /// Calls and own time of a point by process: `(pid, calls, nanoseconds)`; `None` without call_time.
+    /// Calls and own time of a point by process: `(pid, calls, nanoseconds)`; `None` if its time is not counted.
     #[must_use]
     pub fn time(&self, session: &Session, point: &Point) -> Option<Vec<(u64, u64, u64)>> {
         let (slot, entry) = self.0.node.entry(session, point.0.key)?;

@@ -1,4 +1,4 @@
-//! What an operation makes of one setting.
+//! Applies an operation to one setting.
 #![forbid(unsafe_code)]
 
 use super::{settle::Leftovers, Op};
@@ -23,8 +23,8 @@ fn same(a: &Option<Arc<Program>>, b: &Option<Arc<Program>>) -> bool {
 }
 
 impl Node {
-    /// One setting's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
-    /// 23, 25, 26.
+    /// Applies an operation to these kinds of a setting; `false` if that changes nothing. Rules: trace.md `function/4`; gold
+    /// README 23, 25, 26.
     pub(super) fn apply(
         &self, control: &mut Control, setting: &mut Setting, kinds: u16, op: &Op, left: &mut Leftovers,
     ) -> bool {

@@ -1,30 +1,33 @@
-//! Trace flags of processes and ports are switched.
+//! Trace flags of processes and ports.
 #![forbid(unsafe_code)]
 
 use crate::{
+    record::identity::Class,
     state::{
         error::Error,
         flags::Flags,
         node::{Node, Who},
+        registry::Registry,
         session::Session,
+        tracee::Tracee,
     },
-    sync::{mutants::mutant, Unpoisoned},
+    sync::{mutants::mutant, MutexGuard, Unpoisoned},
 };
 use std::sync::Arc;
 
 impl Node {
-    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`). A group that can
-    /// have none of the flags is left alone, and matches nothing. A tracer module is asked about each process when flags are
-    /// switched on: see [`Node::trace_status`].
-    /// After a change of `cpu_timestamp`, which is no process's, call [`Node::forget_remembered`].
+    /// Switches trace flags of processes or ports; answers how many matched (trace.md, `process/4`, `port/4`). A class to which none of
+    /// the flags applies stays as it is, and matches nothing. When flags are switched on, a tracer module is asked about each
+    /// process: see [`Node::trace_status`]. `cpu_timestamp` belongs to the node; after a change of it call
+    /// [`Node::forget_remembered`].
     ///
     /// # Errors
     /// [`Error::SessionDead`], [`Error::ProcessDead`].
     pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, Error> {
         let lived = session.is_alive();
+        // The end of a session, and the loss of its tracer, pass through this lock later and clear the flags that are set here. So no
+        // flag is left for the next session of this index.
         let registry = self.registry.lock().unpoisoned();
-        // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock
-        // later and clears what is set here. Else flags could be left for the next session of this index.
         if !(session.is_alive() || lived && mutant!("flags_unlocked")) {
             return Err(Error::SessionDead);
         }
@@ -41,30 +44,40 @@ impl Node {
             self.ask_cpu_stamps(session, how);
         }
         let flags = Flags(flags.0 & !Flags::CPU_TIMESTAMP.0);
-        let mut count = 0;
-        if let Who::One(tracee) = who {
-            if !tracee.is_alive() {
-                return Err(Error::ProcessDead);
-            }
-            tracee.change(session.index, how, flags);
-            drop(registry);
-            if how {
-                self.trace_status(session, Some(tracee));
-            }
-            return Ok(1);
+        match who {
+            Who::One(tracee) => self.flags_of_one(registry, session, tracee, how, flags),
+            Who::All(class) => Ok(self.flags_of_class(registry, session, class, (true, true), how, flags)),
+            Who::Existing(class) => Ok(self.flags_of_class(registry, session, class, (true, false), how, flags)),
+            Who::New(class) => Ok(self.flags_of_class(registry, session, class, (false, true), how, flags)),
         }
-        let (class, which) = match who {
-            Who::One(_) => return Ok(0),
-            Who::All(class) => (class, (true, true)),
-            Who::Existing(class) => (class, (true, false)),
-            Who::New(class) => (class, (false, true)),
-        };
-        if which.1 {
+    }
+
+    fn flags_of_one(
+        &self, registry: MutexGuard<'_, Registry>, session: &Session, tracee: &Tracee, how: bool, flags: Flags,
+    ) -> Result<usize, Error> {
+        if !tracee.is_alive() {
+            return Err(Error::ProcessDead);
+        }
+        tracee.change(session.index, how, flags);
+        drop(registry);
+        if how {
+            self.trace_status(session, Some(tracee));
+        }
+        Ok(1)
+    }
+
+    /// Of those that exist, those to come, or both.
+    fn flags_of_class(
+        &self, registry: MutexGuard<'_, Registry>, session: &Session, class: Class, (existing, new): (bool, bool),
+        how: bool, flags: Flags,
+    ) -> usize {
+        if new {
             session.change_new_flags(class, how, flags);
         }
+        let mut count = 0;
         let mut asked = Vec::new();
         let asks = how && session.options.tracer.is_some();
-        if which.0 {
+        if existing {
             for tracee in registry.living.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
                 tracee.change(session.index, how, flags);
@@ -77,9 +90,9 @@ impl Node {
         for tracee in asked {
             self.trace_status(session, Some(&tracee));
         }
-        if asks && which.1 {
+        if asks && new {
             self.trace_status(session, None);
         }
-        Ok(count)
+        count
     }
 }

@@ -1,12 +1,17 @@
-//! The one place where patterns change: stage, publish, arm, grace period, retire.
+//! Changes of patterns, flags and sessions: stage, publish, arm, grace period, retire.
 //!
 //! # Roles
-//! One stager at a time holds the control lock. Traced threads never take it. The host arms code through [`Arm`].
+//! One change at a time holds the control lock. Traced threads never take it. The host arms code through [`Arm`].
 //!
 //! # States
-//! A change is: checked (nothing has changed yet) → staged (a new snapshot exists) → published (one swap: from here
-//! on every event acts by it) → armed (code that has a plan now gives events) → settled (a grace period has passed:
-//! nobody is inside an old entry) → disarmed and retired.
+//! | state of a change | meaning |
+//! | --- | --- |
+//! | checked | nothing has changed yet |
+//! | staged | a new snapshot exists |
+//! | published | one swap: from here on every event acts by the new snapshot |
+//! | armed | functions that have a plan now give events |
+//! | settled | a grace period has passed: no thread is inside an old entry |
+//! | retired | functions without a plan are disarmed, and the old snapshot is freed |
 //!
 //! # Orderings
 //! Those of [`crate::state::snapshot`]. Publishing comes before arming: an event without a plan is wasted, a plan without events
@@ -27,22 +32,22 @@ use crate::state::mfa::Mfa;
 use inviso_match::Program;
 use std::sync::Arc;
 
-/// What is done to the kinds that a call of `function/4` names.
+/// The change that a call of `function/4` makes to the kinds that it names.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// `true`: on; counters start from zero.
     On,
-    /// A match spec: as `On`, and messages are sent as it decides.
+    /// A match specification: as `On`, and it decides which messages are sent.
     Match(Arc<Program>),
-    /// `false`: off, if it is of that kind.
+    /// `false`: off, for each kind that is set.
     Off,
     /// Counters stand still.
     Pause,
-    /// Counters start from zero, if there are any.
+    /// Counters that are set start from zero.
     Restart,
 }
 
-/// A function that a pattern found.
+/// A function that a pattern matches.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The function's identity for the host: a code object's address, a trace point's number. Never 0.
@@ -53,14 +58,14 @@ pub struct Target {
     pub exported: bool,
     /// Whether it is not written in the traced language: see [`crate::state::plan::events::FOREIGN`].
     pub foreign: bool,
-    /// Whether the program has dropped the function, and only what a session has set on it keeps its code. A pattern changes that, and
+    /// Whether the program has dropped the function, and only settings of sessions keep its code. A pattern changes such settings, but
     /// does not count the function as matched.
     pub is_gone: bool,
 }
 
-/// How the host switches a function's events.
+/// Switches the events of functions, by the host.
 pub trait Arm {
-    /// These functions need exactly these events from now on (see [`crate::state::plan::events`]); 0 for none. `all` is what
-    /// the whole node needs.
+    /// From now on these functions need exactly these events (see [`crate::state::plan::events`]); 0 for none. `all` has the events
+    /// that the whole node needs.
     fn arm(&self, functions: &[(usize, u8)], all: u8);
 }

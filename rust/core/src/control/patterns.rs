@@ -1,4 +1,4 @@
-//! Patterns of functions and of messages, and what a session has set.
+//! Patterns of functions and of messages, and the settings of a session.
 #![forbid(unsafe_code)]
 
 use super::{settle::Leftovers, Arm, Op, Target};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 impl Node {
     /// Applies a pattern to functions (trace.md, `function/4`); answers how many it matched.
     ///
-    /// `kinds` is a set out of [`kinds`]. `global` takes exported functions only.
+    /// `kinds` is a set of [`kinds`]. `global` takes exported functions only.
     ///
     /// # Errors
     /// [`Error::SessionDead`]; nothing has changed then.
@@ -63,7 +63,7 @@ impl Node {
         Ok(matched)
     }
 
-    /// Whether a pattern wants the time of what happens, or may switch a flag on that does.
+    /// Notes a pattern that needs the time of events, or may switch on a flag that does.
     fn note_time(&self, kinds: u16, op: &Op) {
         let switches = matches!(op, Op::Match(program) if program.uses().switches);
         if switches || kinds & kinds::TIMED != 0 {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Sets what functions that come into being later get. `true` in `info` from then on.
+    /// Sets the pattern for functions that are loaded later. `info` shows it from then on.
     ///
     /// # Errors
     /// [`Error::SessionDead`].
@@ -85,7 +85,7 @@ impl Node {
         let mut setting = session.on_load().unwrap_or_default();
         self.apply(&mut control, &mut setting, kinds, &op, &mut left);
         if kinds & kinds::GLOBAL != 0 && matches!(op, Op::Off) {
-            // as in OTP, where the pattern is of another kind
+            // as in OTP, where this pattern has another kind
             setting.spec = None;
             setting.lose_meta();
         }
@@ -95,8 +95,7 @@ impl Node {
         Ok(())
     }
 
-    /// New functions have come into being: every session's `on_load` pattern takes those that `is_wanted` says it does, by the
-    /// session's id.
+    /// Functions were loaded: every session's `on_load` pattern takes those for which `is_wanted` is true, by the session's id.
     pub fn loaded(&self, targets: &[Target], is_wanted: &dyn Fn(u64, &Mfa) -> bool, host: &dyn Arm) {
         let mut control = self.control.lock().unpoisoned();
         let sessions: Vec<_> = self.sessions().into_iter().filter_map(|s| s.on_load().map(|e| (s, e))).collect();
@@ -140,7 +139,7 @@ impl Node {
         self.settle(&mut control, changes, left, host, |next| next);
     }
 
-    /// Sets what a session traces of messages (trace.md, `send/3`, `recv/3`).
+    /// Changes a session's patterns for messages (trace.md, `send/3`, `recv/3`).
     ///
     /// # Errors
     /// [`Error::SessionDead`]; nothing has changed then.
@@ -163,7 +162,7 @@ impl Node {
         Ok(())
     }
 
-    /// What a session traces of messages.
+    /// A session's patterns for messages.
     #[must_use]
     pub fn patterns(&self, session: &Session) -> Patterns {
         self.read(|s| match s.standing(session.index) {
@@ -172,7 +171,8 @@ impl Node {
         })
     }
 
-    /// Whether a match spec of a session's may set tokens of sequential tracing, as far as [`Session::note_tokens`] was told of it.
+    /// Whether a match specification of a session may set tokens of sequential tracing. `false` unless [`Session::note_tokens`] was
+    /// called for it.
     #[must_use]
     pub fn sets_tokens(&self, session: &Session) -> bool {
         let sets = |set: &Setting| [&set.spec, &set.meta_spec].into_iter().flatten().any(|s| s.uses().sets_token);
@@ -183,7 +183,7 @@ impl Node {
                 || self.read(|s| s.plans().any(|(_, plan)| plan.entry(session.id).is_some_and(|entry| sets(entry)))))
     }
 
-    /// What a session has set on a function, `None` if nothing.
+    /// A session's entry of a function, with the function's slot; `None` if nothing is set.
     #[must_use]
     pub fn entry(&self, session: &Session, key: usize) -> Option<(u32, Entry)> {
         self.read(|s| s.find(key).and_then(|p| p.entry(session.id).map(|e| (p.slot, e.clone()))))

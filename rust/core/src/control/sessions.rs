@@ -17,7 +17,7 @@ use crate::{
 use std::sync::Arc;
 
 impl Node {
-    /// Makes a session (trace.md, `session_create/3`).
+    /// Creates a session (trace.md, `session_create/3`).
     ///
     /// # Errors
     /// [`Error::Limit`] when [`MAX_SESSIONS`] exist.
@@ -44,7 +44,7 @@ impl Node {
         Ok(session)
     }
 
-    /// Ends a session: its entries leave every plan, its flags every process. `false` if it had ended before
+    /// Ends a session: removes its entries from every plan and its flags from every process. `false` if it had ended before
     /// (trace.md, `session_destroy/1`).
     pub fn session_destroy(&self, session: &Arc<Session>, host: &dyn Arm) -> bool {
         if !session.begin_end() {
@@ -65,7 +65,7 @@ impl Node {
             }
             snapshot.session_table()
         });
-        // of another node (in a forked child, the parent's), of which nothing is here
+        // a session of another node (in a forked child, the parent's) has nothing here
         let Some(place) = table.get_mut(session.index as usize).filter(|there| is_it(there, session)) else {
             return false;
         };
@@ -84,7 +84,7 @@ impl Node {
         if is_last {
             self.order.rest();
         }
-        drop(control); // a tracer module that is at work may want it
+        drop(control); // a tracer module that runs now may wait for it
         session.calls.close();
         true
     }

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What a change leaves behind until nobody can be inside it.
+/// What a change replaces, which threads may still use until a grace period has passed.
 #[derive(Default)]
 pub(super) struct Leftovers {
     pub counters: Vec<u32>,
@@ -16,8 +16,11 @@ pub(super) struct Leftovers {
     pub changed_running: bool,
 }
 
+/// Functions and the interpreter events that they need.
+type Needs = Vec<(usize, u8)>;
+
 impl Node {
-    /// Lays all plans of a session out anew: what events they need has changed with the session's flags.
+    /// Makes all plans of a session anew: its flags have changed, and with them the events that the plans need.
     pub fn rearm(&self, session: &Arc<Session>, host: &dyn Arm) {
         let mut control = self.control.lock().unpoisoned();
         let changes = self.read(|s| {
@@ -29,7 +32,7 @@ impl Node {
         self.settle(&mut control, changes, Leftovers::default(), host, |next| next);
     }
 
-    /// Has every thread look again at what it remembers of calls: something that is in no plan has changed.
+    /// Makes all cached calls void: something that no plan holds has changed.
     pub fn forget_remembered(&self, host: &dyn Arm) {
         let mut control = self.control.lock().unpoisoned();
         self.settle(&mut control, Vec::new(), Leftovers::default(), host, |next| next);
@@ -43,19 +46,22 @@ impl Node {
         self.snapshot.swap(next, &guard)
     }
 
-    /// Publish, arm, wait, retire.
+    /// Publishes a change, arms the functions, waits and retires. A change of a function has the events that it needed before.
     pub(super) fn settle(
         &self, control: &mut Control, changes: Vec<(usize, u8, Option<Plan>)>, mut left: Leftovers, host: &dyn Arm,
         finish: impl FnOnce(Snapshot) -> Snapshot,
     ) {
-        let mut arm = Vec::new();
-        let mut disarm = Vec::new();
+        // A function that gives events already gets more of them before the plan is published: a call that runs by the new plan
+        // needs the event of its end.
+        let (mut grown, mut arm, mut disarm) = (Needs::new(), Needs::new(), Needs::new());
         let mut plans = Vec::with_capacity(changes.len());
-        let before: Vec<u8> = changes.iter().map(|(_, events, _)| *events).collect();
         for (key, events, plan) in changes {
             let needed = plan.as_ref().map_or(0, |p| p.events);
             if needed & !events != 0 {
                 arm.push((key, needed));
+                if events != 0 {
+                    grown.push((key, needed | events));
+                }
             } else if needed != events {
                 disarm.push((key, needed));
             }
@@ -70,16 +76,6 @@ impl Node {
                 control.retired.push(retired);
             }
         }
-        // a function that gives events already is told of more before anybody can want them: a call that is in time for the new
-        // plan must be in time for its end
-        let grown: Vec<(usize, u8)> = plans
-            .iter()
-            .zip(&before)
-            .filter_map(|((key, plan), events)| {
-                let needed = plan.as_ref().map_or(0, |p| p.events);
-                (*events != 0 && needed & !events != 0).then_some((*key, needed | events))
-            })
-            .collect();
         if !grown.is_empty() && !mutant!("armed_late") {
             let all = grown.iter().fold(self.read(|s| s.events), |all, (_, events)| all | events);
             host.arm(&grown, all);
@@ -94,18 +90,23 @@ impl Node {
         control.retired.push(retired);
         host.arm(&arm, all);
         if left.changed_running || !left.keys.is_empty() || control.retired.len() > 16 {
-            let passed = self.grace();
-            control.retired.drain(..).for_each(|r| r.free(&passed));
-            host.arm(&disarm, all);
-            let gone = left.keys.into_iter().filter_map(|key| control.slots.remove(&key));
-            control.held_slots.extend(gone);
-            if !self.read(|snapshot| snapshot.sessions().any(|session| session.tree.get().is_some())) {
-                control.free_slots.append(&mut control.held_slots);
-            }
-            let mut threads = self.threads.lock().unpoisoned();
-            left.counters.into_iter().for_each(|c| threads.pool.give(c));
+            self.retire(control, left, || host.arm(&disarm, all));
         } else if !disarm.is_empty() {
             host.arm(&disarm, all);
         }
+    }
+
+    /// Waits for a grace period, then disarms and frees what nobody can use any more.
+    fn retire(&self, control: &mut Control, left: Leftovers, disarm: impl FnOnce()) {
+        let passed = self.grace();
+        control.retired.drain(..).for_each(|r| r.free(&passed));
+        disarm();
+        let gone = left.keys.into_iter().filter_map(|key| control.slots.remove(&key));
+        control.held_slots.extend(gone);
+        if !self.read(|snapshot| snapshot.sessions().any(|session| session.tree.get().is_some())) {
+            control.free_slots.append(&mut control.held_slots);
+        }
+        let mut threads = self.threads.lock().unpoisoned();
+        left.counters.into_iter().for_each(|c| threads.pool.give(c));
     }
 }

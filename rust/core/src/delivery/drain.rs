@@ -1,23 +1,28 @@
-//! From the rings of a session to whoever takes its messages, in the order of time; and knowing when all of them have
-//! arrived.
+//! Takes records out of the rings of a session, in the order of time.
 //!
-//! What one thread's record brought about in another one's comes after it, however far the taker lags: what a drain takes is
-//! older than all that it leaves, and than what is written while it looks at one ring after the other.
+//! A record never precedes its cause in another ring, however slow the consumer: the records that a drain takes are older than all
+//! that it leaves, and older than those that are written while it reads one ring after the other.
 //!
 //! # Roles
-//! One drain of a session at a time, by a lock that is only tried; a second one is told so and may wait. A [`spill`] is one, too: by
-//! a thread that writes, of a session whose taker lags and of which nothing is to be lost.
+//! One drain of a session at a time holds the session's lock; a second one fails with [`Busy`] and may wait. A [`spill`] is a drain,
+//! too, of a session that may lose nothing and whose consumer is slow. The thread that writes runs it.
 //!
 //! # States
-//! A record is in its ring, or spilled, then with the drain that sorts it among those of other rings, then with the taker. A
-//! [`Mark`] is open until everything that was in a ring when it was made is with the taker.
+//! | state of a record | meaning |
+//! | --- | --- |
+//! | in its ring | written |
+//! | spilled | moved to the session's buffer |
+//! | gathered | a drain sorts it among the records of other rings |
+//! | delivered | the consumer has it |
+//!
+//! A [`Mark`] is open until all records that were in rings when it was made are delivered.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `delivered` | drain, `Release`, after the taker's last record | [`Mark::passed`], `Acquire` | what the taker did with the records |
+//! | `delivered` | drain, `Release`, after the consumer's last record | [`Mark::passed`], `Acquire` | the reader sees what the consumer did with the records |
 //!
-//! A ring's own `tail` will not do for that: it moves when a record leaves the ring, before it is sorted and handed over.
+//! A ring's own `tail` can't serve as that edge: it moves when a record leaves the ring, before the record is sorted and delivered.
 //!
 //! # Checked by
 //! `models::delivery` (loom); mutants `drains_mix`, `drain_uncut`, `drain_lists_early`, `delivered_early`, `delivered_relaxed`,
@@ -45,40 +50,40 @@ pub use crate::record::event::{Event, Record, What};
 
 const DELIVERED: Edge = Edge(Release, "delivered_relaxed");
 
-/// Where a loss stands that this drain has no record of the same ring before.
+/// The place of a loss if this drain has no earlier record of the same ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losses {
     /// At the time of the record after it.
     Between,
-    /// Before everything else: of rings that overwrite, what was lost is older than all that is there.
+    /// Before everything else: in rings that overwrite, lost records are older than all others.
     First,
 }
 
-/// What a drain of several sessions did.
+/// The result of a drain of several sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// How many records it took, losses included as one each.
+    /// Records that it took; a loss counts as one.
     pub took: usize,
-    /// When the oldest was that it left, if it took as many as it might.
+    /// Ticks of the oldest record that it left, if it took as many as it might.
     pub until: Option<u64>,
 }
 
-/// Takes up to `max` records out of the session's rings, oldest first, and hands them on in the order of time. What one drain
-/// leaves is not older than what it takes.
+/// Takes up to `max` records out of the session's rings, oldest first, in the order of time. Records that a drain leaves are not
+/// older than those that it takes.
 ///
-/// Returns how many it took, losses included as one each. A loss has the time of the record before it in its ring, or of
-/// the one after it where this drain has none before. What was given up ([`Session::give_up`]) comes first.
+/// Returns how many it took; a loss counts as one. A loss has the time of the record before it in its ring, or of the record after it
+/// if this drain has none before. The loss of records that were given up ([`Session::give_up`]) comes first.
 ///
 /// # Errors
-/// [`Busy`] when another drain of the session is under way; nothing was taken then.
+/// [`Busy`] if another drain of the session is under way; then nothing was taken.
 pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Result<usize, Busy> {
     drain_borrowed(session, max, Losses::Between, |record| take(record.to_owned()))
 }
 
-/// As [`drain`], for a taker that copies what it keeps.
+/// As [`drain`], for a consumer that copies what it keeps.
 ///
 /// # Errors
-/// [`Busy`], as there.
+/// [`Busy`], as [`drain`].
 pub fn drain_borrowed(
     session: &Session, max: usize, losses: Losses, mut take: impl FnMut(&Record<&[u8]>),
 ) -> Result<usize, Busy> {
@@ -89,8 +94,8 @@ pub fn drain_borrowed(
     Ok(drain.run(max, losses, |_, record| take(record)).took)
 }
 
-/// As [`drain_borrowed`], of several sessions in one order, the newer session first where the time is the same. `take` is told
-/// which of them a record is of. Sessions that another drain is at are left out.
+/// As [`drain_borrowed`], of several sessions in one order; at the same time the newer session comes first. `take` gets the place of
+/// the record's session among `sessions`. Sessions that another drain holds are left out.
 pub fn drain_all(
     sessions: &[&Session], max: usize, losses: Losses, take: impl FnMut(usize, &Record<&[u8]>),
 ) -> Drained {
@@ -98,8 +103,8 @@ pub fn drain_all(
     Drain::of(sessions, || first.ticks()).run(max, losses, take)
 }
 
-/// Brings what is in the session's rings to where there is room for more of it, until it is drained: for a session whose taker lags,
-/// and of which nothing is to be lost. Does nothing while it is drained, or where that has [`MOST`] already.
+/// Moves the records of the session's rings to its buffer, for a session that may lose nothing and whose consumer is slow. Does nothing
+/// while the session is drained, or if the buffer holds [`MOST`] bytes already.
 #[cold]
 #[inline(never)]
 pub fn spill(session: &Session) {
@@ -113,11 +118,11 @@ pub fn spill(session: &Session) {
     }
 }
 
-/// Bytes that are spilled at most, before the rings overflow.
+/// Bytes of a session's buffer at most; beyond it the rings overflow.
 const MOST: usize = 1 << 28;
 
 impl Spilled {
-    /// Takes what is not later than `limit`, of the session `of`; `done` gets what is to be said of rings then.
+    /// Takes the records that are not later than `limit`, of the session `of`; `done` gets how far the rings have come by them.
     fn read(&mut self, of: u32, limit: u64, into: &mut Batch, done: &mut Tails) -> Left {
         loop {
             let Some(first) = self.batches.front_mut() else { return Left::Nothing };
@@ -140,7 +145,7 @@ impl Spilled {
 
 /// A session that is being drained.
 struct Draining<'s> {
-    /// Its place among those that the caller named.
+    /// Its place among the sessions that the caller named.
     at: usize,
     session: &'s Session,
     feeds: Vec<Arc<Feed>>,
@@ -151,7 +156,7 @@ impl<'s> Draining<'s> {
     fn of(at: usize, session: &'s Session) -> Result<Self, Busy> {
         let one = match session.draining.try_lock() {
             Ok(one) => Some(one),
-            // a taker panicked: its drain is over all the same
+            // a consumer panicked: its drain is over all the same
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return Err(Busy),
         };
@@ -166,15 +171,15 @@ impl<'s> Draining<'s> {
 
 /// A drain under way.
 pub(crate) struct Drain<'s> {
-    /// It takes what was written until then. No ring was looked at before, nor looked for: what is written while they are looked at
-    /// one after the other has more ticks. Else one that is looked at late could show what came of something that was not yet in
-    /// one that was looked at early.
+    /// It takes records with at most these ticks. They are read before the rings are listed, so a record that is written while the
+    /// rings are read has more ticks. Otherwise a ring that is read late could show the effect of a record that was not yet in a ring
+    /// that was read early.
     now: u64,
     sessions: Vec<Draining<'s>>,
 }
 
 impl<'s> Drain<'s> {
-    /// Of those of the sessions that no other drain is at; `read` reads the counter.
+    /// A drain of the sessions that no other drain holds; `read` reads the ticks.
     pub(crate) fn of(sessions: &[&'s Session], read: impl Fn() -> u64) -> Self {
         let mut now = read();
         let sessions = (0..).zip(sessions).filter_map(|(at, session)| Draining::of(at, session).ok()).collect();
@@ -195,7 +200,7 @@ impl<'s> Drain<'s> {
         records.iter().for_each(|taken| take(self.sessions[taken.of as usize].at, &taken.record(bytes)));
         deliver();
         for draining in &mut self.sessions {
-            // a ring that is forgotten is waited for by no mark
+            // no mark may still wait for a ring that is dropped
             if draining.spilled().is_none_or(|spilled| spilled.batches.is_empty()) {
                 draining.session.forget_ended_rings();
             }
@@ -203,8 +208,8 @@ impl<'s> Drain<'s> {
         Drained { took: records.len(), until }
     }
 
-    /// Takes them out of the rings and, if told to, of what was spilled; with how far the rings have come then, and when the oldest
-    /// was that it left, if it took as many as it might.
+    /// Takes records out of the rings and, with `spilled`, out of the buffers. Also answers how far the rings have come then, and the
+    /// ticks of the oldest record that it left, if it took as many as it might.
     fn gather(&mut self, max: usize, losses: Losses, spilled: bool) -> (Batch, Tails, Option<u64>) {
         let now = self.now;
         let mut batch = Batch::of(max);
@@ -214,7 +219,7 @@ impl<'s> Drain<'s> {
         let ids: Vec<_> = self.sessions.iter().map(|draining| draining.session.id).collect();
         let mut sources = Vec::new();
         for (of, draining) in (0..).zip(&mut self.sessions) {
-            // older than all that is there
+            // a loss that is older than all records
             let untold = if spilled { draining.session.take_untold() } else { 0 };
             batch.records.extend((untold > 0).then_some(Taken { of, ticks: 0, what: Bytes::Lost(untold) }));
             if let Some(before) = draining.one.as_deref_mut().filter(|before| spilled && !before.batches.is_empty()) {
@@ -222,7 +227,7 @@ impl<'s> Drain<'s> {
             }
             sources.extend(draining.feeds.iter().map(|feed| RecordSource::Ring(RingSource::new(of, feed))));
         }
-        // those that may have something, by the ticks of what they have next; 0 until it has been seen
+        // sources by the ticks of their next record; 0 until it has been read
         let mut next: BinaryHeap<_> = (0..sources.len()).map(|index| Reverse((0, index))).collect();
         let mut until = None;
         while let Some(Reverse((_, index))) = next.pop() {
@@ -241,7 +246,7 @@ impl<'s> Drain<'s> {
             }
         }
         if sources.len() > 1 {
-            // all but in order: only what a thread wrote late may have been before what it wrote earlier
+            // almost in order already: a thread may write a record after others that are later
             batch.records.sort_by_key(|taken| (taken.ticks, Reverse(ids[taken.of as usize])));
         }
         let (mut done, mut tails) = (Tails::new(), Vec::new());
@@ -252,7 +257,7 @@ impl<'s> Drain<'s> {
             }
         }
         for (of, tail) in tails {
-            // what was spilled before it has still to be handed over
+            // records that were spilled earlier are still to be delivered
             let before = self.sessions[of as usize].spilled().filter(|_| spilled && !mutant!("spilled_delivered"));
             match before.and_then(|before| before.batches.back_mut()) {
                 Some(last) => last.tails.push(tail),
@@ -263,37 +268,37 @@ impl<'s> Drain<'s> {
     }
 }
 
-/// Records that there is room for from the start; of those that rings count, many may be lost.
+/// Records that a batch reserves at most: rings count lost records, too.
 const EXPECTED: usize = 1 << 16;
 
-/// Where records come from.
+/// A source of records.
 enum RecordSource<'s> {
     /// A ring.
     Ring(RingSource<'s>),
-    /// What was spilled of a session, and how far its rings have come by what has been read.
+    /// The buffer of a session, and how far its rings have come by the records that were read from it.
     Spilled(u32, &'s mut Spilled, Tails),
 }
 
 /// A ring that is being read.
 struct RingSource<'s> {
-    /// Its session's place among those that are drained.
+    /// Its session's place among the drained ones.
     of: u32,
     feed: &'s Arc<Feed>,
-    /// The ticks of what was taken last.
+    /// Ticks of the record that was taken last.
     last: Option<u64>,
-    /// The losses that were taken before anything else.
+    /// Places in the batch of losses that were taken before any record.
     untimed: Vec<usize>,
-    /// Whether it could be read, and no other drain was at it.
+    /// Whether it could be read: no other drain held it.
     was_read: bool,
 }
 
-/// What a source has left.
+/// The next record of a source.
 enum Left {
-    /// Something later than was asked for.
+    /// It is later than the limit, at these ticks.
     Later(u64),
-    /// Nothing, or another drain is at it.
+    /// There is none, or another drain holds the source.
     Nothing,
-    /// This, and as many were taken as may be.
+    /// It has these ticks, and the batch is full.
     Unread(u64),
 }
 
@@ -302,14 +307,14 @@ impl<'s> RingSource<'s> {
         RingSource { of, feed, last: None, untimed: Vec::new(), was_read: false }
     }
 
-    /// Takes what is not later than `limit`.
+    /// Takes the records that are not later than `limit`.
     fn read(&mut self, limit: u64, losses: Losses, batch: &mut Batch) -> Left {
         let mut left = Left::Nothing;
         let Batch { records, bytes, max } = batch;
         let read = self.feed.ring.drain(usize::MAX, |seen| {
             let is_full = records.len() >= *max;
             let (ticks, what) = match seen {
-                // goes with the record before it
+                // a loss belongs to the record before it
                 RecordRef::Drop { .. } if is_full => {
                     left = Left::Unread(self.last.unwrap_or(0));
                     return ControlFlow::Break(());
@@ -346,7 +351,7 @@ impl<'s> RingSource<'s> {
     }
 }
 
-/// How many records of the session were lost so far.
+/// Records of the session that were lost so far.
 #[must_use]
 pub fn lost(session: &Session) -> u64 {
     session.lost()
@@ -389,7 +394,7 @@ mod tests {
             store(&mut producer, 9);
             assert_eq!(taken(&session, 0, losses), []);
             assert_eq!(taken(&session, 2, losses), [(first, Some(3)), (5, None)]);
-            // this drain has nothing before the loss either
+            // this drain has no record before the loss either
             let second = if losses == Losses::Between { 9 } else { 0 };
             assert_eq!(taken(&session, 1, losses), [(second, Some(2))]);
             assert_eq!(taken(&session, 1, losses), [(9, None)]);
@@ -419,7 +424,7 @@ mod tests {
             spill(&session);
             assert_eq!((bytes(&session), ring.tail()), (after, tail));
         }
-        // what is drained makes room
+        // a drain empties the buffer
         session.draining.lock().unwrap().bytes = 2 * one + 7;
         let mut taken = vec![];
         assert_eq!(drain(&session, 9, |record| taken.push(record.ticks)), Ok(4));

@@ -1,4 +1,16 @@
-//! Knowing when everything that was written has arrived.
+//! A mark waits until all records that were written before it are delivered.
+//!
+//! # Roles
+//! Any thread makes a mark and asks it. Drains move [`Feed::delivered`].
+//!
+//! # States
+//! A mark is open until every ring has delivered what it held at the mark; then it has passed for good.
+//!
+//! # Orderings
+//! Those of [`super::drain`]: `delivered`, and the ring's `head`.
+//!
+//! # Checked by
+//! `models::delivery` (loom); mutants `delivered_early`, `delivered_relaxed`; `tests/drain.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -12,7 +24,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Remembers where the session's rings stand now.
+    /// Reads how far the session's rings are written now.
     #[must_use]
     pub fn of(session: &Session) -> Mark {
         let with_head = |feed: Arc<Feed>| {
@@ -22,7 +34,7 @@ impl Mark {
         Mark { heads: session.feeds().into_iter().map(with_head).collect() }
     }
 
-    /// Whether the taker has everything that was written before the mark.
+    /// Whether the consumer has all records that were written before the mark.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.heads.iter().all(|(feed, head)| feed.delivered.load(Acquire) >= *head)

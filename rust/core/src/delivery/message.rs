@@ -1,7 +1,7 @@
-//! From a record to the message that a tracer gets, in the external term format: what files and sockets take. No Python, no
-//! object of it: payloads are terms already and are copied, names are encoded once.
+//! Writes records as messages in the external term format, for files and sockets. It needs no Python objects: payloads are terms
+//! already and are copied, and names are encoded once.
 //!
-//! The shapes are those of the table ([`Kind::shape`]), and of the tuples that a tracer in the process gets.
+//! The shapes come from the table ([`Kind::shape`]), as those of the tuples that a tracer in the process gets.
 //!
 //! ```
 //! use inviso_core::{control::Op, drain::{self, Losses, What}, flags::Flags, message::Messages, node::Who, plan::kinds};
@@ -38,7 +38,7 @@ use inviso_term::{
     record::{numbered, Kind, TRACE, TRACE_TS},
 };
 
-/// A record that is no message: of a kind that this version doesn't know, or of a function that has no name.
+/// A record without a message: this version doesn't know its kind, or its function has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record that is no message")]
 pub struct NoMessage;
@@ -50,9 +50,9 @@ const HEAD: usize = 4 + 4 * etf::MAX_ATOM;
 pub struct Messages {
     node: String,
     creation: u32,
-    /// Everything of a pid before its number.
+    /// The bytes of a pid before its number.
     pid: Vec<u8>,
-    /// Everything of a port before its number.
+    /// The bytes of a port before its number.
     port: Vec<u8>,
     /// By number: module and function as atoms, the arity.
     names: Vec<Option<Name>>,
@@ -68,7 +68,7 @@ struct Name {
 }
 
 impl Messages {
-    /// Messages whose pids, ports and references are of a node of this name and creation.
+    /// Messages with the pids, ports and references of a node with this name and creation.
     #[must_use]
     pub fn new(node: &str, creation: u32) -> Messages {
         let mut tags = [const { Vec::new() }; 256];
@@ -91,7 +91,7 @@ impl Messages {
         messages
     }
 
-    /// The node has another name from now on.
+    /// The node has this name and creation from now on.
     pub fn identify(&mut self, node: &str, creation: u32) {
         if (node, creation) == (&*self.node, self.creation) {
             return;
@@ -103,8 +103,8 @@ impl Messages {
         (self.node, self.creation) = (node.to_owned(), creation);
     }
 
-    /// Adds the message of an event that happened at `ticks`, with the version byte; behind that of one that was sent, or has arrived,
-    /// its number ([`numbered`]).
+    /// Adds the message of an event that happened at `ticks`, with the version byte. A message about sending or receiving is followed
+    /// by its number ([`numbered`]).
     ///
     /// # Errors
     /// [`NoMessage`]; then nothing was added.
@@ -157,7 +157,7 @@ impl Messages {
         self.names.get(place).and_then(Option::as_ref).ok_or(NoMessage)
     }
 
-    /// A tuple of a name, without its last element. Gives the arity.
+    /// Writes the tuple of a name without its last element; answers the arity.
     fn begin_function(
         &mut self, node: &Node, name: u64, out: &mut Vec<u8>, parts: &mut Parts,
     ) -> Result<u32, NoMessage> {
@@ -167,20 +167,20 @@ impl Messages {
         Ok(name.arity)
     }
 
-    /// A process or a port.
+    /// Writes a process or a port.
     fn identity(&self, out: &mut Vec<u8>, parts: &mut Parts, id: u64) {
         if tracee::Kind::of(id) == tracee::Kind::Port {
             parts.add(out, &self.port);
             out.extend_from_slice(&(id >> 2).to_be_bytes());
         } else {
             parts.add(out, &self.pid);
-            // id and serial are the low and the high half
+            // id and serial are the low half and the high half
             out.extend_from_slice(&id.rotate_left(32).to_be_bytes());
         }
         out.extend_from_slice(&self.creation.to_be_bytes());
     }
 
-    /// The two terms of a pair.
+    /// Writes the two terms of a pair.
     fn pair(&self, out: &mut Vec<u8>, parts: &mut Parts, payload: &[u8]) -> Result<(), NoMessage> {
         let [TUPLE, 2, ..] = payload else { return Err(NoMessage) };
         let at = out.len();
@@ -207,7 +207,7 @@ impl Messages {
 /// A tuple of at most 255 elements.
 const TUPLE: u8 = 104;
 
-/// A tuple that is being written; how many elements it has is known at its end.
+/// A tuple that is being written. Its end knows how many elements it has.
 struct Parts {
     at: usize,
     count: u8,
@@ -219,7 +219,7 @@ impl Parts {
         Parts { at: out.len() - 1, count: 0 }
     }
 
-    /// One element, or its beginning.
+    /// Adds an element, or the beginning of one.
     fn add(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
         out.extend_from_slice(bytes);
         self.count += 1;
@@ -230,7 +230,7 @@ impl Parts {
         self.count += 1;
     }
 
-    /// The message is whole; one without elements is none.
+    /// The message is complete. A tuple without elements is an error.
     fn end(self, out: &mut [u8]) -> Result<(), NoMessage> {
         if self.count == 0 {
             return Err(NoMessage);

@@ -1,4 +1,4 @@
-//! From the rings to whoever takes the records, and from a record to its message.
+//! From the rings to the consumer of a session, and from a record to its message.
 
 pub mod drain;
 mod mark;

@@ -1,4 +1,4 @@
-//! Asking and telling a tracer module: outside the section, in the traced thread.
+//! Calls of a tracer module: outside the section, in the traced thread.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -15,7 +15,8 @@ use crate::{
 };
 use inviso_term::record::Kind;
 
-/// Runs a callback of the session's tracer module. The thread runs the same process after it: a host may look anew which one runs.
+/// Runs a callback of the session's tracer module. Afterwards the thread's process is the same as before: a host may look it up anew
+/// during the callback.
 fn run<R>(thread: &mut Thread, session: &Session, callback: impl FnOnce() -> R) -> Option<R> {
     let current = thread.current.clone();
     let done = session.calls.run(&session.tracer_errors, callback);
@@ -23,7 +24,7 @@ fn run<R>(thread: &mut Thread, session: &Session, callback: impl FnOnce() -> R) 
     done
 }
 
-/// Asks whether to tell of an event; `remove` is done here.
+/// Asks the tracer module whether it wants an event. Its answer `remove` is carried out here.
 #[cold]
 #[inline(never)]
 pub(crate) fn ask(
@@ -45,7 +46,7 @@ pub(crate) fn ask(
     }
 }
 
-/// What the tracer says; `Discard` where it can't be asked.
+/// The answer of the tracer module; `Discard` if it can't be asked.
 pub(crate) fn answer(
     thread: &mut Thread, session: &Session, group: Group, tag: &'static str, tracee: Option<u64>,
 ) -> Answer {
@@ -54,7 +55,7 @@ pub(crate) fn answer(
     run(thread, session, asked).unwrap_or(Answer::Discard)
 }
 
-/// Tells of a record that was put down, and asks first if nobody has.
+/// Calls the tracer module with a deferred record; asks it first unless that was done.
 #[cold]
 #[inline(never)]
 pub(crate) fn call_tracer(
@@ -78,8 +79,8 @@ pub(crate) fn call_tracer(
 }
 
 impl Session {
-    /// Asks the tracer module whether it still is one, for a process or port or for none; `None` without a module, and where it
-    /// can't be asked: not from inside its own callbacks, not after the session's end.
+    /// Asks the tracer module whether it is still a tracer, of a process or port or in general. `None` if there is no module, or if it
+    /// can't be asked: from inside its own callbacks, or after the session's end.
     #[must_use]
     pub fn tracer_status(&self, tracee: Option<u64>) -> Option<Answer> {
         let Module(tracer) = self.options.tracer.as_ref()?;
@@ -88,8 +89,8 @@ impl Session {
 }
 
 impl Node {
-    /// Asks a session's tracer module whether it still is one, for a process or port, or for those to come; where it says that it
-    /// isn't, their flags are removed. `true` of a session without one.
+    /// Asks a session's tracer module whether it is still a tracer, of a process or port, or of those to come. If not, their flags are
+    /// removed and the answer is `false`. `true` for a session without a module.
     pub fn trace_status(&self, session: &Session, tracee: Option<&tracee::Tracee>) -> bool {
         if session.tracer_status(tracee.map(|tracee| tracee.pid)) != Some(Answer::Remove) {
             return true;
@@ -103,9 +104,9 @@ impl Node {
         false
     }
 
-    /// The tracer of a process or port is gone, and its flags with it.
+    /// The tracer of a process or port has ended: its flags are removed.
     pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
-        // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
+        // as in `flags`: checked under the lock, so that the flags of the next session of this index stay as they are
         let registry = self.registry.lock().unpoisoned();
         if session.is_alive() {
             if let Some(tracee) = registry.living.get(&pid) {

@@ -1,9 +1,9 @@
-//! Which process or port an event is about.
+//! The process or port that an event is about.
 #![forbid(unsafe_code)]
 
 use crate::state::{thread::Thread, tracee::Tracee};
 
-/// Who an event is about.
+/// The process or port that an event is about.
 #[derive(Clone, Copy)]
 pub enum About<'a> {
     /// The process that runs now.
@@ -13,7 +13,7 @@ pub enum About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// Its record.
+    /// Its tracee.
     #[inline(always)]
     pub(crate) fn tracee<'t>(self, thread: &'t Thread) -> &'t Tracee
     where

@@ -1,4 +1,4 @@
-//! A match specification at a trace point: what it looks at, what it may do there, and what it decides.
+//! A match specification at a trace point: its subject, its actions and its decision.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -18,18 +18,18 @@ use inviso_term::{
 };
 use std::{io::Write, sync::Arc};
 
-/// What a match spec looks at: a call, or a message on its way. Each method is asked only when it is needed.
+/// The subject of a match specification: a call, or a message. Each method runs only when it is needed.
 pub trait Subject {
-    /// A value, as a match spec looks at it.
+    /// A value, as a match specification sees it.
     type View<'a>: View<'a>
     where
         Self: 'a;
 
     /// Number of arguments.
     fn count(&self) -> usize;
-    /// The argument at `n`, in the order of the signature; `None` if it isn't there or isn't known.
+    /// The argument at `n`, in the order of the signature; `None` if it is missing or unknown.
     fn argument(&self, n: usize) -> Option<Self::View<'_>>;
-    /// The argument of the parameter called `name`; `None` if there is none, or if names aren't known.
+    /// The argument of the parameter `name`; `None` if there is no such parameter, or if names are unknown.
     fn named(&self, _name: &str) -> Option<Self::View<'_>> {
         None
     }
@@ -38,11 +38,11 @@ pub trait Subject {
     /// # Errors
     /// [`Full`].
     fn write(&self, view: Self::View<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
-    /// The caller, `{M, F, A}` or with its line `{M, F, A, {File, Line}}`; `undefined` if there is none.
+    /// The caller, `{M, F, A}` or with its line `{M, F, A, {File, Line}}`; `undefined` if there is no caller.
     fn caller_term(&self, _line: bool) -> Term {
         Term::atom("undefined")
     }
-    /// The calls that wait for this one, innermost first and `depth` at most: `[{M, F, A, [{file, File}, {line, Line}]}]`.
+    /// The callers, innermost first and `depth` at most: `[{M, F, A, [{file, File}, {line, Line}]}]`.
     fn stacktrace(&self, _depth: usize) -> Term {
         Term::List(Vec::new())
     }
@@ -56,7 +56,7 @@ pub trait Subject {
     }
 }
 
-/// The trace point that a program runs at.
+/// The trace point at which a program runs.
 struct TracePoint<'t, 'a, A> {
     node: &'t Node,
     current: &'t Tracee,
@@ -65,21 +65,21 @@ struct TracePoint<'t, 'a, A> {
     dumps: bool,
 }
 
-/// What a program decides about a call that it matches.
+/// The decision of a program about a call that it matches.
 #[derive(Clone, Copy)]
 pub(crate) struct Decision {
     /// Whether return_from is wanted.
     pub returns: bool,
     /// Whether exception_from is wanted.
     pub raises: bool,
-    /// What becomes of the message.
+    /// How the message is sent.
     pub message: Disclosure,
-    /// Whether what the rings hold is to be written.
+    /// Whether a dump is wanted.
     pub dumps: bool,
 }
 
 impl Decision {
-    /// Carries out what comes after the message: a dump has it.
+    /// Asks for a dump, after the message, so that the dump contains it.
     #[inline(always)]
     pub fn end(self, session: &Session) {
         if self.dumps {
@@ -88,19 +88,19 @@ impl Decision {
     }
 }
 
-/// What becomes of a message.
+/// How a message is sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Disclosure {
-    /// It is sent as it is.
+    /// Unchanged.
     Plain,
-    /// It is kept back.
+    /// Not at all.
     Suppressed,
-    /// It carries one more term, whose bytes these many are.
+    /// With one more term, of this many bytes.
     Extra(usize),
 }
 
-/// Runs a program at a call of the process that runs now; `None` where it does not match. What it adds to the message goes
-/// into `extra`.
+/// Runs a program at a call of the process `current`; `None` if it does not match. The term that it adds to the message goes into
+/// `extra`.
 #[inline(always)]
 pub(crate) fn decide<A: Subject>(
     node: &Node, current: &Tracee, session: &Session, program: &Program, call: &A, extra: &mut Vec<u8>,
@@ -131,7 +131,7 @@ pub fn headline(current: &Tracee) -> String {
     format!("={what}:{}\n", identity(current.pid))
 }
 
-/// Writes what a program adds to the message; answers its length.
+/// Writes the term that a program adds to the message; answers its length.
 #[inline(never)]
 fn write<'a, A: Subject>(value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>) -> usize {
     extra.resize(extra.len().max(capture.total), 0);
@@ -143,7 +143,7 @@ fn write<'a, A: Subject>(value: &Value<'_, A::View<'a>>, call: &'a A, capture: &
     out.len()
 }
 
-/// An exception as a program looks at it: its class and value.
+/// An exception as a program sees it: its class and value.
 struct Exception(Vec<Term>);
 
 impl Subject for Exception {
@@ -162,7 +162,7 @@ impl Subject for Exception {
     }
 }
 
-/// Whether a program takes an exception, of which this is the pair of class and value.
+/// Whether a program takes an exception; `pair` has its class and value.
 #[cold]
 pub(crate) fn takes_exception(
     node: &Node, current: &Tracee, session: &Session, program: &Program, pair: &[u8],
@@ -172,7 +172,7 @@ pub(crate) fn takes_exception(
 }
 
 impl<A> TracePoint<'_, '_, A> {
-    /// The process that an action names, by its pid or its name, or the port that it is told that it is.
+    /// The process or port that an action names, by its id or its name.
     fn process(&self, process: &Term) -> Result<Arc<Tracee>, Refused> {
         let found = match process {
             Term::Pid(pid) if pid.is_own() => self.node.tracee(pid.id),
@@ -184,7 +184,7 @@ impl<A> TracePoint<'_, '_, A> {
         found.filter(|tracee| tracee.is_alive()).ok_or(Refused)
     }
 
-    /// The session whose flags actions switch. One that is ending waits for the section that we are in before it takes its flags back.
+    /// The session whose flags actions switch. If it ends now, it waits for this section before it clears its flags.
     fn switched(&self) -> Option<&Session> {
         match &self.session.options.switched {
             None => Some(self.session),
@@ -192,7 +192,8 @@ impl<A> TracePoint<'_, '_, A> {
         }
     }
 
-    /// Switches flags; whether that changed some. Of another session only in a process that it traces, unless its tracer is named.
+    /// Switches flags; answers whether that changed any. Flags of another session change only in processes that it traces already,
+    /// unless its tracer is named.
     fn change(&self, process: Option<&Term>, off: Flags, on: Flags, is_named: bool) -> Result<bool, Refused> {
         let other = process.map(|process| self.process(process)).transpose()?;
         let tracee = other.as_deref().unwrap_or(self.current);
@@ -210,7 +211,7 @@ impl<A> TracePoint<'_, '_, A> {
         Ok(before != tracee.flags(session.index))
     }
 
-    /// Flags that are to be switched on, and whether the session's tracer is named among them: `{tracer, Id}`.
+    /// The flags to be switched on, and whether the session's tracer is named among them: `{tracer, Id}`.
     fn enabled(&self, term: &Term) -> Result<(Flags, bool), Refused> {
         let Term::List(items) = term else { return Err(Refused) };
         let mut found = (Flags::NONE, false);
@@ -235,7 +236,7 @@ impl<A> TracePoint<'_, '_, A> {
     }
 }
 
-/// The flag of a name; no flag of the whole node.
+/// The flag of a name; flags of the whole node are refused.
 fn flag(term: &Term) -> Result<Flags, Refused> {
     let name: &str = match term {
         Term::Atom(name) => name,
@@ -339,5 +340,5 @@ impl<'a, A: Subject> Host<'a> for TracePoint<'_, 'a, A> {
     }
 }
 
-/// Calls that `current_stacktrace` shows unless told otherwise (OTP's `backtrace_depth`).
+/// Calls that `current_stacktrace` shows by default (OTP's `backtrace_depth`).
 const STACK: usize = 8;

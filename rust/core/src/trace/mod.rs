@@ -1,4 +1,4 @@
-//! The hot path: what happens at a trace point, from the host's entry to the record.
+//! The hot path: from the host's entry at a trace point to the record.
 
 pub mod about;
 pub mod event;

@@ -1,7 +1,25 @@
-//! Which processes and ports are linked, and what they are called.
+//! Links and names of processes and ports.
 //!
 //! Rules: trace.md, `process/4` (link, unlink, getting_linked, getting_unlinked, register, unregister, set_on_link,
-//! set_on_first_link); gold README 33, 34. What a link does when a process ends is its host's.
+//! set_on_first_link); gold README 33, 34. The host carries out the effect of a link when a process ends.
+//!
+//! # Roles
+//! Any thread links, names and asks. A process that ends removes its own links and name.
+//!
+//! # States
+//! A link is in the table with both of its ends, or not at all. A name has one process or port, which has one name.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | links and names | any, under the lock `known` | any, under that lock | the lock's |
+//! | `used`, for names | [`Node::register`], `Relaxed`, under the registry's lock | the end of a process, `Relaxed`, under that lock | a process that ends finds its name |
+//! | `used`, for links | [`Node::link_begin`], `Relaxed` | [`Node::is_related`], `Relaxed` | a hint that is never reset; the tables themselves are read under `known` |
+//!
+//! The registry's lock is taken before `known`.
+//!
+//! # Checked by
+//! `tests/messages.rs`, `tests/python/test_process_links.py`, `tests/python/test_trace_processes.py`.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -16,15 +34,15 @@ use std::sync::Arc;
 /// Why a name can't be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unnamed {
-    /// Somebody has it.
+    /// Another process or port has the name.
     Taken,
-    /// The process or port has a name.
+    /// The process or port has a name already.
     HasName,
     /// It has ended.
     Dead,
 }
 
-/// The flags that have to do with `ports` for a port and with `procs` for a process.
+/// The flag for these events: `ports` for a port, `procs` for a process.
 fn of(tracee: &Tracee) -> Flags {
     if tracee.kind == What::Port {
         Flags::PORTS
@@ -34,8 +52,7 @@ fn of(tracee: &Tracee) -> Flags {
 }
 
 impl Node {
-    /// `from` links itself to `to`, which inherits trace flags as `set_on_link` and `set_on_first_link` say; `true` if they
-    /// were not linked before.
+    /// `from` links itself to `to`, which inherits trace flags by `set_on_link` and `set_on_first_link`; `true` if the link is new.
     pub fn link(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
         let fresh = self.link_begin(thread, from, to, false);
         if fresh {
@@ -44,8 +61,8 @@ impl Node {
         fresh
     }
 
-    /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow. `starts`
-    /// says that `to` is being started: what it inherits takes the place of the flags that new processes have.
+    /// The half of [`Node::link`] that `from` sees. If it answers `true`, [`Node::on_getting_linked`] must follow. With `starts`, `to` is
+    /// being started: the flags that it inherits replace those that new processes have.
     pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee, starts: bool) -> bool {
         self.emit_event(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
         if from.pid == to.pid {
@@ -61,12 +78,12 @@ impl Node {
         fresh
     }
 
-    /// `tracee` was linked to by `by`.
+    /// `by` has linked itself to `tracee`.
     pub fn on_getting_linked(&self, thread: &mut Thread, tracee: &Tracee, by: u64) {
         self.emit_event(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
     }
 
-    /// Processes only: a port gets no flags by a link, and takes none from the first that is linked to.
+    /// Between processes only: a link with a port passes no flags, and does not count as a first link.
     fn inherit_by_link(&self, from: &Tracee, to: &Tracee, starts: bool) {
         if !(from.kind.is_process() && to.kind.is_process()) {
             return;
@@ -89,24 +106,24 @@ impl Node {
         parted
     }
 
-    /// Takes a link away without a word; `true` if there was one.
+    /// Removes a link without an event; `true` if there was one.
     pub fn part(&self, one: u64, other: u64) -> bool {
         let mut known = self.relations.known.lock().unpoisoned();
         known.part(one, other) | known.part(other, one)
     }
 
-    /// A link of `tracee` is gone because `ended` has ended.
+    /// A link of `tracee` is removed because `ended` has ended.
     pub fn on_getting_unlinked(&self, thread: &mut Thread, tracee: &Tracee, ended: u64) {
         self.emit_event(thread, About::Other(tracee), of(tracee), Kind::GettingUnlinked, ended, &[]);
     }
 
-    /// The processes and ports that this one is linked to, in the order of the links.
+    /// The processes and ports to which this one is linked, in the order of the links.
     #[must_use]
     pub fn links(&self, pid: u64) -> Vec<u64> {
         self.relations.known.lock().unpoisoned().links.get(&pid).cloned().unwrap_or_default()
     }
 
-    /// Whether anything is linked or has a name.
+    /// Whether there is any link or name.
     #[must_use]
     pub fn is_related(&self) -> bool {
         if !self.relations.are_used() {
@@ -128,7 +145,7 @@ impl Node {
     /// [`Unnamed`].
     pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
         {
-            // held until the name is given: a process that ends meanwhile finds it
+            // held until the name is given: a process that ends afterwards finds its name
             let registry = self.registry.lock().unpoisoned();
             if !registry.living.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
@@ -149,7 +166,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a name back; `false` if nobody had it.
+    /// Removes a name; `false` if there was no such name.
     pub fn unregister(&self, thread: &mut Thread, name: &str) -> bool {
         let pid = {
             let mut known = self.relations.known.lock().unpoisoned();
@@ -163,7 +180,7 @@ impl Node {
         true
     }
 
-    /// `tracee` has lost its name, because it has ended or somebody has taken it back.
+    /// `tracee` has lost its name, by its end or by [`Node::unregister`].
     pub fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
         let payload = etf::encode(&Term::atom(name));
         self.emit_event(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
@@ -182,15 +199,14 @@ impl Node {
         self.tracee(pid)
     }
 
-    /// All names and who has them.
+    /// All names, with their processes and ports.
     #[must_use]
     pub fn registered(&self) -> Vec<(Box<str>, u64)> {
         let known = self.relations.known.lock().unpoisoned();
         known.by_name.iter().map(|(name, pid)| (name.clone(), *pid)).collect()
     }
 
-    /// A process or port ends: it loses its name, and its links are given back, in their order (the others don't have them
-    /// any more either).
+    /// A process or port ends: its name and links are removed, from the other ends, too. Answers the links, in their order.
     pub fn unrelate(&self, thread: Option<&mut Thread>, tracee: &Tracee) -> Vec<u64> {
         let (name, links) = {
             let mut known = self.relations.known.lock().unpoisoned();

@@ -1,4 +1,4 @@
-//! What a plan comes down to at a call in one thread, for its cache of calls.
+//! From a plan to a cached call of a thread: the actions that the plan needs in the process that runs now.
 #![forbid(unsafe_code)]
 
 use super::activation::Activation;
@@ -21,13 +21,13 @@ use crate::{
 use inviso_term::record::Kind;
 
 impl Branching {
-    /// What is charged in one session.
+    /// Charges one measure in one session.
     pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Branching {
         let (exit_actions, generation) = charged(entry, measure);
         Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, exit_actions }
     }
 
-    /// The cell of the process that runs now, which gets one if it is traced, and the thread remembers it.
+    /// Makes the cell of the process that runs now, if it is traced, and keeps it for the thread.
     pub fn make_cell(&self, thread: &mut Thread, snapshot: &Snapshot, entry: &Entry, plan: &Plan, measure: Measure) {
         let (current, Some(tree)) = (&thread.current, entry.session.tree.get()) else { return };
         if !current.flags(self.index).has(Flags::CALL) {
@@ -41,7 +41,7 @@ impl Branching {
     }
 }
 
-/// What an entry charges, and for which counter.
+/// The exit action and the generation of a measure.
 fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
     match measure {
         Measure::Time => (exit_actions::TIME, entry.time),
@@ -50,7 +50,7 @@ fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
 }
 
 impl Measured {
-    /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
+    /// Charges one measure in one session. The process that runs now gets a cell if it is traced.
     pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
         let (exit_actions, generation) = charged(entry, measure);
         let (current, key) = (&thread.current, key(plan.slot, measure));
@@ -68,7 +68,7 @@ impl Measured {
 const NOBODY: u64 = 0;
 
 impl EmitPlan {
-    /// The record of a call, if it has no arguments and always the same stamp.
+    /// The record of a call, if it has no payload: no arguments, no numbers of its stamp.
     pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<EmitPlan> {
         let flags = thread.current.flags(entry.index);
         let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
@@ -86,28 +86,28 @@ impl EmitPlan {
 }
 
 impl CachedCall {
-    /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
+    /// The actions of a plan for the process that runs now. `pauses`: calls of the function can be suspended.
     pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> CachedCall {
         let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
         let mut actions = Vec::new();
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
-            let tells = entry.run & kinds::LOCAL != 0;
-            let told = match &entry.spec {
+            let emits = entry.run & kinds::LOCAL != 0;
+            let emitting = match &entry.spec {
                 Some(program) => Some(Action::Filter(Filter {
                     program: program.clone(),
                     tracer: entry.session.tracer.load(Relaxed),
                     id: entry.id,
                     index: entry.index,
                 })),
-                None if tells => EmitPlan::of(node, thread, plan, entry, pauses).map(Action::Emit),
+                None if emits => EmitPlan::of(node, thread, plan, entry, pauses).map(Action::Emit),
                 None => None,
             };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
-            if entry.run & !simple != 0 || tells && told.is_none() {
+            if entry.run & !simple != 0 || emits && emitting.is_none() {
                 actions.push(Action::Planned(entry.id));
                 continue;
             }
-            actions.extend(told.filter(|_| tells));
+            actions.extend(emitting.filter(|_| emits));
             for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
                 if entry.run & kind != 0 {
                     actions.push(match entry.session.tree.get() {

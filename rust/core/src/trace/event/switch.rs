@@ -1,4 +1,4 @@
-//! Another stack of calls goes on in a thread: a greenlet, a fiber.
+//! A thread switches to another stack of calls: a greenlet, a fiber.
 #![forbid(unsafe_code)]
 
 use crate::state::{
@@ -8,7 +8,7 @@ use crate::state::{
     thread::{Pending, Thread},
 };
 
-/// What a thread keeps of the calls of one stack while another one runs on it. Empty for a stack on which no traced call is under way.
+/// A thread's data of the calls on one stack while another stack runs. Empty if no traced call is open on it.
 #[derive(Default)]
 pub struct Suspended {
     pub(crate) stack: Vec<crate::state::frame::Frame>,
@@ -17,15 +17,15 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Whether no traced call is under way there.
+    /// Whether no traced call is open on the stack.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stack.is_empty() && self.pending.sessions.is_empty()
     }
 }
 
-/// The thread goes on with the calls of `other`, which gets those that ran until now. What ran since the last event is charged to
-/// the stack that is left. `allocated` is the host's count of bytes, see [`Activation::allocated`](super::Activation::allocated).
+/// Resumes the calls of `other`, which gets the calls that ran until now. Time and memory since the last event are charged to the stack
+/// that is left. `allocated` is the host's count of bytes, see [`Activation::allocated`](super::Activation::allocated).
 pub fn on_switch(node: &Node, thread: &mut Thread, other: &mut Suspended, allocated: u64) {
     let now = node.moment(&mut thread.turn);
     let inside = thread.shared.section.enter();

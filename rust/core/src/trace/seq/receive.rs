@@ -1,4 +1,4 @@
-//! A message is taken, a process starts another, a process prints.
+//! A message is received, a process starts another, a process prints.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -13,7 +13,7 @@ use crate::{
 use inviso_term::etf::{Encoder, Full};
 
 impl Node {
-    /// A message is taken by a process, with what it carries.
+    /// A process receives a message with the token that it carries.
     pub fn seq_receive(
         &self, thread: &mut Thread, at: About<'_>, carried: Carried,
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// A process prints into its sequential trace: whatever its label is, or only under this one.
+    /// The running process prints into its sequential trace; with `label` only if its token has that label.
     pub fn seq_print(
         &self, thread: &mut Thread, label: Option<&[u8]>,
         info: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
@@ -61,8 +61,8 @@ impl Node {
         });
     }
 
-    /// A process starts another, which gets the token that the reply to its starting leaves it with: four events, a request and
-    /// a reply, each sent and received. `name` is `(module, function, arguments)`, `reference` a reference's number.
+    /// The running process starts another, which gets a token: four events, a request and a reply, each sent and received. `request` and
+    /// `reply` are their terms.
     pub fn seq_spawn(&self, thread: &mut Thread, child: &Tracee, request: &[u8], reply: &[u8]) {
         if !self.seq_in_use() {
             return;
@@ -74,7 +74,7 @@ impl Node {
         self.seq_receive(thread, About::Other(child), Carried::Token(token, era), |out, _| out.raw(request));
         let answered = self.seq_send(thread, About::Other(child), parent.pid, |out, _| out.raw(reply));
         self.seq_receive(thread, About::Current, answered, |out, _| out.raw(reply));
-        // the reply leaves the parent's token as it was; its counters go on as with any other message
+        // the reply does not change the parent's token; its counters advance as with any other message
         parent.seq.with(era, |standing| standing.token = left);
     }
 }

@@ -19,17 +19,17 @@ use inviso_term::{
 };
 use std::sync::Arc;
 
-/// A message that is about to leave its sender, and may not: [`Node::seq_sent`] or [`Node::seq_take_back`] follows.
+/// A message that is about to leave its sender, if sending succeeds: [`Node::seq_sent`] or [`Node::seq_take_back`] follows.
 #[must_use]
 pub struct Sending {
     token: Token,
     era: u64,
-    /// What the sender had: its counter, and its token's serial and sender.
+    /// The sender's state before: its counter, and its token's serial and sender.
     before: (i64, (i64, i64), u64, Option<Arc<Identifier>>),
 }
 
 impl Sending {
-    /// What the message carries.
+    /// The token that the message carries.
     #[must_use]
     pub fn carried(&self) -> Carried {
         Carried::Token(self.token.clone(), self.era)
@@ -37,7 +37,7 @@ impl Sending {
 }
 
 impl Node {
-    /// A message leaves its sender for `to`: what it carries. `message` writes it.
+    /// A message leaves its sender for `to`; answers the token that it carries. `message` writes it.
     pub fn seq_send(
         &self, thread: &mut Thread, from: About<'_>, to: u64,
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
@@ -59,7 +59,7 @@ impl Node {
         })
     }
 
-    /// A message is about to leave a process, and may not after all: who sends it learns that by an error. `None` without a token.
+    /// A message is about to leave a process, unless sending fails with an error. `None` if the process has no token.
     pub fn seq_begin_send(&self, tracee: &Tracee) -> Option<Sending> {
         if !self.seq_may_have(tracee) {
             return None;
@@ -74,7 +74,7 @@ impl Node {
         })
     }
 
-    /// It has left.
+    /// The message was sent.
     pub fn seq_sent(
         &self, thread: &mut Thread, from: About<'_>, to: u64, sending: Sending,
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
@@ -87,7 +87,7 @@ impl Node {
         }
     }
 
-    /// It has not: its sender has what it had, unless it has done something else since.
+    /// The message was not sent: its sender gets its earlier state back, unless that has changed since.
     pub fn seq_take_back(&self, tracee: &Tracee, sending: Sending) {
         tracee.seq.with(self.seq_era(), |standing| {
             let Sending { token: sent, era, before: (current, serial, from, away) } = sending;
@@ -100,8 +100,8 @@ impl Node {
         });
     }
 
-    /// What a message would carry that the process sent now: for one that may not be sent after all, and that somebody else may have before it
-    /// is known. Where it has been sent, [`Node::seq_send`] follows, before the process does anything else.
+    /// The token that a message would carry if the process sent it now: for a message that may be received before its sender knows that
+    /// sending has succeeded. If it has, [`Node::seq_send`] follows, before any other event of the process.
     pub fn seq_would_send(&self, tracee: &Tracee) -> Carried {
         if !self.seq_may_have(tracee) {
             return Carried::Empty;

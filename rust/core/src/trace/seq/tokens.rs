@@ -1,4 +1,4 @@
-//! Tokens of processes: in use or not, read, set, put aside, emptied.
+//! Tokens of processes: whether they are in use; reading, setting, exchanging and clearing them.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use inviso_term::term::Term;
 
-/// A token as it is made in a process that has none.
+/// A new token of a process that has none.
 fn fresh(tracee: &Tracee, standing: &mut TokenState) -> Token {
     standing.begin();
     Token { flags: 0, label: vec![97, 0].into(), serial: (standing.previous, 0), from: tracee.pid, away: None }
@@ -27,8 +27,8 @@ pub(super) fn take(tracee: &Tracee, era: u64, token: Token) {
 }
 
 impl Node {
-    /// Whether tokens are in use: since one was set, until a reset or [`Node::seq_end`]. A host may leave out everything about tokens
-    /// while they are not.
+    /// Whether tokens are in use: from the first that is set until a reset or [`Node::seq_end`]. While they are not, a host may skip all
+    /// work for tokens.
     #[inline(always)]
     #[must_use]
     pub fn seq_in_use(&self) -> bool {
@@ -39,41 +39,41 @@ impl Node {
         self.seq.liveness.era()
     }
 
-    /// A token is about to be set: tokens are in use at least as long as this is kept.
+    /// A token is about to be set: tokens are in use at least until the guard is dropped.
     #[must_use]
     pub fn seq_begin(&self) -> TokenGuard {
         self.seq.liveness.token()
     }
 
-    /// A token has left this node, or one may come from outside: they are in use until a reset, though no process of this node has one.
+    /// A token has left this node, or may come from outside: tokens are in use until a reset, even if no process of this node has one.
     pub fn seq_go_abroad(&self) {
         self.seq.liveness.go_abroad();
     }
 
-    /// What to call where the last token of this node has gone, see [`Node::seq_end`]: by any thread, in the midst of anything. Once for
-    /// a node.
+    /// Sets the function to call when the last token of this node is dropped, see [`Node::seq_end`]. Any thread may call it, at any
+    /// point, so it may only request the end. Once for a node.
     pub fn seq_on_last(&self, gone: fn()) {
         self.seq.liveness.on_last_released(gone);
     }
 
-    /// Whether tokens are in use for no reason but that there were some.
+    /// Whether tokens are in use although there is none.
     pub fn seq_is_idle(&self) -> bool {
         self.seq.liveness.is_idle()
     }
 
-    /// Tokens are out of use, if there is none in this node and none has left it; whether that is so.
+    /// Ends the use of tokens, if there is none in this node and none has left it; `true` if it has ended.
     pub fn seq_end(&self) -> bool {
         self.seq.liveness.end()
     }
 
-    /// Whether a process may have a token, as the thread that runs it sees it: a first look.
+    /// Whether a process may have a token. A first check, for the thread that runs the process.
     #[inline(always)]
     #[must_use]
     pub fn seq_may_have(&self, tracee: &Tracee) -> bool {
         self.seq_in_use() && tracee.seq.maybe.load(Relaxed)
     }
 
-    /// The token of a process as it stands, and its era: for what the process leaves to be run by another.
+    /// The token of a process and its era, for work that another process will do for it.
     #[must_use]
     pub fn seq_copy(&self, tracee: &Tracee) -> Carried {
         if !self.seq_may_have(tracee) {
@@ -85,7 +85,7 @@ impl Node {
         })
     }
 
-    /// A process goes on with such a token, as if that had come with a message that nobody is told of.
+    /// A process takes such a token, as with a message, but without an event.
     pub fn seq_lend(&self, tracee: &Tracee, lent: Carried) {
         match lent {
             Carried::Token(token, era) if era == self.seq_era() => take(tracee, era, token),
@@ -102,7 +102,7 @@ impl Node {
         tracee.seq.with(self.seq_era(), |standing| standing.token.clone())
     }
 
-    /// Empties the token of a process; answers what it was.
+    /// Clears the token of a process; answers the token before.
     pub fn seq_clear(&self, tracee: &Tracee) -> Option<Token> {
         if !self.seq_may_have(tracee) {
             return None;
@@ -110,7 +110,7 @@ impl Node {
         tracee.seq.with(self.seq_era(), |standing| standing.token.take())
     }
 
-    /// A process has ended for good: nothing that it does carries its token any more.
+    /// A process has ended, and no call runs in it any more: its token is dropped.
     pub fn seq_leave(&self, tracee: &Tracee) {
         if self.seq_in_use() {
             let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unpoisoned().take();
@@ -118,12 +118,12 @@ impl Node {
         }
     }
 
-    /// Changes the token of a process, which gets one if it has none.
+    /// Changes the token of a process. A process without one gets a new one.
     pub fn seq_change<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Token) -> R) -> R {
         self.seq_set_with(tracee, |_, token| change(token))
     }
 
-    /// Sets the label of a process's token; answers what it was.
+    /// Sets the label of a process's token; answers the label before.
     pub fn seq_set_label(&self, tracee: &Tracee, label: Label) -> Label {
         self.seq_set_with(tracee, |standing, token| {
             if standing.current >= FAR && token.label != label {
@@ -134,8 +134,8 @@ impl Node {
         })
     }
 
-    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was: of an empty token the serial of a
-    /// new one, the last that the process took and 0.
+    /// Sets the serial of a process's token, and the process's counters; answers the serial before. For an empty token that is the serial
+    /// of a new one: the last that the process received, and 0.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
         self.seq_set_with(tracee, |standing, token| {
             (standing.previous, standing.current) = serial;
@@ -155,7 +155,7 @@ impl Node {
         })
     }
 
-    /// Sets a component of a process's token, as `set_token/2` does; `None` if there is no such component, or the value is none of
+    /// Sets a component of a process's token, as `set_token/2` does; `None` if there is no such component, or if the value is wrong for
     /// it.
     pub fn seq_set(&self, tracee: &Tracee, component: &Term, value: &Term) -> Option<()> {
         let name: &str = match component {
@@ -186,7 +186,7 @@ impl Node {
         Some(())
     }
 
-    /// Puts what a message would carry in the place of a process's token, whose counters stay as they are; answers what it was.
+    /// Replaces a process's token by that of a message, without changing the process's counters; answers the token before.
     pub fn seq_exchange(&self, tracee: &Tracee, carried: Carried) -> Carried {
         if !self.seq_in_use() {
             return Carried::Empty;
@@ -206,13 +206,13 @@ impl Node {
         was.map_or(Carried::Empty, |token| Carried::Token(token, era))
     }
 
-    /// What a message of another node carries, whose token was sent to this one.
+    /// The token of a message from another node.
     pub fn seq_arrived(&self, token: Token) -> Carried {
         self.seq_go_abroad();
         self.seq_came(token, self.seq_begin())
     }
 
-    /// What a message carries that comes back from outside with a token of this node, of that era.
+    /// The token of a message that comes back from outside with a token of this node, of that era.
     pub fn seq_returned(&self, token: Token, era: u64) -> Carried {
         self.seq.liveness.token_of(era).map_or(Carried::Empty, |living| self.seq_came(token, living))
     }
@@ -222,12 +222,12 @@ impl Node {
         Carried::Token(Token { label: token.label.living(living), ..token }, era)
     }
 
-    /// Empties all tokens, those of messages under way included, and sets all counters to 0.
+    /// Clears all tokens, also those of messages that are not received yet, and sets all counters to 0.
     pub fn seq_reset(&self) {
         self.seq.liveness.reset();
     }
 
-    /// Lets go of a token of before a reset: an empty one is what it counts as.
+    /// Drops a token that was made before a reset: it counts as an empty one.
     pub fn seq_empty(&self, carried: &mut Carried) {
         if matches!(carried, Carried::Token(_, era) if *era != self.seq_era()) {
             *carried = Carried::Empty;

@@ -1,4 +1,4 @@
-//! The system tracer, and the events that it is told of.
+//! The system tracer and its events.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -21,20 +21,20 @@ use crate::{
 use inviso_term::etf::{Encoder, Full};
 use std::sync::Arc;
 
-/// There is no system tracer.
+/// The place if there is no system tracer.
 const NO_TRACER: u64 = 0;
 
-/// The system tracer is a module, which is called and may do anything.
+/// The bit of a place whose system tracer is a module: its calls may run any code.
 const IS_MODULE: u64 = 1 << 63;
 
-/// The place of a session: its index, one more than that, and its id.
+/// The place of a session: its index plus 1, and its id.
 fn place_of(session: &Session) -> u64 {
     let module = if session.options.tracer.is_some() { IS_MODULE } else { 0 };
     module | (u64::from(session.index) + 1) << 32 | u64::from(session.id as u32)
 }
 
 impl Node {
-    /// The session that stands for the system tracer, if there is one that lives.
+    /// The session of the system tracer, if it is alive.
     #[must_use]
     pub fn seq_tracer(&self) -> Option<Arc<Session>> {
         let mut tracer = self.seq.tracer.lock().unpoisoned();
@@ -45,7 +45,7 @@ impl Node {
         tracer.clone()
     }
 
-    /// Hands the system tracer on, if there is one that lives. What is in a snapshot costs no lock and no count of references.
+    /// Passes on the system tracer, if it is alive. A session in the snapshot takes neither a lock nor a count of references.
     #[inline(always)]
     pub(super) fn with_seq_tracer<R>(
         &self, thread: &mut Thread, with: impl FnOnce(&mut Thread, Option<&Arc<Session>>) -> R,
@@ -66,21 +66,21 @@ impl Node {
         with(thread, tracer.as_ref())
     }
 
-    /// Sets the session that stands for the system tracer; answers the one before.
+    /// Sets the session of the system tracer; answers the one before.
     pub fn set_seq_tracer(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
         let mut tracer = self.seq.tracer.lock().unpoisoned();
         self.seq.place.store(session.as_deref().map_or(NO_TRACER, place_of), Release);
         std::mem::replace(&mut *tracer, session)
     }
 
-    /// How many serials have come to their end: beyond it they don't order events any more.
+    /// How many serials have overflowed: they don't order events any more.
     #[must_use]
     pub fn seq_overflows(&self) -> u64 {
         self.seq.overflows.load(Relaxed)
     }
 
-    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own; before that is done, `deliver` has
-    /// the token go its way. A lock that it takes waits for what was written before it, and a record takes long: it comes behind.
+    /// Emits an event to the system tracer, if the token asks for it, and if it isn't the tracer's own event. `deliver` passes the token
+    /// on before the record is written: its lock waits for all earlier stores of the thread, and a record has many.
     pub(super) fn emit_seq_event<R>(
         &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: Token, event: SeqEventKind,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
@@ -111,7 +111,7 @@ impl Node {
     ) -> R {
         let flags = stamps(token.flags);
         if flags != Flags::NONE {
-            self.order.timed(); // the token may come from another node
+            self.order.timed(); // the token may come from another node, whose sessions set no flag here
         }
         let now = self.moment(&mut thread.turn);
         let mut room = std::mem::take(&mut thread.scratch);
@@ -131,12 +131,12 @@ impl Node {
     }
 }
 
-/// Whether a session can be told of anything.
+/// Whether a session can get events.
 fn lives(session: &Session) -> bool {
     session.has_tracer() && session.is_alive()
 }
 
-/// The process that a session tells, 0 if it is none.
+/// The process that is a session's tracer; 0 if it is none.
 pub(super) fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
     tracer.map_or(0, |session| session.tracer.load(Relaxed))
 }
@@ -150,7 +150,7 @@ pub(super) fn flag(event: SeqEventKind) -> u32 {
     }
 }
 
-/// The time stamp that a token's flags ask for.
+/// The timestamp that a token's flags ask for.
 fn stamps(flags: u32) -> Flags {
     [
         (flags::TIMESTAMP, Flags::TIMESTAMP),
@@ -190,7 +190,7 @@ mod tests {
         let mut send = || drop(node.seq_send(&mut thread, About::Current, 99, |out, _| out.nil()));
         send();
         assert_eq!(event(&system), 1);
-        // as a thread finds it that has looked where the system tracer stands, and is held up there
+        // as seen by a thread that has read the place, and is delayed there
         let place = node.seq.place.load(Relaxed);
         assert!(node.set_seq_tracer(None).is_some());
         send();
