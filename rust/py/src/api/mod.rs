@@ -6,10 +6,12 @@
 //! | `descriptor` | what a tracer does with a descriptor of its own: calls of the system that never wait, so the GIL is kept |
 //! | `etf` | terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs |
 //! | `export` | exports for Python: a format's bytes, piece by piece, and tables for whoever reads Arrow |
+//! | `fork` | after a fork |
 //! | `library` | tracer modules that are shared libraries: `inviso_tracer.h` says what is in one |
 //! | `log` | logs: reading them into Python objects, and writing them as other logs |
 //! | `match_spec` | `MatchProgram`: match specs from Python values, and back; running one on a subject |
 //! | `merge` | logs merged, or one after the other, as lines, as another log, or as objects with the names of their processes |
+//! | `merge_state` | logs that are read in one order, and what is known of each |
 //! | `merge_text` | a message of a log as text |
 //! | `pickles` | numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles` |
 //! | `pid` | `Pid`: its attributes and methods |
@@ -30,10 +32,12 @@ pub mod counters;
 pub mod descriptor;
 pub mod etf;
 pub mod export;
+pub mod fork;
 pub mod library;
 pub mod log;
 pub mod match_spec;
 pub mod merge;
+pub mod merge_state;
 pub mod merge_text;
 pub mod pickles;
 pub mod pid;
