@@ -16,16 +16,12 @@
 //! `tests/python/test_merge.py`, `tests/python/test_merge_cli.py`.
 
 use super::{
+    etf::{self, Cache, Cached},
     log::{Logs, Named, Read, Told, BLOCK, TOLD},
+    merge_state::{aliases_of, About, Count, MadeObjects, MergeItem, MergeState, Placed, PART, STEP},
     merge_text::style,
 };
-use crate::{
-    api::{
-        etf::{self, Cache, Cached},
-        merge_state::{aliases_of, About, Count, MadeObjects, MergeItem, MergeState, Placed, PART, STEP},
-    },
-    convert::{errors::of_system, terms},
-};
+use crate::convert::{errors::of_system, terms};
 use inviso_cpython::interpreter::calling::call;
 use inviso_export::{counts::Counts, erlang, export::Take, scan::Identity};
 use inviso_log::{

@@ -1,11 +1,12 @@
 //! `Session`: convert, call the core, convert back.
 
 use super::{
-    counters, seq,
+    counters,
+    match_spec::{self, MatchProgram},
+    seq,
     trace_port::{self, LogPort},
 };
 use crate::{
-    api::match_spec::{self, MatchProgram},
     control::arming::Armer,
     convert::{errors, pid::Pid, terms},
     library::ports,

@@ -13,9 +13,8 @@
 //! # Checked by
 //! `tests/python/test_tracer_modules.py`.
 
-use super::library::Library;
+use super::{library::Library, tracer_abi::attached};
 use crate::{
-    api::tracer_abi::attached,
     convert::terms,
     delivery::{messages, tracer_words::words},
     state::{
