@@ -292,28 +292,30 @@ def trees(body: str) -> list[list[str]]:
     return [first + path for piece in pieces for path in trees(piece)]
 
 
-def core_files() -> dict[tuple[str, ...], pathlib.Path]:
-    """The files of the core by their modules, without tests and models."""
+def rust_files(source: pathlib.Path) -> dict[tuple[str, ...], pathlib.Path]:
+    """The files of a crate by their modules, without tests and models."""
     found = {}
-    for path in CORE.rglob("*.rs"):
-        parts = path.relative_to(CORE).with_suffix("").parts
+    for path in source.rglob("*.rs"):
+        parts = path.relative_to(source).with_suffix("").parts
         if not {"models", "tests", "lib"} & set(parts):
             found[parts[:-1] if parts[-1] == "mod" else parts] = path
     return found
 
 
-def core_code(path: pathlib.Path) -> str:
+def rust_code(path: pathlib.Path) -> str:
     """A file without comments and tests."""
     return re.split(r"#\[cfg\((?:all\()?test\b", re.sub(r"//.*", "", path.read_text()))[0]
 
 
-def core_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]:
-    """The items of its crate that a file names, by whole paths."""
-    code = core_code(path)
+def rust_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]:
+    """What a file names of its crate, by whole paths."""
+    code = rust_code(path)
     uses = r"\buse\s+([^;]+);"
+    rest = re.sub(uses, "", code)
     named = [path for body in re.findall(uses, code) for path in trees(body)]
-    named += [path.split("::") for path in re.findall(r"\b(?:crate|super)(?:::\w+)+", re.sub(uses, "", code))]
+    named += [path.split("::") for path in re.findall(r"\b(?:crate|super)(?:::\w+)+", rest)]
     own = set(re.findall(r"^(?:pub(?:\([^)]*\))? )?mod (\w+);", code, re.MULTILINE))
+    named += [[name] for name in re.findall(r"(?<![\w:])(\w+)::", rest) if name in own]
     whole = []
     for found in named:
         above = found.count("super") or len(module)
@@ -326,42 +328,58 @@ def core_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]
     return whole
 
 
-def test_rooms_of_the_core_import_downwards_only() -> None:
+def arrows_up(source: pathlib.Path, rooms: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """The imports of a crate that its table of rooms does not have, by file and room."""
     ups = set()
-    for module, path in core_files().items():
-        for found in core_imports(module, path):
+    for module, path in rust_files(source).items():
+        for found in rust_imports(module, path):
             room, other = module[0], found[0]
-            assert room in CORE_ROOMS and other in CORE_ROOMS, f"{path}: {'::'.join(found)} is in no room"
-            if other != room and other not in CORE_ROOMS[room]:
-                ups.add((str(path.relative_to(CORE)), other))
-    assert sorted(ups) == sorted(UP), "arrows between rooms that the tables don't have, or have and that are gone"
+            assert room in rooms and other in rooms, f"{path}: {'::'.join(found)} is in no room"
+            if other != room and other not in rooms[room]:
+                ups.add((str(path.relative_to(source)), other))
+    return sorted(ups)
+
+
+def calls_up(source: pathlib.Path, rooms: dict[str, set[str]], receivers: dict[str, str]) -> set[tuple[str, str]]:
+    """Calls of methods that an ``impl`` in a higher room has, by module and name. ``receivers``: a type and the name of its values."""
+    rank = {room: at for at, room in enumerate(rooms)}
+    code = {module: rust_code(path) for module, path in rust_files(source).items()}
+    found = set()
+    for kind, receiver in receivers.items():
+        block = rf"^impl {kind} \{{\n.*?^\}}"
+        blocks = {module: "".join(re.findall(block, text, re.S | re.M)) for module, text in code.items()}
+        names = [(name, module[0]) for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)]
+        for module, text in code.items():
+            called = re.findall(rf"\b{receiver}\.(\w+)\(", text) + re.findall(r"\bself\.(\w+)\(", blocks[module])
+            found |= {("::".join(module), name) for name, room in names if name in called and rank[room] > rank[module[0]]}
+    return found
+
+
+def circles(source: pathlib.Path, alone: str = "") -> list[str]:
+    """The modules of a crate that import each other in a circle, or lie above such. Those below the room ``alone`` don't count."""
+    files = rust_files(source)
+    below: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for module, path in files.items():
+        whole = [tuple(found) for found in rust_imports(module, path)]
+        owners = [next((p[:n] for n in range(len(p), 0, -1) if p[:n] in files), module) for p in whole]
+        below[module] = {owner for owner in owners if owner != module and owner[0] != alone}
+    while free := {module for module, own in below.items() if not own & below.keys()}:
+        below = {module: own for module, own in below.items() if module not in free}
+    return sorted("::".join(module) for module in below)
+
+
+def test_rooms_of_the_core_import_downwards_only() -> None:
+    assert arrows_up(CORE, CORE_ROOMS) == sorted(UP), "arrows between rooms that the tables don't have, or have and that are gone"
 
 
 def test_nobody_calls_a_method_of_the_node_from_below() -> None:
     """An ``impl Node`` is behaviour of the room that it stands in, wherever the struct is."""
-    rank = {room: at for at, room in enumerate(CORE_ROOMS)}
-    code = {module: core_code(path) for module, path in core_files().items()}
-    blocks = {module: "".join(re.findall(r"^impl Node \{\n.*?^\}", text, re.S | re.M)) for module, text in code.items()}
-    rooms = {
-        name: module[0] for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)
-    }
-    for module, text in code.items():
-        called = re.findall(r"\bnode\.(\w+)\(", text) + re.findall(r"\bself\.(\w+)\(", blocks[module])
-        above = {name for name in called if name in rooms and rank[rooms[name]] > rank[module[0]]}
-        assert above == set(), module
+    assert calls_up(CORE, CORE_ROOMS, {"Node": "node"}) == set()
 
 
 def test_files_of_the_core_form_no_circle() -> None:
-    """Except for the ring: its ends use private fields of the ring."""
-    files = core_files()
-    below: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-    for module, path in files.items():
-        whole = [tuple(found) for found in core_imports(module, path)]
-        owners = [next((p[:n] for n in range(len(p), 0, -1) if p[:n] in files), module) for p in whole]
-        below[module] = {owner for owner in owners if owner != module and owner[0] != "ring"}
-    while free := {module for module, own in below.items() if not own & below.keys()}:
-        below = {module: own for module, own in below.items() if module not in free}
-    assert sorted("::".join(module) for module in below) == []
+    """But for the ring: its ends use fields of the ring that nobody else may."""
+    assert circles(CORE, alone="ring") == []
 
 
 def rooms_used(code: str) -> set[str]:
@@ -386,17 +404,82 @@ def test_rooms_use_what_lies_below_them_only(crate: str) -> None:
             assert rooms_used(code) - {room} <= below, path
 
 
-PY_ROOMS = {"api", "convert", "entry", "host", "instrument", "library", "processes", "thread"}
-# Python's entry points lie on top; these files need a class or a function of them.
-USES_API = {"convert/etf.rs", "convert/match_spec.rs", "entry/forking.rs", "host/instruments.rs", "host/delivery.rs"}
+# The rooms of rust/py, lowest first: what each holds, and the rooms below it that it imports. State below, behaviour above.
+PY = ROOT / "rust" / "py" / "src"
+PY_ROOMS: dict[str, set[str]] = {
+    "convert": set(),  # terms to Python objects and back
+    "state": {"convert"},  # what the host, its processes and its threads keep; what instruments are made of
+    "door": {"state"},  # the one way in for everything that CPython calls
+    "control": {"state", "door"},  # which code has events: found, armed, taken in when it comes later
+    "directory": {"state", "door", "control"},  # from a thread, task, queue or port to its process and back
+    "thread": {"convert", "state"},  # a running call, its callers, its arguments, as the core sees them
+    # watched functions and modules; messages, senders, tokens, lengths
+    "instrument": {"convert", "state", "control", "thread"},
+    "delivery": {"convert", "state", "door", "instrument"},  # from the rings of sessions to mailboxes
+    # threads and tasks as processes: starts, turns, links, ends
+    "processes": {"convert", "state", "door", "control", "directory", "instrument"},
+    # instruments, one folder or file for each piece of the standard library
+    "library": {"convert", "state", "door", "control", "directory", "instrument", "processes"},
+    "entry": {"state", "door", "control", "directory", "thread", "instrument"},  # what the interpreter calls
+    # the table of all instruments; the ends of sessions; forks
+    "host": {
+        *("state", "door", "control", "directory", "instrument", "delivery", "processes", "library", "entry"),
+    },
+    # what Python calls
+    "api": {
+        *("convert", "state", "door", "control", "directory", "instrument", "delivery", "processes", "library", "host"),
+    },
+}
+# No import points up. These functions and tables of higher rooms are given to the state when the module is made
+# (`state::above`), each for a reason.
+ABOVE = {
+    "handlers": "the order of all handlers of a function is known where all instruments are",
+    "modules": "so are all modules that instruments wait for",
+    "thread_begins": "the door makes a thread's state, for which the directory finds the process",
+    "thread_ends": "the door drops it, and the process emits its end",
+    "greenlet_changed": "the door lets an event in on another greenlet, which an instrument looks at",
+    "port_gone": "the directory sees that an object is freed; ports emit the end",
+    "task_gone": "likewise; links and monitors get to know",
+    "woken": "a task's step begins with a result, which the instrument of futures receives",
+    "served": "a loop runs a callback, and ports know for which of them",
+    "settle": "ends that wait are signalled between two instructions, or while a process waits for a message",
+    "callbacks": "arming registers the interpreter's callbacks, which know instruments and calls",
+    "evaluate": "the same before 3.12",
+    "profile": "the same before 3.12, for functions written in C",
+    "tokens_idle": "the core and the directory see the last token go; all instruments are asked whether they stay",
+}
+# What pieces of the library share. No other file of it is imported by a sister.
+SHARED = {"inner_callbacks", "pool_queues", "results"}
 
 
-def test_the_api_lies_on_top() -> None:
-    source = ROOT / "rust" / "py" / "src"
-    assert {path.name for path in source.iterdir()} == {*PY_ROOMS, "lib.rs"}
-    files = [path for room in PY_ROOMS - {"api"} for path in (source / room).rglob("*.rs")]
-    using = [path for path in files if "api" in rooms_used(re.sub(r"//.*", "", path.read_text()))]
-    assert {str(path.relative_to(source)) for path in using} == USES_API
+def test_rooms_of_the_glue_import_downwards_only() -> None:
+    assert arrows_up(PY, PY_ROOMS) == []
+    rank = list(PY_ROOMS)
+    assert all(rank.index(other) < rank.index(room) for room, below in PY_ROOMS.items() for other in below)
+
+
+def test_lower_rooms_of_the_glue_get_few_functions_from_above() -> None:
+    fields = re.search(r"pub struct Above \{(.*?)^\}", (PY / "state" / "above.rs").read_text(), re.S | re.M)
+    assert fields is not None
+    assert set(re.findall(r"^    pub (\w+):", fields[1], re.M)) == ABOVE.keys()
+
+
+def test_nobody_of_the_glue_calls_a_method_from_below() -> None:
+    values = ["directory", "spawning", "loading", "armed", "mailbox", "deliveries", "running"]
+    kinds = ["Directory", "Spawning", "Loading", "Armed", "Mailbox", "Deliveries", "RunningTask"]
+    receivers = dict(zip(kinds, values, strict=True)) | {"Host": "host", "ThreadState": "state", "Delivery": "delivery"}
+    assert calls_up(PY, PY_ROOMS, receivers) == set()
+
+
+def test_files_of_the_glue_form_no_circle() -> None:
+    assert circles(PY) == []
+
+
+def test_a_piece_of_the_library_imports_no_sister() -> None:
+    for module, path in rust_files(PY).items():
+        if module[0] == "library" and len(module) > 1:
+            others = {found[1] for found in rust_imports(module, path) if found[0] == "library" and len(found) > 1}
+            assert others - SHARED <= {module[1]}, path
 
 
 def test_no_file_of_the_glue_is_long() -> None:
@@ -428,8 +511,8 @@ BESIDE_THE_FACADE = {
 
 def test_the_core_takes_atomics_from_its_facade_only() -> None:
     beside = {}
-    for module, path in core_files().items():
-        code = core_code(path)
+    for module, path in rust_files(CORE).items():
+        code = rust_code(path)
         names = [found for body in re.findall(r"\buse\s+([^;]+);", code) for found in trees(body)]
         names += [found.split("::") for found in re.findall(r"\bstd(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code))]
         found = {name[2] for name in names if name[:2] == ["std", "sync"] and len(name) > 2} - {"Arc"}
@@ -473,7 +556,7 @@ def test_what_the_interpreter_calls_goes_through_the_door() -> None:
     states = []
     for path in sorted(path for crate in ("cpython", "py") for path in (ROOT / "rust" / crate / "src").rglob("*.rs")):
         name, text = str(path.relative_to(ROOT / "rust")).replace("/src/", "/", 1), path.read_text()
-        if name != "py/entry/door.rs" and re.search(r"tls::(get|set)\(", text):
+        if name != "py/door.rs" and re.search(r"tls::(get|set)\(", text):
             states.append(name)
         if name in BY_OTHERS:
             continue

@@ -36,6 +36,8 @@ mod _native {
     #[pymodule_export]
     use crate::api::export::{ArrowRows, Exporter};
     #[pymodule_export]
+    use crate::api::fork::after_fork_in_child;
+    #[pymodule_export]
     use crate::api::library::Library;
     #[pymodule_export]
     use crate::api::log::{log_connect, log_write, LogReader};
@@ -47,10 +49,10 @@ mod _native {
     use crate::api::pickles::{pickle_failed, pickled, seq_start, seq_started, unpickled};
     #[pymodule_export]
     use crate::api::processes::{
-        after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, hide,
-        hide_thread, is_ready, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process,
-        node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
-        set_control_word, set_node_name, set_process_name, timed_out,
+        announce_thread, become_process, call_soon, control_word, enter_process, hide, hide_thread, is_ready,
+        mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name, object_of,
+        pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid, set_control_word,
+        set_node_name, set_process_name, timed_out,
     };
     #[pymodule_export]
     use crate::api::relations_api::{

@@ -1,12 +1,10 @@
 //! Terms from bytes that may come from anywhere, and back: `inviso.etf`, and the messages of logs.
 
-use crate::{
-    api::{match_spec, wire},
-    convert::{
-        decode::{self, Failure, Made, Makers},
-        errors::{self, LimitReached},
-        terms::{self, Classes},
-    },
+use super::{match_spec, wire};
+use crate::convert::{
+    decode::{self, Failure, Made, Makers},
+    errors::{self, LimitReached},
+    terms::{self, Classes},
 };
 use inviso_core::error::Error;
 use inviso_cpython::interpreter::calling::call;

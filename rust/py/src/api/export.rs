@@ -13,13 +13,10 @@
 //! # Checked by
 //! `tests/python/test_export.py`, `tests/python/test_export_tables.py`.
 
-use super::merge::LogMerge;
-use crate::{
-    api::match_spec,
-    convert::{
-        arrow::{self, Batches},
-        errors::of_system,
-    },
+use super::{match_spec, merge::LogMerge};
+use crate::convert::{
+    arrow::{self, Batches},
+    errors::of_system,
 };
 use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling;

@@ -16,8 +16,11 @@
 //! # Checked by
 //! `tests/python/test_native_tracer.py`.
 
-use super::tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI};
-use crate::{api::match_spec, host::forking, state::tracer_module::Installed};
+use super::{
+    match_spec,
+    tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI},
+};
+use crate::{host::forking, state::tracer_module::Installed};
 use inviso_core::{
     sync::Unpoisoned,
     tracer::{self, Answer, Event, Group, Tracer},

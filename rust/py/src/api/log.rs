@@ -16,10 +16,8 @@
 //! # Checked by
 //! `tests/python/test_log.py`.
 
-use crate::{
-    api::etf::{self, Cache, Cached},
-    convert::{errors::of_system, terms},
-};
+use super::etf::{self, Cache, Cached};
+use crate::convert::{errors::of_system, terms};
 use inviso_cpython::interpreter::calling::call;
 use inviso_log::{
     causal::Passages,

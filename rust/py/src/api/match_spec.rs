@@ -1,7 +1,7 @@
 //! `MatchProgram`: match specs from Python values, and back; running one on a subject.
 
+use super::processes;
 use crate::{
-    api::processes,
     convert::{
         errors,
         pid::Pid,

@@ -16,28 +16,26 @@
 //! `tests/python/test_merge.py`, `tests/python/test_merge_cli.py`.
 
 use super::{
+    etf::{self, Cache, Cached},
     log::{Logs, Named, Read, Told, BLOCK, TOLD},
+    merge_state::{aliases_of, About, Count, MadeObjects, MergeItem, MergeState, Placed, PART, STEP},
     merge_text::style,
 };
-use crate::{
-    api::etf::{self, Cache, Cached},
-    convert::{errors::of_system, terms},
-};
+use crate::convert::{errors::of_system, terms};
 use inviso_core::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling::call;
-use inviso_export::{counts::Counts, erlang, export::Take, lines::Lines, scan::Identity};
+use inviso_export::{counts::Counts, erlang, export::Take, scan::Identity};
 use inviso_log::{
-    causal::Moved,
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::Record,
     merge::Order,
-    nodes::{self, Nodes, Origin},
+    nodes::{self, Nodes},
     private,
     reader::Event,
     shift::Shift,
     sink::Sink,
-    stamp::{self, Clock, Shapes, Stamp},
+    stamp::{Clock, Stamp},
     ti::Aliases,
 };
 use inviso_term::etf as format;
@@ -50,24 +48,9 @@ use rustc_hash::FxHashMap;
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Mutex, MutexGuard},
 };
-
-/// Bytes of text that are made at a time.
-pub(super) const PART: usize = 1 << 20;
-
-/// Records that are read before signals are checked.
-const STEP: usize = 1 << 16;
-
-/// The counts of one log.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    records: u64,
-    /// The messages that its drop records count.
-    lost: u64,
-    damaged: u64,
-}
 
 /// The items that [`LogMerge::taken`] has read.
 struct Batch {
@@ -85,62 +68,6 @@ enum RawObject {
     Damage(Told),
 }
 
-/// Objects that were made already.
-#[derive(Default)]
-struct MadeObjects {
-    names: FxHashMap<(usize, u32), Py<PyAny>>,
-    cache: Cache,
-}
-
-/// A record or damage of a log.
-pub(super) enum MergeItem<'a> {
-    /// Where it is, its message, its time stamp.
-    Term(u64, &'a [u8], Option<Stamp>),
-    Dropped(u32),
-    Damage(&'a Told),
-}
-
-/// The state of the logs besides their readers.
-pub(super) struct About {
-    pub(super) nodes: Nodes,
-    /// Whether a log's name goes into its pids.
-    pub(super) is_named: bool,
-    /// Whether the logs have names at all.
-    pub(super) has_labels: bool,
-    pub(super) aliases: Vec<Aliases>,
-    counts: Vec<Count>,
-    damage: Vec<(usize, Told)>,
-}
-
-/// Counts of the ordering.
-struct Placed {
-    other_clock: u64,
-    moved: Vec<Moved>,
-    unordered: u64,
-}
-
-impl Placed {
-    fn of(from: &Logs) -> Placed {
-        match from {
-            Logs::Merged(merge) => {
-                Placed { other_clock: merge.other_clock(), moved: merge.moved().to_vec(), unordered: merge.unordered() }
-            }
-            Logs::Chain(..) => Placed { other_clock: 0, moved: Vec::new(), unordered: 0 },
-        }
-    }
-}
-
-pub(super) struct MergeState {
-    from: Logs,
-    /// The counts of logs that were closed.
-    ended: Option<Placed>,
-    order: Order,
-    follow: bool,
-    about: About,
-    pub(super) lines: Option<(bool, Lines)>,
-    known: MadeObjects,
-}
-
 /// Logs in one order.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LogMerge {
@@ -151,74 +78,6 @@ pub struct LogMerge {
 
 /// A log: its node's name, its files or the set, the trace information files.
 type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
-
-impl MergeState {
-    /// Gives up to `n` records to `take`, as long as that wants more. `to` is the file that `take` writes. Returns
-    /// whether there may be more.
-    pub(super) fn read(
-        &mut self, n: usize, to: Option<&Path>,
-        mut take: impl FnMut(&mut About, usize, MergeItem<'_>) -> io::Result<bool>,
-    ) -> PyResult<bool> {
-        let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
-        for _ in 0..n {
-            let (about, is_merged) = (&mut self.about, matches!(self.from, Logs::Merged(_)));
-            let mut damage = None;
-            let mut done = Ok(true);
-            let read = self.from.read_stamped(self.follow, |log, event, stamp| match event {
-                Event::Record { at, record: Record::Term(payload) } => {
-                    let stamp = if is_merged { Ok(stamp) } else { stamp::checked(payload, shapes) };
-                    match stamp {
-                        Ok(stamp) => {
-                            about.counts[log].records += 1;
-                            about.learn(log, payload);
-                            done = take(about, log, MergeItem::Term(at, payload, stamp));
-                        }
-                        Err(e) => damage = Some((log, Damage { at, what: What::Term(e) })),
-                    }
-                }
-                Event::Record { record: Record::Dropped(n), .. } => {
-                    about.counts[log].records += 1;
-                    about.counts[log].lost += u64::from(n);
-                    done = take(about, log, MergeItem::Dropped(n));
-                }
-                Event::Damage(found) => damage = Some((log, found)),
-            });
-            let read = read.map_err(|error| of_system(&error, self.from.path().as_deref()))?;
-            if let Some((log, found)) = damage {
-                let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
-                done = take(&mut self.about, log, MergeItem::Damage(&told));
-                self.about.note(log, told);
-            }
-            if matches!(read, Read::None) {
-                return Ok(false);
-            }
-            if !done.map_err(|error| of_system(&error, to))? {
-                return Ok(true);
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl About {
-    /// Counts damage.
-    fn note(&mut self, log: usize, told: Told) {
-        self.counts[log].damaged += 1;
-        if self.damage.len() < TOLD {
-            self.damage.push((log, told));
-        }
-    }
-
-    #[inline]
-    fn learn(&mut self, log: usize, payload: &[u8]) {
-        if self.nodes.own(log).is_none() {
-            self.nodes.learn(log, payload);
-            if let Some(own) = self.nodes.own(log) {
-                self.aliases[log].set_own(own);
-            }
-        }
-    }
-}
 
 /// The most records of a log that are searched in advance for its node.
 const LOOKED: usize = 1000;
@@ -241,17 +100,6 @@ fn first_tracee(files: &[Named]) -> Vec<u8> {
         }
     }
     found
-}
-
-/// The names of a message's tracee.
-pub(super) fn aliases_of<'a>(about: &'a mut About, log: usize, payload: &[u8], stamp: Option<Stamp>) -> &'a [u32] {
-    let (Some(aliases), Some(at)) = (about.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()), stamp) else {
-        return &[];
-    };
-    match nodes::tracee(payload).and_then(nodes::pid) {
-        Some((node, creation, id)) => aliases.of(&Origin { node: node.into(), creation }, id, at),
-        None => &[],
-    }
 }
 
 /// A time stamp as an object.

@@ -1,6 +1,6 @@
 //! A message of a log as text.
 
-use super::merge::{aliases_of, About, MergeItem, MergeState, PART};
+use super::merge_state::{aliases_of, About, MergeItem, MergeState, PART};
 use inviso_cpython::interpreter::local_time::local_time;
 use inviso_export::{
     erlang,

@@ -6,10 +6,12 @@
 //! | `descriptor` | system calls on a tracer's own descriptor: they never wait, so the GIL is kept |
 //! | `etf` | terms from bytes of any origin, and back: `inviso.etf`, and the messages of logs |
 //! | `export` | exports for Python: a format's bytes in pieces, and tables for readers of Arrow |
+//! | `fork` | calls of the package after a fork |
 //! | `library` | tracer modules in shared libraries, as `inviso_tracer.h` describes them |
 //! | `log` | reads logs into Python objects, and writes them as other logs |
 //! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject |
 //! | `merge` | several logs as one: as lines, as another log, or as objects with the names of their processes |
+//! | `merge_state` | logs that are read in one order, and the state of each |
 //! | `merge_text` | a message of a log as text |
 //! | `messages` | makes the tuple of a record, with the elements that the table of shapes ([`Kind::shape`]) names |
 //! | `pickles` | numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles` |
@@ -32,10 +34,12 @@ pub mod counters;
 pub mod descriptor;
 pub mod etf;
 pub mod export;
+pub mod fork;
 pub mod library;
 pub mod log;
 pub mod match_spec;
 pub mod merge;
+pub mod merge_state;
 pub mod merge_text;
 pub mod pickles;
 pub mod pid;

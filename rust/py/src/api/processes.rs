@@ -2,10 +2,8 @@
 
 use super::running::as_process;
 use crate::{
-    api::seq,
     convert::{errors, pid::Pid},
     door,
-    host::forking,
     instrument::message_view,
     processes::relations,
     state::{host, process, start, thread::ThreadState},
@@ -248,13 +246,6 @@ pub fn node_name() -> String {
 #[pyfunction]
 pub fn set_node_name(name: &str) {
     inviso_port::node::set_name(name);
-}
-
-/// In a forked child: stops all tracing.
-#[pyfunction]
-pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
-    seq::forget();
-    forking::after_in_child(py)
 }
 
 /// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it

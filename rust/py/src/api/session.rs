@@ -2,11 +2,11 @@
 
 use super::{
     counters,
+    match_spec::{self, MatchProgram},
     running::as_process,
     trace_port::{self, LogPort},
 };
 use crate::{
-    api::match_spec::{self, MatchProgram},
     control::arming::Armer,
     convert::{errors, pid::Pid, terms},
     library::ports,

@@ -1,12 +1,12 @@
 //! Makes sessions, and finds them.
 
 use super::{
+    match_spec::MatchProgram,
     session::{living, Mfa, Session},
     trace_port::LogPort,
     tracer::{self, ModuleParts},
 };
 use crate::{
-    api::match_spec::MatchProgram,
     control::{codes, foreign_functions},
     convert::{errors, pid::Pid, terms},
     state::{pattern::Pattern as Names, start},

@@ -13,7 +13,7 @@
 //! # Checked by
 //! `tests/python/test_tracer_modules.py`.
 
-use super::library::Library;
+use super::{library::Library, tracer_abi::attached};
 use crate::{
     convert::terms,
     delivery::{messages, tracer_words::words},
@@ -29,7 +29,7 @@ use inviso_core::{
     sync::Unpoisoned,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
-use inviso_cpython::interpreter::{calling::call, tls};
+use inviso_cpython::interpreter::calling::call;
 use pyo3::{
     exceptions::PyValueError,
     gc::{PyTraverseError, PyVisit},
@@ -61,21 +61,6 @@ pub fn make(py: Python<'_>, given: ModuleParts<'_>) -> PyResult<NewSession> {
     let module = Module(module);
     words(py)?;
     Ok(NewSession { module, installed })
-}
-
-/// Runs `with` attached and leaves no trace of that: an exception that is set stays set, and allocations don't count as
-/// the program's. `None` while the interpreter ends.
-pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> Option<R> {
-    Python::try_attach(|py| {
-        let allocated = tls::bytes();
-        let aside = PyErr::take(py);
-        let done = with(py);
-        if let Some(error) = aside {
-            error.restore(py);
-        }
-        tls::set_bytes(allocated);
-        done
-    })
 }
 
 /// The answer of a callback.

@@ -1,7 +1,6 @@
 //! The tables of `inviso_tracer.h`, and the host's functions: terms by handle, in an arena that lives as long as one
 //! callback.
 
-use super::tracer::attached;
 use crate::{
     door,
     state::{
@@ -9,11 +8,13 @@ use crate::{
         mailbox::{Mailbox, Posted},
     },
 };
+use inviso_cpython::interpreter::tls;
 use inviso_term::{
     etf,
     term::{Identifier, Term},
 };
 use num_bigint::BigInt;
+use pyo3::{PyErr, Python};
 use std::{
     ffi::{c_char, c_int, c_void, CStr},
     marker::PhantomData,
@@ -543,4 +544,19 @@ unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Hand
             Some(1)
         })
     }
+}
+
+/// Runs `with` attached and leaves no trace of that: an exception that is set stays set, and allocations don't count as
+/// the program's. `None` while the interpreter ends.
+pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    Python::try_attach(|py| {
+        let allocated = tls::bytes();
+        let aside = PyErr::take(py);
+        let done = with(py);
+        if let Some(error) = aside {
+            error.restore(py);
+        }
+        tls::set_bytes(allocated);
+        done
+    })
 }

@@ -16,8 +16,8 @@
 //! # Checked by
 //! `tests/python/test_seq_nodes.py`, `tests/python/test_etf.py`.
 
-use super::{running::as_process, seq};
-use crate::{api::match_spec, convert::terms, state::thread::ThreadState};
+use super::{match_spec, running::as_process, seq};
+use crate::{convert::terms, state::thread::ThreadState};
 use inviso_core::{
     messages::About,
     node::Node,

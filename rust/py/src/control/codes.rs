@@ -1,9 +1,7 @@
 //! Finds functions by pattern among everything that is loaded, and the names of code objects.
 
-use crate::{
-    control::{foreign_functions, found::Found},
-    state::{host::Host, pattern::Pattern},
-};
+use super::{foreign_functions, found::Found};
+use crate::state::{host::Host, pattern::Pattern};
 use inviso_core::{control::Target, plan::Mfa};
 use inviso_cpython::{
     frames::{

@@ -4,29 +4,24 @@
 //! and passes it to this file if its code is new.
 //!
 //! # Roles
-//! Sessions begin and end the noticing. Any attached thread that makes a function, or begins a frame, looks at `ON` and
-//! the known code.
+//! Sessions begin and end the noticing. Any attached thread makes a function, or begins a frame.
 //!
 //! # States
-//! `ON` is true while a session waits for new code. Code is unknown or known; freed code is unknown again. `TIMES` only
-//! grows; each thread forgets its met code when it changes.
+//! Those of `state::loading`.
 //!
 //! # Orderings
-//! Each table of [`Loading`] has a mutex, which orders it. No Python code runs under them. `ON` and `TIMES`
-//! are relaxed for readers: a function made by a thread that still sees the old value counts as made before.
+//! Those of `state::loading`.
 //!
 //! # Checked by
 //! `tests/python/test_trace_loading.py`.
 
+use super::{arming::Armer, codes, found};
 #[cfg(not(Py_3_12))]
 use crate::state::loading::TIMES;
-use crate::{
-    control::{arming::Armer, codes, found},
-    state::{
-        host::Host,
-        loading::{is_on, KnownCode, Loading, ON},
-        pattern,
-    },
+use crate::state::{
+    host::Host,
+    loading::{is_on, KnownCode, Loading, ON},
+    pattern,
 };
 #[cfg(Py_3_12)]
 use crate::{door, state::loading::is_changing};

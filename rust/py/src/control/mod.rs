@@ -8,6 +8,7 @@
 //! | `found` | a function that was found |
 //! | `loading` | functions that come into being later |
 //! | `originals` | the library's own functions, also where the program has wrapped them |
+
 pub mod arming;
 pub mod codes;
 pub mod foreign_functions;

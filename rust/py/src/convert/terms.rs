@@ -3,8 +3,8 @@
 use super::{
     decode::{self, Made, Makers},
     pid::Pid,
+    view::looked_at,
 };
-use crate::convert::view::looked_at;
 use inviso_core::tracee::Kind;
 use inviso_cpython::{
     capture,

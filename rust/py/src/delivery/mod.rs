@@ -6,6 +6,7 @@
 //! | `pump` | records and posted messages come into a mailbox |
 //! | `receive` | a process waits for a message in its mailbox |
 //! | `tracer_words` | the atoms that callbacks of tracer modules are called with |
+
 pub mod messages;
 pub mod pump;
 pub mod receive;

@@ -3,22 +3,20 @@
 //! Nothing is pushed. A reader of messages first pulls them out of the rings.
 //!
 //! # Roles
-//! Sessions open and close outlets. A thread that reads a mailbox pumps it. Traced threads write to the rings and never
-//! come here.
+//! A thread that reads a mailbox pumps it. Traced threads write to the rings and never come here.
 //!
 //! # States
-//! A session has one outlet from its beginning to its end. A reader may hold it longer and reads the rest.
+//! A record is in its ring, then in the mailbox.
 //!
 //! # Orderings
-//! A mutex guards the map. The mailbox's lock lets one thread pump at a time, so that messages arrive in the order of
-//! their times.
+//! The mailbox's lock lets one thread pump at a time, so that messages arrive in the order of their times.
 //!
 //! # Checked by
 //! `tests/python/test_trace_order.py`, `tests/python/test_trace_messages.py`.
 
+use super::messages;
 use crate::{
     convert::terms,
-    delivery::messages,
     door,
     instrument::message_view,
     state::{

@@ -1,26 +1,22 @@
-//! A process's mailbox. Messages are Python objects; only their process takes them.
+//! A process waits for a message in its mailbox, and brings in what waits for it elsewhere.
 //!
 //! # Roles
-//! Any attached thread puts messages. A thread that may not run Python posts them. The mailbox's process takes them.
-//! One thread at a time pumps: it brings in posted messages and the records of rings.
+//! The mailbox's process waits. Any attached thread brings in.
 //!
 //! # States
-//! A message is posted, or in the rings, then in the queue, then taken.
+//! See [`Mailbox`].
 //!
 //! # Orderings
-//! The mutexes order everything. Posting holds the queue's lock as well, so that a waiting thread, which holds it,
-//! misses nothing.
+//! A waiting thread holds the queue's lock until it sleeps, so it misses no message.
 //!
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_trace_order.py`.
 
-use crate::{
-    delivery::pump::pump_all,
-    state::{
-        above::above,
-        lock,
-        mailbox::{Letter, Mailbox},
-    },
+use super::pump::pump_all;
+use crate::state::{
+    above::above,
+    lock,
+    mailbox::{Letter, Mailbox},
 };
 use pyo3::prelude::*;
 use std::{

@@ -16,21 +16,19 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
-use crate::{
-    directory::{
-        task_end,
-        thread_ids::{exists, native_id, threads},
-    },
-    state::{
-        above::above,
-        buffer::Buffer,
-        directory::Directory,
-        host::Host,
-        lock,
-        process::{known, process},
-        senders,
-        tasks::{Task, Teller},
-    },
+use super::{
+    task_end,
+    thread_ids::{exists, native_id, threads},
+};
+use crate::state::{
+    above::above,
+    buffer::Buffer,
+    directory::Directory,
+    host::Host,
+    lock,
+    process::{known, process},
+    senders,
+    tasks::{Task, Teller},
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{

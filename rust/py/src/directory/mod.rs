@@ -12,6 +12,7 @@
 //! | `task_end` | when a task's object is gone |
 //! | `thread_ids` | threads by the operating system's numbers |
 //! | `thread_objects` | objects of `threading.Thread`: how far they are |
+
 pub mod channels;
 pub mod exit_reason;
 pub mod first;

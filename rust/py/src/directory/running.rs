@@ -1,14 +1,13 @@
-//! The state that a thread keeps between two events: its scheduler, and the process that runs on it.
+//! The process that runs on a thread: its own, or that of the running task.
 //!
 //! # Roles
-//! Each thread has a [`ThreadState`] of its own; the door hands it out. No other thread touches it.
+//! Each thread has a [`RunningTask`] of its own. No other thread touches it.
 //!
 //! # States
-//! `running.task` is 0 outside tasks, else the address of the running task.
+//! `task` is 0 outside tasks, else the address of the running task.
 //!
 //! # Orderings
-//! Nothing here is shared but the records of processes. `Tracee::object` is loaded with `Acquire`, so a task's address
-//! that is used again is not taken for the old task.
+//! Nothing here is shared but the records of processes.
 //!
 //! # Checked by
 //! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.

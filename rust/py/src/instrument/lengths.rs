@@ -12,11 +12,8 @@
 //! # Checked by
 //! `tests/python/test_system.py`.
 
-use super::senders::Length;
-use crate::{
-    instrument::queue_classes,
-    state::{host::Host, process, thread::ThreadState},
-};
+use super::{queue_classes, senders::Length};
+use crate::state::{host::Host, process, thread::ThreadState};
 use inviso_core::{monitor::LimitEvent, sync::Unpoisoned, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;

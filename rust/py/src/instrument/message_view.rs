@@ -1,12 +1,12 @@
 //! A message that is sent or has arrived, as the core sees it, and the functions by which instruments emit its events.
 
+use super::queue_classes;
 use crate::{
     control::originals,
     convert::{
         terms,
         view::{Kept, PyView},
     },
-    instrument::queue_classes,
     state::{
         host::Host,
         object_cache::CachedObject,

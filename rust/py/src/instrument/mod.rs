@@ -3,12 +3,12 @@
 //! | file | is |
 //! | --- | --- |
 //! | `callback_tokens` | tokens of callbacks |
-//! | `lengths` | who put what into a queue, and how long it is |
-//! | `modules` | what instruments watch in modules, whenever those are imported |
-//! | `parcels` | calls and exceptions, as objects that are sent |
-//! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `lengths` | how long queues and mailboxes are |
+//! | `message_view` | a message that is sent or has arrived, as the core sees it |
+//! | `modules` | modules whose functions instruments watch, whenever they are imported |
 //! | `queue_classes` | the library's classes of queues, and the modules that define them |
-//! | `senders` | who put what into a queue, and how long it is |
+//! | `senders` | when the senders of a queue's items are kept |
+//! | `sent_values` | calls, exceptions and data, as objects that are sent |
 //! | `tokens` | tokens of sequential tracing on their way |
 //! | `watch` | functions of the standard library that instruments look at |
 

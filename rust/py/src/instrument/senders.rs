@@ -1,20 +1,15 @@
-//! The senders of a queue's items, their numbers, and the tokens that travel with them. They are kept while sessions
+//! When the senders of a queue's items are kept, with their numbers and the tokens that travel with them: while sessions
 //! trace both sends and receipts, a match spec looks at the senders of messages that arrive, or a token of sequential
 //! tracing is in use.
-//!
-//! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two
-//! senders, in the order in which it will be taken.
 //!
 //! # Roles
 //! Attached threads put and take items. Sessions set the three reasons for which senders are kept.
 //!
 //! # States
-//! `NUMBERS`, `SENDERS` and `TOKENS` are the reasons. A queue's `count` is the number of addresses that it holds,
-//! `UNDER_WAY` their sum.
+//! `NUMBERS`, `SENDERS` and `TOKENS` are the reasons.
 //!
 //! # Orderings
-//! A queue's items are changed under its lock (or the GIL). `count` and `UNDER_WAY` are hints for a first look; the
-//! lock decides. A put near a change of the reasons may be missed.
+//! A put near a change of the reasons may be missed.
 //!
 //! # Checked by
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`, `tests/python/test_trace_messages.py`.

@@ -13,8 +13,8 @@
 //! # Checked by
 //! `tests/python/test_seq_trace.py`, `tests/python/test_seq_carriers.py`; the core's `models::seq`.
 
+use super::queue_classes;
 use crate::{
-    instrument::queue_classes,
     state::{process, senders::QueuedItem, thread::ThreadState},
     thread::late,
 };

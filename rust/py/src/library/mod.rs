@@ -1,4 +1,5 @@
-//! Instruments: one folder a piece of the standard library.
+//! Instruments: one folder or file for each piece of the standard library. None imports another one; what they share is
+//! in `inner_callbacks`, `pool_queues` and `results`.
 //!
 //! | file | is |
 //! | --- | --- |

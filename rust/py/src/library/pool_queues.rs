@@ -1,4 +1,16 @@
 //! Queues of pools of threads, where tokens go from task to task. The instrument of pools knows what happens there.
+//!
+//! # Roles
+//! The thread that calls a pool begins. Any attached thread puts and takes items.
+//!
+//! # States
+//! `IN_USE` is null, or a static, from the first call of a pool of threads until tokens go out of use.
+//!
+//! # Orderings
+//! `IN_USE` is a hint: the frames decide.
+//!
+//! # Checked by
+//! `tests/python/test_seq_multiprocess.py`.
 
 use crate::state::thread::ThreadState;
 use pyo3::ffi::PyObject;

@@ -4,16 +4,15 @@
 //! erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
 //!
 //! # Roles
-//! Any attached thread relates processes and ends them. A thread that can't run Python leaves an orphan. The main
-//! thread, or a thread that waits for a message, settles the orphans.
+//! Any attached thread relates processes and ends them. The main thread, or a thread that waits for a message, settles
+//! the orphans (see `directory::orphans`).
 //!
 //! # States
-//! A link is in `GROUPED` while the program's own structure (a task group) accounts for it. An orphan is in `ORPHANS`
-//! from the unseen end until it is settled. `MONITORS` counts the monitors in all processes.
+//! A link is in `GROUPED` while the program's own structure (a task group) accounts for it.
 //!
 //! # Orderings
-//! Mutexes order all lists. `directory::go` marks a process gone before its links and monitors are taken, and a new
-//! link or monitor looks for that mark after it is in place: so either side finds the other. `MONITORS` is a hint.
+//! Mutexes order all lists. `process::go` marks a process gone before its links and monitors are taken, and a new
+//! link or monitor looks for that mark after it is in place: so either side finds the other.
 //!
 //! # Checked by
 //! `tests/python/test_process_links.py`, `tests/python/test_exit.py`.

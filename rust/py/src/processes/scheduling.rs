@@ -7,19 +7,16 @@
 //! The interpreter doesn't show when it runs a thread. So a thread emits `in` when it begins and `out` when it ends,
 //! and nothing between.
 //!
-//! Steps serve another purpose: they show the end of a task whose coroutine has no code that could be watched, see
-//! [`watch_ends`]. Rules: trace.md, `process/4`, `system/3`.
+//! Rules: trace.md, `process/4`, `system/3`.
 //!
 //! # Roles
 //! Instruments switch this on and off, attached. Each thread runs the steps of its own event loop, attached.
 //!
 //! # States
-//! `ON`: steps emit `in` and `out`. `WATCHES_ENDS`: steps look for the ends of tasks. `TAKEN_FOR` has a bit for each of
-//! the two; steps are replaced while a bit is set.
+//! [`ON`]: steps emit `in` and `out`.
 //!
 //! # Orderings
-//! `TAKEN_FOR` is locked while steps are replaced and given back. `WATCHES_ENDS` is set after the replacement; both
-//! flags are cleared before steps are given back. Steps read them `Relaxed`: a step near the switch may be missed.
+//! `ON` is stored `Release` after threads are watched. It is read `Relaxed`: a step near the switch may be missed.
 //!
 //! # Checked by
 //! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`, `tests/python/test_system.py`.
@@ -27,12 +24,12 @@
 use super::{
     task_init, task_made,
     task_turns::{leave_steps, take_steps, TURNS},
+    turns::{thread_ended, ASKED, ON, RUNNING, STEP},
 };
 use crate::{
     control::originals,
     door,
     instrument::{modules, watch},
-    processes::turns::{thread_ended, ASKED, ON, RUNNING, STEP},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

@@ -9,22 +9,25 @@
 //! switch this on and off.
 //!
 //! # States
-//! A thread is in `pending` from its announcement until its first event, or until its start fails or it is found to be
-//! over. It is in `started` from that first event until it emits `spawned`. `ON`: tasks are announced.
+//! Those of `directory::pending`. [`ON`]: tasks are announced.
 //!
 //! # Orderings
-//! Mutexes order the two maps. The announced object's address is stored `Release`. `ON` is read `Relaxed`: a task that
-//! is made near the switch may be missed.
+//! Those of `directory::pending` and `task_ends`.
 //!
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_executors.py`.
 
-use super::{relations, task_init, task_made::initialise, task_turns};
+use super::{
+    relations,
+    task_ends::{watch_end, COROUTINE, ON},
+    task_init,
+    task_made::initialise,
+    task_turns,
+};
 use crate::{
     control::originals,
     directory::{exit_reason::reason, pending::BOOTSTRAP_CODE, thread_objects::can_start},
     instrument::{modules, sent_values, tokens, watch},
-    processes::task_ends::{watch_end, COROUTINE, ON},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

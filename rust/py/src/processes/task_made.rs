@@ -1,14 +1,15 @@
 //! A task is made: the process that it is, and who has started it.
 
-use super::{groups, relations, task_init, task_turns};
+use super::{
+    groups, relations,
+    task_ends::{watch_end, ON},
+    task_init::{self, keyword},
+    task_turns,
+};
 use crate::{
     directory::orphans,
     door,
     instrument::tokens,
-    processes::{
-        task_ends::{watch_end, ON},
-        task_init::keyword,
-    },
     state::{process, thread::ThreadState},
 };
 use inviso_core::{flags::Flags, messages::About, tracee::Tracee};

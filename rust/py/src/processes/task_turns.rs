@@ -1,11 +1,28 @@
 //! When a task runs and when it waits: each step of its coroutine is a turn.
+//!
+//! Steps serve another purpose: they show the end of a task whose coroutine has no code that could be watched, see
+//! [`watch_ends`].
+//!
+//! # Roles
+//! Instruments switch this on and off, attached. Each thread runs the steps of its own event loop, attached.
+//!
+//! # States
+//! `WATCHES_ENDS`: steps look for the ends of tasks. `TAKEN_FOR` has a bit for each user; steps are replaced while a bit
+//! is set.
+//!
+//! # Orderings
+//! `TAKEN_FOR` is locked while steps are replaced and given back. `WATCHES_ENDS` is set after the replacement and
+//! cleared before steps are given back. Steps read it `Relaxed`: a step near the switch may be missed.
+//!
+//! # Checked by
+//! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`.
 
+use super::{
+    relations, task_init,
+    turns::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
+};
 use crate::{
     door,
-    processes::{
-        relations, task_init,
-        turns::{alarm, between, turn_of_running, unwatch, ASKED, ON, RUNNING},
-    },
     state::{
         above::above,
         places::{PlaceName, NOWHERE},

@@ -32,6 +32,7 @@
 //! | `untraced` | work on objects of the program inside an event |
 //! | `waiting` | waiting for space in a ring |
 //! | `wants` | the needs of all sessions together |
+
 pub mod above;
 pub mod armed;
 pub mod buffer;

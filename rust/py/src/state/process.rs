@@ -1,6 +1,6 @@
 //! What this package keeps with a process.
 
-use crate::state::{exits::Exits, lock, mailbox::Mailbox, senders::Senders};
+use super::{exits::Exits, lock, mailbox::Mailbox, senders::Senders};
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::tasks::name::{self as task_name};
 use inviso_port::learned;

@@ -1,6 +1,6 @@
 //! Tasks by their addresses, and how the end of each is heard of.
 
-use crate::state::{lock, process::known};
+use super::{lock, process::known};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::tasks::name::{self as task_name, Name};
 use pyo3::{ffi, prelude::*, types::*};

@@ -17,11 +17,12 @@
 #[cfg(not(Py_3_12))]
 use super::loading::Met;
 use super::{
+    host::Host,
     object_cache::ObjectCache,
     places::{CalleeNames, PlaceName},
     process,
+    stacks::Stacks,
 };
-use crate::state::{host::Host, stacks::Stacks};
 use inviso_core::{seq::Carried, thread::Thread, tracee::Tracee};
 use inviso_cpython::{
     object::address_cache::AddressCache,

@@ -1,6 +1,6 @@
 //! Work on objects of the program inside an event, which takes no event itself.
 
-use crate::state::thread::ThreadState;
+use super::thread::ThreadState;
 use inviso_cpython::{
     interpreter::{calling::attached, tls, Aside, Uncollected},
     object::held::Held,

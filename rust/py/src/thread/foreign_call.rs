@@ -4,10 +4,10 @@
 //! While a pattern names such a function, each call of a C function by Python code costs an event (on 3.11 every call
 //! does). Calls from C code to C code are not seen.
 
+use super::{backtrace, call::PyCall, late};
 use crate::{
     convert::view::PyView,
     state::{host::Host, objects::Arguments, thread::RunningTask},
-    thread::{backtrace, call::PyCall, late},
 };
 use inviso_core::{
     event::Activation,

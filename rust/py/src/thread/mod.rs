@@ -1,4 +1,4 @@
-//! What a thread keeps between two events.
+//! A running call of a thread, as the core sees it: its arguments, its callers.
 //!
 //! | file | is |
 //! | --- | --- |

@@ -14,12 +14,14 @@
 //! # Checked by
 //! `tests/python/test_futures.py`.
 
-use super::gathered;
+use super::{
+    asyncio_results::{take_known, waiter, CALLBACKS, EXCEPTION_FIELD, RESULT_FIELD, TASK},
+    gathered,
+};
 use crate::{
     door,
     instrument::{message_view, tokens},
     library::{
-        futures::asyncio_results::{take_known, waiter, CALLBACKS, EXCEPTION_FIELD, RESULT_FIELD, TASK},
         inner_callbacks::{self, is, CLASS},
         results::{outcome, receive, record, send},
     },

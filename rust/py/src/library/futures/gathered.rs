@@ -2,11 +2,11 @@
 //! those that follow a future of `concurrent.futures`. A result that was sent to the inner future reaches the process
 //! that waits for the outer one.
 
+use super::asyncio_results::{self, DEPTH, GATHERS};
 use crate::{
     door,
     instrument::{message_view, tokens},
     library::{
-        futures::asyncio_results::{self, DEPTH, GATHERS},
         inner_callbacks::{self, COPIES},
         results::{is_in_state, outcome, record},
     },

@@ -8,11 +8,10 @@
 //! The thread that sets a result and the threads that wait for it or take it.
 //!
 //! # States
-//! [`Outcome`]: asked for, then set, then taken.
+//! Those of `library::results`.
 //!
 //! # Orderings
-//! The mutex around the [`Outcome`] orders everything. It is held for single reads and writes only; no Python code runs
-//! under it.
+//! Those of `library::results`.
 //!
 //! # Checked by
 //! `tests/python/test_futures.py`, `tests/python/test_message_numbers.py`.
@@ -22,10 +21,10 @@ pub mod asyncio_results;
 pub mod executors;
 pub mod gathered;
 
+use super::results::{is_in_state, outcome, receive, record, reply_with, send};
 use crate::{
     control::originals,
     instrument::{message_view, modules, watch},
-    library::results::{is_in_state, outcome, receive, record, reply_with, send},
     state::{
         host::Host,
         instrument::{Ended, Handler, Instrument, Module},

@@ -23,15 +23,15 @@ pub mod uv_loops;
 #[cfg(not(Py_3_12))]
 pub mod wait_for;
 
+use super::{
+    inner_callbacks,
+    results::{closed_over, outcome, record},
+};
 use crate::{
     control::originals,
     instrument::{
         callback_tokens::{self, CallbackToken},
         message_view, modules, sent_values, tokens, watch,
-    },
-    library::{
-        inner_callbacks,
-        results::{closed_over, outcome, record},
     },
     state::{
         host::Host,

@@ -1,4 +1,16 @@
 //! The frames of the library's functions, and calls that a pool is asked to make.
+//!
+//! # Roles
+//! The instrument fills in `NO_LIMIT`. Any attached thread reads it.
+//!
+//! # States
+//! `NO_LIMIT` is the largest number until the module of queues is adopted.
+//!
+//! # Orderings
+//! `NO_LIMIT` is stored with `Release` and loaded with `Acquire`.
+//!
+//! # Checked by
+//! `tests/python/test_multiprocess.py`.
 
 use crate::{
     instrument::{message_view, sent_values, tokens},

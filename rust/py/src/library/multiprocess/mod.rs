@@ -9,8 +9,7 @@
 //! thread.
 //!
 //! # States
-//! A word is 0 until its module is adopted, and then an object that is kept for ever. `NO_LIMIT` is the largest number
-//! until then.
+//! A word is 0 until its module is adopted, and then an object that is kept for ever.
 //!
 //! # Orderings
 //! All words are stored with `Release` and loaded with `Acquire`. What one thread alone uses lies in thread-local
@@ -25,17 +24,17 @@ pub mod numbers;
 pub mod pickles;
 pub mod pools;
 
+use super::{
+    multiprocess::calls::{ask, call, is_sure, NO_LIMIT},
+    pool_queues,
+    results::{self, outcome},
+};
 use crate::{
     instrument::{
         message_view::{self, Message},
         modules,
         sent_values::{self, bytes_of},
         watch,
-    },
-    library::{
-        multiprocess::calls::{ask, call, is_sure, NO_LIMIT},
-        pool_queues,
-        results::{self, outcome},
     },
     state::{
         host::Host,

@@ -23,11 +23,14 @@
 //! # Checked by
 //! `tests/python/test_seq_multiprocess.py`, `tests/python/test_process_message_numbers.py`.
 
-use super::{buffers, numbers, pools};
+use super::{
+    buffers,
+    calls::{self, is},
+    numbers, pools,
+};
 use crate::{
     control::originals,
     instrument::{callback_tokens, message_view, modules, sent_values, tokens, watch},
-    library::multiprocess::calls::{self, is},
     state::{
         instrument::{Ended, Handler, Instrument, Module},
         thread::ThreadState,

@@ -14,20 +14,19 @@
 //! attached.
 //!
 //! # States
-//! A result's `Pieces` exist from the call on. `OF_THREADS` is true after the first call of a pool of threads until
-//! tokens go out of use. The other statics are 0, or the address of an object that is kept for ever.
+//! A result's `Pieces` exist from the call on. The statics are 0, or the address of an object that is kept for ever.
 //!
 //! # Orderings
 //! The mutex of a result orders its pieces. An address is stored `Release` after the object has been kept, and loaded
-//! `Acquire`. `OF_THREADS` is a hint: the frames decide.
+//! `Acquire`.
 //!
 //! # Checked by
 //! `tests/python/test_seq_multiprocess.py`, `tests/python/test_multiprocess.py`.
 
+use super::calls;
 use crate::{
     instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
-        multiprocess::calls,
         pool_queues::{self, PoolQueues},
         results::{self, outcome, record, tell},
     },

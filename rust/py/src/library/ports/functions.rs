@@ -1,10 +1,7 @@
 //! Functions that Python calls about ports.
 
-use super::{is_open, refresh};
-use crate::{
-    convert::terms,
-    library::ports::{kinds::look, traffic::own},
-};
+use super::{is_open, kinds::look, refresh, traffic::own};
+use crate::convert::terms;
 use inviso_core::tracee::Kind;
 use pyo3::prelude::*;
 

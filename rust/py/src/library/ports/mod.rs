@@ -12,12 +12,10 @@
 //! Attached threads open, use and close ports. Instruments switch this on and off.
 //!
 //! # States
-//! An object is in `OPENING` while the call that makes it a port runs. A port lives from its first event or sight until
-//! it is closed, which `Node::end_process` lets happen once. `WANTED` and `BUSY` are what sessions trace; `LINKED`
-//! counts the links by `inviso.link`.
+//! Those of `traffic` and `passages`. `LINKED` counts the links by `inviso.link`.
 //!
 //! # Orderings
-//! Mutexes order the lists. The atomics are read `Relaxed`, as hints: an event near a change may be missed.
+//! Those of `traffic` and `passages`.
 //!
 //! # Checked by
 //! `tests/python/test_ports.py`.
@@ -31,12 +29,12 @@ pub mod subprocess;
 pub mod traffic;
 pub mod transport;
 
+use super::ports::{
+    kinds::look,
+    traffic::{closed, leave, own, words, OPENING},
+};
 use crate::{
     instrument::{modules, watch},
-    library::ports::{
-        kinds::look,
-        traffic::{closed, leave, own, words, OPENING},
-    },
     state::{
         host::Host,
         instrument::{Instrument, Module},

@@ -13,15 +13,11 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
-use crate::{
-    door,
-    instrument::sent_values::bytes_of,
-    library::ports::{
-        passages::{close_pipe, end_pipes, of_pipe},
-        traffic::{read, runs, written},
-    },
-    state::thread::ThreadState,
+use super::{
+    passages::{close_pipe, end_pipes, of_pipe},
+    traffic::{read, runs, written},
 };
+use crate::{door, instrument::sent_values::bytes_of, state::thread::ThreadState};
 use inviso_core::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, PlainCall, PositionalCall, Wrapper},

@@ -7,7 +7,7 @@
 //! Attached threads use sockets. The instrument replaces the methods and gives them back.
 //!
 //! # States
-//! `CLASSES` is empty until the first look, and then stays. Each hook's method is the original or ours (see
+//! Each hook's method is the original or ours (see
 //! [`Method`]).
 //!
 //! # Orderings
@@ -16,16 +16,16 @@
 //! # Checked by
 //! `tests/python/test_ports.py`.
 
+use super::{
+    kinds::socket_classes,
+    passages,
+    traffic::{busy, closed, known, opened, opens, port, read, runs, written, BUSY},
+};
 use crate::{
     control::originals,
     directory::exit_reason,
     door,
     instrument::{sent_values::bytes_of, watch},
-    library::ports::{
-        kinds::socket_classes,
-        passages,
-        traffic::{busy, closed, known, opened, opens, port, read, runs, written, BUSY},
-    },
     state::{
         host::Host,
         instrument::{Ended, Handler},

@@ -17,15 +17,15 @@
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_children.py`.
 
+use super::{
+    kinds::SUBPROCESSES,
+    passages,
+    traffic::{closed, opened, opens, own, port, read, serves, written},
+};
 use crate::{
     control::originals::codes,
     directory::exit_reason,
     instrument::watch,
-    library::ports::{
-        kinds::SUBPROCESSES,
-        passages,
-        traffic::{closed, opened, opens, own, port, read, serves, written},
-    },
     state::{
         host::Host,
         instrument::{Ended, Handler},

@@ -9,24 +9,23 @@
 //! The threads of event loops run the handlers, attached. The instrument watches the functions.
 //!
 //! # States
-//! `ENCRYPTED` maps the C half of a TLS connection to its port until the port is closed; `ENCRYPTED_COUNT` is its size.
 //! `DATA` is `usize::MAX`, or the index of a local variable.
 //!
 //! # Orderings
-//! The mutex orders `ENCRYPTED`. The atomics are read `Relaxed`, as hints: data near a change may be missed.
+//! The atomics are read `Relaxed`, as hints: data near a change may be missed.
 //!
 //! # Checked by
 //! `tests/python/test_ports.py`, `tests/python/test_unnoticed.py`.
 
+use super::{
+    kinds::{is_one_of, transport_classes},
+    passages::encrypts,
+    traffic::{busy, closed, make_self_pipe, opened, opens, own, port, read, serves, written, BUSY},
+};
 use crate::{
     control::originals,
     directory::exit_reason,
     instrument::{message_view, sent_values::bytes_of, watch},
-    library::ports::{
-        kinds::{is_one_of, transport_classes},
-        passages::encrypts,
-        traffic::{busy, closed, make_self_pipe, opened, opens, own, port, read, serves, written, BUSY},
-    },
     state::{
         host::Host,
         instrument::{Ended, Handler},
