@@ -2,7 +2,8 @@
 
     python scripts/pytests.py [--further] [argument of pytest...]
 
---further: the interpreter is not the first of a run, so the files of ONCE are left out; of 3.12 those of ENDS, too.
+--further: the interpreter is not the first of a run, so the files of ONCE are left out; of 3.12 and 3.13 those of ENDS,
+too.
 
 A file has its own process for two reasons. What a test leaves behind can't reach another file. And a session looks for
 its functions among all objects of the process: four to ten times as many where one process holds every file of tests.
@@ -63,8 +64,8 @@ ONCE = {
     "test_seq_merge.py": "logs in, one sequence out",
     "test_top_screen.py": "keys and a screen",
 }
-# Files that 3.12 leaves out; the first Python of a run and 3.13 run them. They test many processes, commands and match
-# specifications. These use the hooks of 3.12 only as other files do.
+# Files that 3.12 and 3.13 leave out; the first Python of a run and the free-threaded one run them. They test many
+# processes, commands and match specifications. These use the hooks of an interpreter only as other files do.
 ENDS = [
     *("test_children.py", "test_cli.py", "test_dbg_limits.py", "test_docs.py", "test_flight_recorder.py"),
     *("test_match_fuzz.py", "test_match_hostile.py", "test_meta.py", "test_meta_model.py", "test_ms.py"),
@@ -78,7 +79,7 @@ ENDS = [
     *("test_meta_nodes.py", "test_pytest_plugin.py", "test_ray.py"),
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
 ]
-BETWEEN = (3, 12)
+BETWEEN = [(3, 12), (3, 13)]
 NO_TESTS = 5  # pytest's status where all tests of a file were deselected
 
 
@@ -111,7 +112,7 @@ def main() -> int:
         sys.exit(f"scripts/pytests.py names files that are not there: {', '.join(sorted(gone))}")
     if "--further" in arguments:
         arguments.remove("--further")
-        left = {*ONCE, *(ENDS if sys.version_info[:2] == BETWEEN else ())}
+        left = {*ONCE, *(ENDS if sys.version_info[:2] in BETWEEN else ())}
         print("left out, because other interpreters say all:", ", ".join(sorted(left)))
         files = [path for path in files if path.name not in left]
     jobs = int(os.environ.get("INVISO_TEST_JOBS") or (os.cpu_count() or 1) + 1)

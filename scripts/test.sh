@@ -9,7 +9,7 @@
 # body is fuzzed that reads bytes of strangers: four at a time, so that on two cores it is a minute's work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-45}"
+export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-20}"
 PYTHON=${PYTHON:-python3}
 
 lint() {

@@ -268,7 +268,7 @@ CORE_ROOMS = {
     "emit": {"sync", "record", "state"},  # from an event to its ring, or to a tracer module after the section
     # the hot path; it makes room in a ring whose taker lags
     "trace": {"sync", "count", "record", "state", "delivery", "emit"},
-    "control": {"sync", "count", "state"},  # patterns, flags, sessions: publish, arm, wait, retire
+    "control": {"sync", "count", "record", "state"},  # patterns, flags, sessions: publish, arm, wait, retire
     "point": {"sync", "clock", "count", "record", "state", "trace", "control"},  # a Rust program as its own host
 }
 # Arrows up that remain, by file and room, each with its reason. There are none.
@@ -341,22 +341,34 @@ def arrows_up(source: pathlib.Path, rooms: dict[str, set[str]]) -> list[tuple[st
 
 
 def calls_up(source: pathlib.Path, rooms: dict[str, set[str]], receivers: dict[str, str]) -> set[tuple[str, str]]:
-    """Calls of methods that an ``impl`` in a higher room has, by module and name. ``receivers``: a type and the name of its values."""
+    """Calls of methods that an ``impl`` in a higher room has, by module and name.
+
+    ``receivers``: a type and the name of its values.
+    """
     rank = {room: at for at, room in enumerate(rooms)}
     code = {module: rust_code(path) for module, path in rust_files(source).items()}
     found = set()
     for kind, receiver in receivers.items():
         block = rf"^impl {kind} \{{\n.*?^\}}"
         blocks = {module: "".join(re.findall(block, text, re.S | re.M)) for module, text in code.items()}
-        names = [(name, module[0]) for module, text in blocks.items() for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)]
+        names = [
+            (name, module[0])
+            for module, text in blocks.items()
+            for name in re.findall(r"^    [^/\n]*\bfn (\w+)", text, re.M)
+        ]
         for module, text in code.items():
             called = re.findall(rf"\b{receiver}\.(\w+)\(", text) + re.findall(r"\bself\.(\w+)\(", blocks[module])
-            found |= {("::".join(module), name) for name, room in names if name in called and rank[room] > rank[module[0]]}
+            found |= {
+                ("::".join(module), name) for name, room in names if name in called and rank[room] > rank[module[0]]
+            }
     return found
 
 
 def circles(source: pathlib.Path, alone: str = "") -> list[str]:
-    """The modules of a crate that import each other in a circle, or lie above such. Those below the room ``alone`` don't count."""
+    """The modules of a crate that import each other in a circle, or lie above such.
+
+    Those below the room ``alone`` don't count.
+    """
     files = rust_files(source)
     below: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for module, path in files.items():
@@ -369,7 +381,9 @@ def circles(source: pathlib.Path, alone: str = "") -> list[str]:
 
 
 def test_rooms_of_the_core_import_downwards_only() -> None:
-    assert arrows_up(CORE, CORE_ROOMS) == sorted(UP), "arrows between rooms that the tables don't have, or have and that are gone"
+    assert arrows_up(CORE, CORE_ROOMS) == sorted(UP), (
+        "arrows between rooms that the tables don't have, or have and that are gone"
+    )
 
 
 def test_nobody_calls_a_method_of_the_node_from_below() -> None:
@@ -404,7 +418,8 @@ def test_rooms_use_what_lies_below_them_only(crate: str) -> None:
             assert rooms_used(code) - {room} <= below, path
 
 
-# The rooms of rust/py, lowest first: what each holds, and the rooms below it that it imports. State below, behaviour above.
+# The rooms of rust/py, lowest first: what each holds, and the rooms below it that it imports. State is below, behaviour
+# above.
 PY = ROOT / "rust" / "py" / "src"
 PY_ROOMS: dict[str, set[str]] = {
     "convert": set(),  # terms to Python objects and back

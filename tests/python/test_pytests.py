@@ -92,6 +92,6 @@ def test_what_the_interpreter_between_leaves_out(
     ):
         monkeypatch.setitem(main.__globals__, name, value)
     for between, status in ((sys.version_info[:2], 0), ((3, 0), 1)):
-        monkeypatch.setitem(main.__globals__, "BETWEEN", between)
+        monkeypatch.setitem(main.__globals__, "BETWEEN", [between])
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--further"])
         assert main() == status, capsys.readouterr().out
