@@ -1,6 +1,6 @@
 """Measures what tracing costs, beside the least that it can cost and beside other tools: python -m benches.python
 
-All of it takes about ten minutes; --quick a minute, to see that it works. Peers that are not installed are left out
+All of it takes about a quarter of an hour; --quick a minute, to see that it works. Peers that are not installed are left out
 (python -m pip install -r benches/python/requirements.txt). Nothing else should run on the machine meanwhile.
 """
 
@@ -20,12 +20,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import report, runner, subjects, tools
+from . import programs, report, runner, subjects, tools
 
 _QUICK = ("calls", "tasks")
+_QUICK_PROGRAMS = ("generators", "coroutines")
 _ONCE = {"imports": (10, 3), "start_line": (10, 3), "arming": (7, 2), "sessions": (100_000, 10_000), "tasks": (1_000_000, 20_000)}
-_ROUNDS = {"threads": (9, 2), "passing": (21, 2)}
-_PEERS = ("yappi", "viztracer", "tprof", "mistune", "docutils")
+_ROUNDS = {"threads": (9, 2), "passing": (21, 2), "programs": (9, 2)}
+_PEERS = ("yappi", "viztracer", "tprof", "mistune", "docutils", "jinja2", "sympy", "networkx", "pyflakes")
 
 
 def main() -> int:
@@ -44,6 +45,7 @@ def main() -> int:
         "subjects": {},
         "threads": {},
         "passing": {},
+        "programs": {},
         "once": {},
         "failed": {},
     }
@@ -57,7 +59,12 @@ def main() -> int:
         _say(job)
         how_many = str((_ROUNDS.get(job) or _ONCE[job])[words.quick])
         try:
-            if job in _ROUNDS:
+            if job == "programs":
+                names = _QUICK_PROGRAMS if words.quick else programs.NAMES
+                chosen = [tool for tool in programs.COLUMNS if tool in words.tools]
+                result[job], failed = programs.measured(int(how_many), _say, names, chosen)
+                result["failed"].update(failed)
+            elif job in _ROUNDS:
                 result[job] = runner.alone(job, how_many)
             else:
                 result["once"][job] = runner.alone("once", job, how_many)
@@ -66,7 +73,8 @@ def main() -> int:
     result["seconds"] = round(time.monotonic() - started)
     _say(f"took {result['seconds']} s")
     _write(words, result)
-    ill = [subject["wrong"] or subject["void"] for subject in result["subjects"].values()]
+    measured = [*result["subjects"].values(), *result["programs"].values()]
+    ill = [subject["wrong"] or subject["void"] for subject in measured]
     return int(bool(result["failed"] or any(ill)))
 
 

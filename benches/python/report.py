@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,17 @@ def page(result: dict[str, Any]) -> str:
     ]
     lines += (
         _costs(result)
-        + _beside(result)
+        + _beside(result["subjects"], result["tools"])
+        + programs(result.get("programs", {}), result["tools"])
         + _passing(result.get("passing", {}))
         + _threads(result["threads"], python["free_threaded"])
         + _once(result["once"])
     )
-    for name, subject in result["subjects"].items():
+    measured = {**result["subjects"], **result.get("programs", {})}
+    for name, subject in measured.items():
         lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
     missing = {
-        f"- `{tool}`: {why}" for subject in result["subjects"].values() for tool, why in subject["missing"].items()
+        f"- `{tool}`: {why}" for subject in measured.values() for tool, why in subject["missing"].items()
     }
     lines += sorted(missing)
     lines += [f"- {name} failed: {why.splitlines()[-1]}" for name, why in result["failed"].items()]
@@ -76,16 +79,36 @@ def _cost(figures: dict[str, Any] | None, one: bool) -> str:
     return f"{'~' if figures['shaky'] else ''}{ns:.1f} (x{figures['ratio']:.2f})"
 
 
-def _beside(result: dict[str, Any]) -> list[str]:
-    subjects = result["subjects"]
+def _beside(subjects: dict[str, Any], tools: dict[str, Any], mean: bool = False) -> list[str]:
     rows = []
-    for name, tool in result["tools"].items():
+    for name, tool in tools.items():
         for other in tool["versus"]:
             ratios = [beside(subject, name, other) for subject in subjects.values()]
             if any(ratio is not None for ratio in ratios):
-                cells = ("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
-                rows.append([f"`{name}` ÷ `{other}`", *cells])
-    return table(["what one adds over what the other adds", *subjects], rows)
+                cells = ["–" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+                rows.append([f"`{name}` ÷ `{other}`", *cells, *([_mean(ratios)] if mean else [])])
+    return table(["what one adds over what the other adds", *subjects, *(["mean"] if mean else [])], rows)
+
+
+def _mean(ratios: list[float | None]) -> str:
+    """The geometric mean, if each ratio is known and above 0."""
+    known = [ratio for ratio in ratios if ratio is not None and ratio > 0]
+    return f"{statistics.geometric_mean(known):.2f}" if len(known) == len(ratios) else "–"
+
+
+def programs(programs: dict[str, Any], tools: dict[str, Any]) -> list[str]:
+    """The tables of the real workloads: the slow-down by the best of the rounds, and in brackets by their median."""
+    marked = (f"{name}{' **void**' if workload['void'] else ''}" for name, workload in programs.items())
+    head = ["real workloads", "", *marked, "mean"]
+    rows = []
+    for name, tool in tools.items():
+        figures = [workload["tools"].get(name) for workload in programs.values()]
+        if any(figures):
+            cells = ["–" if found is None else f"x{found['ratio']:.2f} ({found['median']:.2f})" for found in figures]
+            rows.append([f"`{name}`", tool["about"], *cells, _mean([found and found["ratio"] for found in figures])])
+    lost = {name: workload["tools"].get("messages_file", {}).get("told", {}).get("lost") for name, workload in programs.items()}
+    lines = [f"- {name}: `messages_file` lost {number:,} messages of its last run" for name, number in lost.items() if number]
+    return [*table(head, rows), *_beside(programs, tools, mean=True), *lines, *([""] if lines else [])]
 
 
 def _passing(passing: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -138,7 +139,8 @@ def interleaved(subject: str, names: Iterable[str], rounds: int, say: Callable[[
 def figures(workers: list[Worker]) -> dict[str, Any]:
     """What the rounds of a subject's workers come to; the first worker is that of ``none``.
 
-    A tool's figures: ``ratio`` (its quiet time over that of ``none``), ``ns`` (what it adds to a Python call),
+    A tool's figures: ``ratio`` (its quiet time over that of ``none``), ``median`` (of the rounds' own ratios, with over
+    without the tool), ``ns`` (what it adds to a Python call),
     ``ns_hot`` (to a call of the hot function), ``shaky`` (its process is faster or slower than that of ``none`` by more
     than ``NOISE`` even without the tool), ``told``, and ``rounds`` (seconds, as measured).
     """
@@ -152,6 +154,7 @@ def figures(workers: list[Worker]) -> dict[str, Any]:
             spent = _quiet(worker, "tool")
             tools[worker.tool] = {
                 "ratio": round(spent / base, 4),
+                "median": round(statistics.median(times["tool"] / times["plain"] for times in worker.rounds), 4),
                 "ns": round((spent - base) / calls * 1e9, 2),
                 "ns_hot": round((spent - base) / hot * 1e9, 2),
                 "shaky": abs(_quiet(worker, "plain") / base - 1) > NOISE,

@@ -49,7 +49,7 @@ class Census:
         calls: events of Python calls: calls, and resumes of generators and coroutines.
         c_calls: calls of C functions by Python code.
         functions: how many distinct Python functions.
-        exact: calls of each function whose calls can be told from resumes and whose name is its own.
+        exact: calls of each function whose calls can be told from resumes, whose name is its own, and that has a module.
     """
 
     calls: int
@@ -100,7 +100,7 @@ def _counted(run: Callable[[], object]) -> Census:
     exact = {
         names[code]: n
         for code, n in calls.items()
-        if taken[names[code]] == 1 and not code.co_flags & _SUSPENDS and "<" not in names[code][1]
+        if taken[names[code]] == 1 and not code.co_flags & _SUSPENDS and names[code][0] and "<" not in names[code][1]
     }
     return Census(sum(calls.values()), c_calls - 1, len(calls), exact)  # one c_call is setprofile's own end
 

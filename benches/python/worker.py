@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from . import subjects, tools
+from . import programs, subjects, tools
 
 _BUDGET = 0.06  # seconds: a short subject runs several times, and the best time counts
 _RUNS = 5
@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, subject_name: str, tool_name: str) -> None:
         sys.setrecursionlimit(10_000)
         try:
-            self._subject = subjects.make(subject_name)
+            self._subject = (programs if subject_name in programs.NAMES else subjects).make(subject_name)
         except ImportError as error:
             raise tools.Missing(f"{error.name} is not installed: see benches/python/requirements.txt") from None
         self._tool = tools.every()[tool_name]

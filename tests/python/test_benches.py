@@ -12,7 +12,7 @@ import sys
 import inviso
 import pytest
 
-from benches.python import passing, ports, report, runner
+from benches.python import passing, ports, programs, report, runner, subjects, tools
 from benches.python.limits.build import CannotBuild, build
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_each_tool_has_figures(result: dict) -> None:  # type: ignore[type-arg]
     assert isinstance(subject["void"], bool)
     assert list(subject["tools"]) == ["none", "count", LIMIT]
     for figures in subject["tools"].values():
-        assert {"ratio", "ns", "ns_hot", "shaky", "told", "rounds"} == set(figures)
+        assert {"ratio", "median", "ns", "ns_hot", "shaky", "told", "rounds"} == set(figures)
         assert [set(times) for times in figures["rounds"]] == [{"plain", "tool"}]
         assert all(seconds > 0 for times in figures["rounds"] for seconds in times.values())
 
@@ -95,6 +95,47 @@ def test_messages_have_figures() -> None:
     machine = {"cpu": "one", "cores": 1, "system": "this"}
     text = report.page({**result, "python": python, "machine": machine, "quick": True, "rounds": 1, "date": "today"})
     assert "| asyncio.Queue: put and get, awaited: send, receive | " in text
+
+
+@pytest.mark.parametrize("name", programs.NAMES)
+def test_programs_run_and_call_their_hot_function(name: str) -> None:
+    if name not in ("generators", "coroutines"):
+        pytest.importorskip("pyflakes.checker" if name == "pyflakes" else name)
+    subject = programs.make(name)
+    subject.small()  # checks its result
+    assert subjects.census(subject.small).exact[subjects.mfa_of(subject.hot)] > 10
+
+
+@pytest.mark.parametrize("column", [name for name in programs.COLUMNS if name != "viztracer_python"])
+def test_tools_of_programs_see_what_happens(column: str) -> None:
+    subject, tool = programs.make("coroutines"), tools.every()[column]
+    tool.ready(subject)
+    subject.small()
+    census = subjects.census(subject.small)
+    tool.start(subject)
+    try:
+        subject.small()
+    finally:
+        tool.stop(subject)
+    tool.check(tools.Happened(subject, census, census, 0))
+
+
+def test_programs_have_tables() -> None:
+    def figures(ns: float, lost: int = 0) -> dict[str, object]:
+        return {"ratio": 1 + ns / 100, "median": 1.5, "ns": ns, "told": {"lost": lost}}
+
+    found = {
+        "jinja2": {"void": False, "tools": {"none": figures(0), "exceptions": figures(40), "messages": figures(20)}},
+        "sympy": {"void": True, "tools": {"none": figures(0), "exceptions": figures(90), "messages": figures(10, 7)}},
+    }
+    found["sympy"]["tools"]["messages_file"] = figures(30, 5)  # type: ignore[index]
+    every = {name: {"about": f"of {name}", "versus": tool.versus} for name, tool in tools.every().items()}
+    text = "\n".join(report.programs(found, every))
+    assert "| real workloads |  | jinja2 | sympy **void** | mean |" in text
+    assert "| `exceptions` | of exceptions | x1.40 (1.50) | x1.90 (1.50) | 1.63 |" in text
+    assert "| `exceptions` ÷ `messages` | 2.00 | 9.00 | 4.24 |" in text
+    assert "| `messages_file` | of messages_file | – | x1.30 (1.50) | – |" in text
+    assert text.count("lost") == 1 and "- sympy: `messages_file` lost 5 messages" in text
 
 
 def test_a_quick_run_is_kept_off_the_page(result: dict, tmp_path: pathlib.Path) -> None:  # type: ignore[type-arg]

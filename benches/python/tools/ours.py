@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import subjects
+from .. import programs, subjects
 from ..subjects import Subject, mfa_of
 from . import Happened, Missing, Tool, Wrong, want
 
 _EVERY = ("_", "_", "_")
 _SMALL = "calls", "methods"
+_READ = 100  # counters that are read after each run: those of the most called functions, up to 5 ms each in a large program
 
 
 def _inviso() -> Any:
@@ -84,7 +87,9 @@ class Counting(Tool):
             session.function(mfa_of(subject.hot) if self.one else _EVERY, "pause", [self.kind])
 
     def check(self, happened: Happened) -> None:
-        wanted = {mfa_of(happened.subject.hot): happened.hot} if self.one else happened.exact
+        wanted = {mfa_of(happened.subject.hot): happened.hot}
+        if not self.one:
+            wanted |= Counter(happened.exact).most_common(_READ)
         try:
             for session in self._open:
                 for mfa, calls in wanted.items():
@@ -144,11 +149,13 @@ class Messages(Tool):
 
     Attributes:
         flags: of all processes.
+        spec: the match spec of the functions; True for none.
         reader: who takes the messages while the subject runs: nobody (the ring keeps the newest), a thread that drains,
             or a callable tracer.
     """
 
     flags: tuple[str, ...] = ("call", "return_to", "arity")
+    spec: Any = True
     reader: str = "nobody"
     _session: Any = None
     _thread: threading.Thread | None = None
@@ -163,10 +170,9 @@ class Messages(Tool):
         self._taken.clear()
         self._sample = []
         self._enough.clear()
-        tracer = self._take if self.reader == "callable" else None
-        session = self._session = _inviso().session_create("costs", tracer, {"overflow": "overwrite"})
-        session.function(_EVERY, True, ["local"])
-        session.function("on_load", True, ["local"])
+        session = self._session = self._made()
+        session.function(_EVERY, self.spec, ["local"])
+        session.function("on_load", self.spec, ["local"])
         if self.reader == "thread":
             self._thread = threading.Thread(target=self._drain)
             self._thread.start()
@@ -175,6 +181,11 @@ class Messages(Tool):
             import inviso
 
             session.process(inviso.pid(self._thread), False, list(self.flags))
+
+    def _made(self) -> Any:
+        """A new session."""
+        tracer = self._take if self.reader == "callable" else None
+        return _inviso().session_create("costs", tracer, {"overflow": "overwrite"})
 
     def stop(self, subject: Subject) -> None:
         session = self._session
@@ -189,8 +200,12 @@ class Messages(Tool):
         elif not session.delivered().wait(60):
             raise Wrong("messages did not arrive within a minute")
         lost = session.info("session", "dropped")[1]
-        self.told = {"taken": self._taken["call"] + self._taken["return_to"], "lost": lost}
+        self.told = {"taken": self._seen(), "lost": lost}
         session.destroy()
+
+    def _seen(self) -> int:
+        """Messages of calls and of their ends."""
+        return sum(self._taken[tag] for tag in ("call", "return_to", "return_from", "exception_from"))
 
     def _drain(self) -> None:
         while not self._enough.wait(0.0005):
@@ -203,12 +218,14 @@ class Messages(Tool):
         if len(self._sample) < 20_000:
             self._sample.append(message)
 
-    def check(self, happened: Happened) -> None:
+    def _check_numbers(self, happened: Happened) -> None:
         calls = sum(happened.exact.values())
-        if self._taken["call"] + self._taken["return_to"] + self.told["lost"] < calls * (
-            1 + ("return_to" in self.flags)
-        ):
+        ends = "return_to" in self.flags or self.spec is not True
+        if self._seen() + self.told["lost"] < calls * (1 + ends):
             raise Wrong(f"{dict(self._taken)} and {self.told['lost']} lost are too few for {calls} calls")
+
+    def check(self, happened: Happened) -> None:
+        self._check_numbers(happened)
         if happened.runs or self.told["lost"]:
             return
         module, name, arity = mfa_of(happened.subject.hot)
@@ -223,6 +240,44 @@ class Messages(Tool):
         elif happened.subject.name == "calls":
             arguments = [mfa[2] for mfa in hot]
             want("arguments of fib(14)", (arguments[0], max(arguments), min(arguments)), ([14], [14], [0]))
+
+
+@dataclass
+class Written(Messages):
+    """The same, written to a file by a trace port; the log is counted after each run."""
+
+    _folder: Any = None
+    _port: Any = None
+    _calls: Counter[subjects.Mfa] = field(default_factory=Counter)
+
+    def _made(self) -> Any:
+        from inviso.trace_ports import trace_port
+
+        self._folder = tempfile.TemporaryDirectory()
+        self._port = trace_port("file", self._path())()
+        return _inviso().session_create("costs", self._port)
+
+    def _path(self) -> str:
+        return os.path.join(self._folder.name, "log")
+
+    def stop(self, subject: Subject) -> None:
+        from inviso import log
+
+        self._session.process("all", False, list(self.flags))
+        arrived = self._session.delivered().wait(60)
+        self._session.destroy()  # closes the port
+        stats = log.stats(self._path())
+        self._taken.update(stats.tags)
+        self._calls = stats.functions
+        self.told = {"taken": self._seen(), "lost": self._port.dropped}
+        self._folder.cleanup()
+        if not arrived or self._port.errors:
+            raise Wrong(f"{self._port.errors} writes failed, or messages did not arrive within a minute")
+
+    def check(self, happened: Happened) -> None:
+        self._check_numbers(happened)
+        if not self.told["lost"]:
+            want("logged calls of the hot function", self._calls[mfa_of(happened.subject.hot)], happened.hot)
 
 
 @dataclass
@@ -280,13 +335,13 @@ def tools() -> list[Tool]:
         Imported("imported", "inviso imported"),
         Waiting("idle", "a session that traces nothing"),
         Unrelated("unrelated", "a session that traces another function"),
-        Counting("count", "call_count of all functions", versus=(count, "cprofile")),
+        Counting("count", "call_count of all functions", versus=(count, "cprofile", "cprofile_python")),
         Counting("count_2", "the same in two sessions", _SMALL, versus=("count",), sessions=2),
         Counting("count_3", "the same in three sessions", _SMALL, versus=("count",), sessions=3),
         Counting(
             "time",
             "call_time of all functions",
-            versus=(timed, "limits.time_six", "cprofile", "yappi"),
+            versus=(timed, "limits.time_six", "cprofile", "cprofile_python", "yappi"),
             kind="call_time",
         ),
         Counting("time_2", "the same in two sessions", _SMALL, versus=("time",), kind="call_time", sessions=2),
@@ -299,7 +354,9 @@ def tools() -> list[Tool]:
             kind="call_memory",
         ),
         Messages(
-            "messages", "call and return_to with arity, kept in the ring", versus=("limits.pair_drained", "viztracer")
+            "messages",
+            "call and return_to with arity, kept in the ring",
+            versus=("limits.pair_drained", "viztracer", "viztracer_python"),
         ),
         Messages(
             "messages_read",
@@ -320,6 +377,20 @@ def tools() -> list[Tool]:
             "call with the arguments, kept in the ring",
             versus=("limits.call_argument", "viztracer_args"),
             flags=("call",),
+        ),
+        Messages(
+            "exceptions",
+            "call with arity and exception_trace, kept in the ring",
+            programs.NAMES,
+            versus=("messages",),
+            flags=("call", "arity"),
+            spec=[("_", [], [("exception_trace",)])],
+        ),
+        Written(
+            "messages_file",
+            "call and return_to with arity, written to a file",
+            programs.NAMES,
+            versus=("messages", "viztracer_python"),
         ),
         Counting("one_count", "call_count of one function", ("calls", "methods", "documents"), True, ("wrapper",)),
         Filter(

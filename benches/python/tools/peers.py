@@ -12,6 +12,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import programs
 from ..subjects import Subject
 from . import Happened, Missing, Tool, Wrong, want
 
@@ -29,12 +30,17 @@ def _module(name: str) -> Any:
 
 @dataclass
 class CProfile(Tool):
-    """The standard library's profiler."""
+    """The standard library's profiler.
 
+    Attributes:
+        builtins: whether it times C functions, too.
+    """
+
+    builtins: bool = True
     _profile: Any = None
 
     def start(self, subject: Subject) -> None:
-        self._profile = cProfile.Profile()
+        self._profile = cProfile.Profile(builtins=self.builtins)
         self._profile.enable()
 
     def stop(self, subject: Subject) -> None:
@@ -192,8 +198,10 @@ def tools() -> list[Tool]:
     no_c = {"ignore_c_function": True, "log_func_args": True}
     return [
         CProfile("cprofile", "the standard library's cProfile", _PLAIN),
+        CProfile("cprofile_python", "cProfile without C functions", programs.NAMES, builtins=False),
         Yappi("yappi", "yappi, wall clock, no C functions", _PLAIN),
         VizTracer("viztracer", "viztracer as it comes", _PLAIN),
+        VizTracer("viztracer_python", "viztracer without C functions", programs.NAMES, options={"ignore_c_function": True}),
         VizTracer("viztracer_args", "viztracer with arguments, no C functions", _SMALL, options=no_c),
         TraceMalloc("tracemalloc", "the standard library's tracemalloc, one frame", ("allocations",)),
         TprofOfPypi("tprof_pypi", "PyPI's tprof on one function", ("methods", "documents"), True),
