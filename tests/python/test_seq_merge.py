@@ -14,7 +14,7 @@ from typing import Any
 
 import inviso
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from inviso import Atom, Cut, Opaque, _native, seq_trace, trace
 from inviso.seq._merge import key
@@ -131,7 +131,15 @@ def happen(nodes: int, flags: dict[str, frozenset[str]], actions: list[Any]) -> 
 SKEWS = st.lists(st.integers(-2000, 2000), min_size=4, max_size=4)
 
 
+# The fourth process gets two messages with the serial 1, from two processes. Nothing shows the second receipt.
+SAME_SERIALS = [
+    ("b", 1, 0, "x"), ("s", 0, 3, "x"), ("t", 0, 0, "x"), ("p", 3, 0, "x"), ("s", 1, 3, "x"), ("t", 0, 0, "x"),
+    ("p", 3, 0, "x"),
+]  # fmt: skip
+
+
 @settings(max_examples=300, deadline=None)
+@example(2, {"x": frozenset({"print", "send"})}, SAME_SERIALS, [0] * 4, False)
 @given(
     st.integers(1, 4),
     st.one_of(

@@ -7,7 +7,8 @@ are certain. They order events by three rules:
 * The receipt of a message comes after its sending. Both have the same label, serial and sender.
 * An event before which an event is missing (a message without the flags ``send`` and ``receive``) comes after all
   events of its label with a smaller ``current``. That covers every cause: the counter of a process only grows, and a
-  message carries its sender's counter.
+  message carries its sender's counter. Without the flag ``receive`` an event may be missing wherever the process has
+  received a message before (``previous`` is not 0): serials don't show a second message with the same serial.
 
 Events that these rules leave open are ordered by time.
 """
@@ -457,6 +458,7 @@ def _relate(events: list[_Event]) -> None:
     counters: dict[Any, tuple[int, int]] = {}
     sent: dict[Any, list[int]] = defaultdict(list)
     taken: dict[Any, int] = defaultdict(int)
+    with_receipts = {event.label for event in events if event.tag == "receive"}
     for n, event in enumerate(events):
         if event.tag == "send":
             sent[event.label, event.sender, event.previous, event.current].append(n)
@@ -478,7 +480,8 @@ def _relate(events: list[_Event]) -> None:
             else:
                 event.floor = event.current
         else:
-            if (event.previous, event.current) != (previous, current + 1):
+            may_have_received = event.previous != 0 and event.label not in with_receipts
+            if may_have_received or (event.previous, event.current) != (previous, current + 1):
                 event.floor = event.current
             counters[event.process] = event.previous, event.current
 
