@@ -12,6 +12,9 @@ use inviso_cpython::hooks::{monitoring::Event, vectorcall::Function};
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 use std::sync::{Arc, OnceLock};
 
+/// Finds the port that a callback with these arguments serves. See [`Above::served`].
+type PortOfCallback = unsafe fn(&mut ThreadState, &Bound<'_, PyAny>, Option<&Bound<'_, PyTuple>>) -> Option<Served>;
+
 /// The functions and tables.
 pub struct Above {
     /// All handlers of functions of the standard library. Handlers of the same function run in this order.
@@ -40,7 +43,7 @@ pub struct Above {
     ///
     /// # Safety
     /// The thread is attached and takes no events meanwhile.
-    pub served: unsafe fn(&mut ThreadState, &Bound<'_, PyAny>, Option<&Bound<'_, PyTuple>>) -> Option<Served>,
+    pub served: PortOfCallback,
     /// Signals the ends of processes that could not be signalled where they happened.
     pub settle: fn(),
     /// The functions that the interpreter calls, with their events.
