@@ -8,16 +8,21 @@ too.
 A file has its own process for two reasons. What a test leaves behind can't reach another file. And a session looks for
 its functions among all objects of the process: four to ten times as many where one process holds every file of tests.
 INVISO_TEST_JOBS is how many files run at a time: one more than there are cores, because some tests wait.
+INVISO_TEST_DEADLINE is how many seconds a file may take. Then its processes are aborted, and the stacks of its threads
+are shown: a test that waits for ever fails, and the run goes on.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -80,6 +85,7 @@ ENDS = [
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
 ]
 BETWEEN = [(3, 12), (3, 13)]
+DEADLINE = int(os.environ.get("INVISO_TEST_DEADLINE") or 600)  # the longest file takes 150 s on two cores
 NO_TESTS = 5  # pytest's status where all tests of a file were deselected
 
 
@@ -94,8 +100,30 @@ def run(path: pathlib.Path, arguments: list[str]) -> tuple[pathlib.Path, int, st
     blocked = [word for name in plugins_to_block(path) for word in ("-p", f"no:{name}")]
     words = [sys.executable, "-m", "pytest", *blocked]
     words += [str(path.relative_to(ROOT)), *arguments]
-    done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return path, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - begun
+    # A file, because a process that outlives pytest would hold a pipe open.
+    with tempfile.TemporaryFile() as shown:
+        pytest = subprocess.Popen(
+            words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=shown, stderr=subprocess.STDOUT, process_group=0
+        )
+        late = b""
+        try:
+            pytest.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            late = f"\n{path.name} did not end in {DEADLINE} s: its processes were aborted\n".encode()
+            signal_group(pytest.pid, signal.SIGABRT)  # pytest's faulthandler shows the stacks of the threads
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                pytest.wait(30)
+        finally:
+            signal_group(pytest.pid, signal.SIGKILL)
+        status = pytest.wait()
+        shown.seek(0)
+        output = shown.read() + late
+    return path, status, output.decode(errors="replace"), time.monotonic() - begun
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 def counts(output: str) -> dict[str, int]:

@@ -27,7 +27,7 @@ TABLES = ("events", "calls", "messages", "profile", "processes", "losses")
 
 def record(term: object, number: int | None = None) -> bytes:
     """A record of a log; behind its term the number of a message."""
-    data = _native.term_to_binary(term)
+    data = _native.etf.term_to_binary(term)
     if number is not None:
         data += b"\xb1" + number.to_bytes(8, "big")
     return struct.pack(">BI", 0, len(data)) + data
@@ -35,7 +35,7 @@ def record(term: object, number: int | None = None) -> bytes:
 
 def write(path: Path, messages: int) -> None:
     """The log of a shop: of each six messages four are of calls."""
-    one, two, box = (_native.new_process("") for _ in range(3))
+    one, two, box = (_native.process.new_process("") for _ in range(3))
     stamped, function = Atom("trace_ts"), (Atom("shop.orders"), Atom("price"))
     clock = 1_000_000_000
     with path.open("wb") as file:
@@ -53,7 +53,7 @@ def write(path: Path, messages: int) -> None:
 
 def write_label(path: Path, messages: int) -> None:
     """The log of a token that goes round among 100 processes."""
-    pids = [_native.new_process("") for _ in range(100)]
+    pids = [_native.process.new_process("") for _ in range(100)]
     with path.open("wb") as file:
         for n in range(messages):
             for word, at in (("send", 1000 * n), ("receive", 1000 * n + 500)):

@@ -30,7 +30,7 @@ NAMES = ("Session.get", "Session.put", "connect", "Pool.acquire", "encode", "dec
 
 def write(path: Path, calls: int) -> None:
     """The log."""
-    pids = [_native.new_process("") for _ in range(4)]
+    pids = [_native.process.new_process("") for _ in range(4)]
     chance = random.Random(1)
     clock, module = 1_763_748_000_000_000_000, Atom("shop.backend.database")
     with path.open("wb") as file:
@@ -41,7 +41,7 @@ def write(path: Path, calls: int) -> None:
                 ("return_from", ((module, name, 2), Atom("ok"))),
             ):
                 clock += chance.randrange(300, 3300)
-                term = _native.term_to_binary((Atom("trace_ts"), pid, Atom(tag), *parts, clock))
+                term = _native.etf.term_to_binary((Atom("trace_ts"), pid, Atom(tag), *parts, clock))
                 file.write(struct.pack(">BI", 0, len(term)) + term)
 
 

@@ -108,7 +108,7 @@ class Timer:
     def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
         self._native_id, self._ident = get_native_id(), get_ident()
         try:
-            _native.hide()
+            _native.process.hide()
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:

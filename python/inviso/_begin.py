@@ -16,17 +16,17 @@ def begin(known: set[str]) -> None:
     Args:
         known: the modules that were imported before this package.
     """
-    if _native.is_ready():
+    if _native.interpreter.is_ready():
         return _begin(known)
 
     def when_ready(may_wait: bool) -> bool:
-        if may_wait and not _native.is_ready():
+        if may_wait and not _native.interpreter.is_ready():
             return True
         _begin(known)
         return False
 
     # 3.15 runs site too early for events: then this runs before the first line of the program
-    if not _native.call_soon(when_ready):
+    if not _native.interpreter.call_soon(when_ready):
         _begin(known)
 
 

@@ -26,17 +26,17 @@ class Own:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._file = _native.descriptor_file(number)
+        self._file = _native.interpreter.descriptor_file(number)
 
     def is_there(self) -> bool:
         """Whether it has not been closed."""
-        return _native.descriptor_file(self.number) == self._file
+        return _native.interpreter.descriptor_file(self.number) == self._file
 
     def write_now(self, data: bytes) -> int:
         """Writes as many bytes as possible without waiting, and without releasing the GIL; returns their number. If the
         reader has gone, it raises an OSError; it never causes a signal.
         """
-        return _native.descriptor_write(self.number, data)
+        return _native.interpreter.descriptor_write(self.number, data)
 
     def close(self) -> None:
         """Closes the descriptor, if it is still there."""

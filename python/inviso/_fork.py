@@ -142,13 +142,13 @@ def _after() -> None:
         return
     # In other threads the fork warns in any case, and the main thread may wait for long.
     in_main = get_native_id() == os.getpid()
-    if not (in_main and _native.call_soon(restart)):
+    if not (in_main and _native.interpreter.call_soon(restart)):
         restart(may_wait=False)
 
 
 def _after_in_child() -> None:
     _forks.clear()
-    _native.after_fork_in_child()
+    _native.interpreter.after_fork_in_child()
     if (pickles := sys.modules.get("inviso._pickles")) is not None:
         pickles.forked()
     for forget in list(_forgetting):

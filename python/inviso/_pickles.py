@@ -65,9 +65,9 @@ def install_pickler(module: Any) -> None:
                 pickle = function(cls, obj, protocol) if function else _bound(original, None, cls)(obj, protocol)
             except BaseException:
                 if place.active:
-                    _native.pickle_failed(obj)
+                    _native.seq.pickle_failed(obj)
                 raise
-            behind = _native.pickled(obj) if place.active else place.idle()
+            behind = _native.seq.pickled(obj) if place.active else place.idle()
             return pickle if behind is None else memoryview(b"".join((pickle, behind)))
 
         return classmethod(dumps)
@@ -78,7 +78,7 @@ def install_pickler(module: Any) -> None:
         @functools.wraps(getattr(original, "__func__", original))
         def loads(data: Any, /, **options: Any) -> Any:
             obj = (function or _bound(original, None, module.ForkingPickler))(data, **options)
-            is_ours = _native.unpickled(data, obj) if place.active else place.idle()
+            is_ours = _native.seq.unpickled(data, obj) if place.active else place.idle()
             if is_ours is False:
                 reject()
             return obj
@@ -95,7 +95,7 @@ def install_start(module: Any) -> None:
     def make_start(place: _Place, original: Any) -> Any:
         @functools.wraps(original)
         def start(self: Any) -> None:
-            started = _native.seq_start(self) if place.active else place.idle()
+            started = _native.seq.start(self) if place.active else place.idle()
             if started is None:
                 return _bound(original, self, type(self))()  # type: ignore[no-any-return]
             token, sending = started
@@ -161,4 +161,4 @@ class _Arrival:
 
 
 def _arrive(token: bytes) -> None:
-    _native.seq_started(token)
+    _native.seq.started(token)

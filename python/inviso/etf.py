@@ -74,10 +74,10 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
             "dumps/2", "compressed", f"{shown(compressed)} is no level of compression; pass an int from 0 to 9"
         )
     try:
-        data = _native.etf_dumps(term)
+        data = _native.etf.dumps(term)
     except TypeError as wrong:
         raise BadArg("dumps/2", "term", f"{wrong}; pass what Erlang has a type for, or its repr") from None
-    except _native.LimitReached as wrong:
+    except _native.trace.LimitReached as wrong:
         raise BadArg("dumps/2", "term", f"it is {_limit(wrong)}; pass one of up to {DEPTH - 1} levels") from None
     if compressed:
         import zlib
@@ -117,8 +117,8 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
         raise BadArg("loads/2", "data", f"{type(data).__name__} is not bytes; pass what dumps or term_to_binary made")
     whole = data if isinstance(data, bytes) else bytes(data)
     try:
-        return _native.etf_loads(whole, min(depth, DEPTH), min(size, 1 << 62))
-    except _native.LimitReached as wrong:
+        return _native.etf.loads(whole, min(depth, DEPTH), min(size, 1 << 62))
+    except _native.trace.LimitReached as wrong:
         raise SystemLimit(f"loads/2: {_limit(wrong)}; nothing more can be read with names that are new here") from None
     except ValueError as wrong:
         text = str(wrong)

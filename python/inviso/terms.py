@@ -66,7 +66,7 @@ class Ref:
     @property
     def node(self) -> str:
         """The name of the node that made it."""
-        return _native.node_name() if self._node is None else self._node[1]
+        return _native.process.node_name() if self._node is None else self._node[1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ref) and (self._number, self._node) == (other._number, other._node)
@@ -96,14 +96,14 @@ class Port:
     __slots__ = ("_number", "_origin")
 
     def __init__(self) -> None:
-        self._number = _native.new_port()
-        self._origin = _native.origin()
+        self._number = _native.port.new_port()
+        self._origin = _native.process.origin()
 
     @staticmethod
     def _of(number: int) -> Port:
         port = Port.__new__(Port)
         port._number = number
-        port._origin = _native.origin()
+        port._origin = _native.process.origin()
         return port
 
     @property
@@ -111,27 +111,27 @@ class Port:
         """Its kind: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` for a socket, ``"spawn"`` for a
         subprocess, ``"fd"`` for a pipe; ``""`` for a closed port, and for a port of another node.
         """
-        return _native.port_name(self._number) or "" if self.is_local() else ""
+        return _native.port.port_name(self._number) or "" if self.is_local() else ""
 
     @property
     def node(self) -> str:
         """The name of its node."""
-        return _native.origin_is(self._origin)[1]
+        return _native.process.origin_is(self._origin)[1]
 
     def is_local(self) -> bool:
         """Whether it is a port of this node, which is this program."""
-        return self._origin == _native.origin()
+        return self._origin == _native.process.origin()
 
     def is_open(self) -> bool:
         """Whether it is an open port of this node."""
-        return self.is_local() and _native.port_name(self._number) is not None
+        return self.is_local() and _native.port.port_name(self._number) is not None
 
     def is_alive(self) -> bool:
         """As :meth:`is_open`; a Pid has a method with this name."""
         return self.is_open()
 
     def __repr__(self) -> str:
-        return f"#Port<{_native.origin_is(self._origin)[0]}.{self._number}>"
+        return f"#Port<{_native.process.origin_is(self._origin)[0]}.{self._number}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Port) and (self._origin, self._number) == (other._origin, other._number)
@@ -146,13 +146,13 @@ class Port:
 
     def __reduce__(self) -> tuple[Any, tuple[int, str, int]]:
         """Unpickles as the same port in its own program, and as a port of another node in any other one."""
-        _, name, creation = _native.origin_is(self._origin)
+        _, name, creation = _native.process.origin_is(self._origin)
         return _port_of_node, (self._number, name, creation)
 
 
 def _port_of_node(number: int, name: str, creation: int) -> Port:
     port = Port._of(number)
-    port._origin = _native.origin_of(name, creation)
+    port._origin = _native.process.origin_of(name, creation)
     return port
 
 

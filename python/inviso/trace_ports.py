@@ -70,7 +70,7 @@ class TracePort:
 
     __slots__ = ("__weakref__", "_native")
 
-    def __init__(self, native: _native.LogPort) -> None:
+    def __init__(self, native: _native.trace_port.LogPort) -> None:
         self._native = native
         _known[native.number] = self
 
@@ -266,8 +266,8 @@ def no_pipe(where: str, argument: str, path: str) -> None:
 def _file(path: str, compress: bool) -> PortGenerator:
     def opens() -> TracePort:
         no_pipe(_WHERE, "parameters", path)
-        _native.set_program(_program.name())
-        return TracePort(_native.port_to_file(path, compress))
+        _native.trace_port.set_program(_program.name())
+        return TracePort(_native.trace_port.port_to_file(path, compress))
 
     return PortGenerator(f"file {path}" + (", compressed" if compress else ""), opens)
 
@@ -301,8 +301,8 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     whole = os.path.abspath(path)  # the program may change its working directory before the next file is made
 
     def opens() -> TracePort:
-        _native.set_program(_program.name())
-        return TracePort(_native.port_to_set(whole, suffix, bytes_, milliseconds, count))
+        _native.trace_port.set_program(_program.name())
+        return TracePort(_native.trace_port.port_to_set(whole, suffix, bytes_, milliseconds, count))
 
     limit = f"{milliseconds} ms" if milliseconds else f"{size} bytes"
     return PortGenerator(f"wrap set {path}*{suffix}, {count} files of {limit}", opens)
@@ -324,7 +324,7 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
 
     def opens() -> TracePort:
         try:
-            return TracePort(_native.port_to_socket(host, number, queue))
+            return TracePort(_native.trace_port.port_to_socket(host, number, queue))
         except OSError as error:
             if error.errno is None:
                 look_up(host, number)
@@ -363,17 +363,17 @@ def _is_number(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def of(native: _native.LogPort) -> TracePort:
+def of(native: _native.trace_port.LogPort) -> TracePort:
     """The object of a port; there is one for each port."""
     return _known.get(native.number) or TracePort(native)
 
 
-def checked(where: str, argument: str, port: TracePort) -> _native.LogPort:
+def checked(where: str, argument: str, port: TracePort) -> _native.trace_port.LogPort:
     """The native port, if the port is open."""
     if not port.is_open():
         raise BadArg(where, argument, f"{shown(port)} can't be a tracer; open another one")
     return port._native
 
 
-atexit.register(_native.ports_end)
-_fork.rest(_native.ports_pause, _native.ports_resume, _native.ports_rest)
+atexit.register(_native.trace_port.ports_end)
+_fork.rest(_native.trace_port.ports_pause, _native.trace_port.ports_resume, _native.trace_port.ports_rest)

@@ -36,7 +36,7 @@ from .errors import BadArg, shown
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ._native import Pid
+    from ._native.process import Pid
     from .terms import Port
 
     Answer: TypeAlias = Literal["trace", "discard", "remove"]
@@ -225,7 +225,7 @@ class NativeTracer:
 
     __slots__ = ("_native", "_path")
 
-    def __init__(self, path: str, native: _native.Library) -> None:
+    def __init__(self, path: str, native: _native.trace.Library) -> None:
         self._path = path
         self._native = native
 
@@ -286,7 +286,7 @@ def load(path: str | os.PathLike[str], info: Any = None) -> NativeTracer:
     """
     where = "load/2"
     file = _file(where, path)
-    return NativeTracer(file, _refusing(where, file, lambda alias: _native.Library(alias, info)))
+    return NativeTracer(file, _refusing(where, file, lambda alias: _native.trace.Library(alias, info)))
 
 
 def _file(where: str, path: Any) -> str:
@@ -317,7 +317,7 @@ def _refusing(where: str, file: str, load: Any) -> Any:
         raise BadArg(where, "path", f"{file} {str(error).replace(alias, file)}") from None
     except TypeError as error:
         raise BadArg(where, "info", f"{error}; pass a term") from None
-    except _native.LimitReached:
+    except _native.trace.LimitReached:
         raise BadArg(where, "info", "it is too large, or nests too deep; pass a smaller term") from None
 
 
@@ -331,8 +331,8 @@ def _checked(where: str, module: NativeTracer, state: Any) -> Any:
     if module.name is None:
         raise BadArg(where, "tracer", f"{shown(module)} is gone; load it anew")
     try:
-        _native.term_to_binary(state)
-    except (TypeError, _native.LimitReached) as error:
+        _native.etf.term_to_binary(state)
+    except (TypeError, _native.trace.LimitReached) as error:
         raise BadArg(where, "tracer", f"the state of {shown(module)} is no term: {error}; pass one") from None
     return state
 
@@ -349,7 +349,7 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
     if isinstance(module, NativeTracer):
         return module, _checked(where, module, state), [module._native]
     callbacks = []
-    for pair in _native.tracer_pairs():
+    for pair in _native.trace.tracer_pairs():
         names = ("enabled" + pair, "trace" + pair)
         found = [_own(module, name) for name in names]
         for name, callback in zip(names, found, strict=True):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from . import trace
 from ._limits import LOST, Guard, Rate, checked, failure, why
-from ._native import Pid
+from ._native.process import Pid
 from ._system import allocate_lock
 from .errors import BadArg, shown
 from .trace._delivery import settle

@@ -20,7 +20,7 @@ MODULE = "shop.orders"
 @functools.cache
 def pid(number: int) -> inviso.Pid:
     """A process that does nothing."""
-    return _native.new_process("")
+    return _native.process.new_process("")
 
 
 def mfa(name: str) -> tuple[str, str, int]:
@@ -34,7 +34,7 @@ def log(path: Path, messages: list[Any]) -> Path:
             if message[0] == "drop":
                 file.write(struct.pack(">BI", 1, message[1]))
             else:
-                term = _native.term_to_binary(message)
+                term = _native.etf.term_to_binary(message)
                 file.write(struct.pack(">BI", 0, len(term)) + term)
     return path
 

@@ -50,8 +50,8 @@ def _term(payload: bytes) -> Any:
     for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter names the sender, too
         if payload[-size : 1 - size] == mark:
             with contextlib.suppress(ValueError):
-                return _native.binary_to_term(_of_a_node(payload[:-size]), 200, 1 << 30)
-    return _native.binary_to_term(_of_a_node(payload), 200, 1 << 30)
+                return _native.etf.binary_to_term(_of_a_node(payload[:-size]), 200, 1 << 30)
+    return _native.etf.binary_to_term(_of_a_node(payload), 200, 1 << 30)
 
 
 def _of_a_node(payload: bytes) -> bytes:

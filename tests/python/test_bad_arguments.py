@@ -22,7 +22,7 @@ def traced(n: int) -> int:
 
 
 MFA = (__name__, "traced", 1)
-FOREIGN = inviso._native.pid_of_node("other@host", 1, 4)
+FOREIGN = inviso._native.process.pid_of_node("other@host", 1, 4)
 
 
 class Hostile:

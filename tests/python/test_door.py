@@ -18,7 +18,7 @@ session = trace.session_create("look")
 session.function(("__main__", "_", "_"), True, ["call_count"])
 session.function(("__main__", "sound", 1), True, ["local"])
 session.process("all", True, ["call", "send", "receive", "procs", "running", "set_on_spawn"])
-_native.fail_at(broken.__code__)
+_native.interpreter.fail_at(broken.__code__)
 """
 
 

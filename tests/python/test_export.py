@@ -433,7 +433,7 @@ def test_terms_that_are_no_messages_are_counted() -> None:
 
 
 def test_compressed_messages_are_read() -> None:
-    term = inviso._native.term_to_binary(("trace_ts", A, "call", ("m", "f", ["x" * 500]), 5))
+    term = inviso._native.etf.term_to_binary(("trace_ts", A, "call", ("m", "f", ["x" * 500]), 5))
     packed = b"\x83P" + struct.pack(">I", len(term) - 1) + zlib.compress(term[1:])
     (event,) = [e for e in chrome([packed])["traceEvents"] if e["ph"] != "M"]
     assert (event["name"], event["args"]["args"][:10]) == ("m:f/1", "['xxxxxxxx")
@@ -453,7 +453,7 @@ def test_a_term_that_cannot_be_read_is_told_in_the_words_of_the_log(tmp_path: Pa
 
 def test_native_records_and_odd_floats_in_tables() -> None:
     record = bytes.fromhex("43 00000002 01 77027272 770170 770161 770162 6102 6801 770178")
-    message = b"\x83h\5" + inviso._native.term_to_binary(("trace", A, "send", 0, A))[3:]
+    message = b"\x83h\5" + inviso._native.etf.term_to_binary(("trace", A, "send", 0, A))[3:]
     sent = message.replace(b"a\0", record, 1)
     infinite = ("trace", A, "send", {"x": [float("inf")]}, A)
     pyarrow = pytest.importorskip("pyarrow")
@@ -777,7 +777,7 @@ def test_the_processes_of_a_log_are_called_by_their_names(tmp_path: Path) -> Non
 
 
 def test_an_erlang_node_s_pids_are_shown_as_it_does() -> None:
-    other = inviso._native.pid_of_node("nonode@nohost", 0, 83)
+    other = inviso._native.process.pid_of_node("nonode@nohost", 0, 83)
     events = chrome([("trace", other, "exit", [other])], pids="erlang")["traceEvents"]
     assert [event["args"]["name"] for event in events if event["name"] == "thread_name"] == ["<0.83.0>"]
     assert events[-1]["args"] == {"reason": "[<0.83.0>]"}
@@ -812,7 +812,7 @@ def test_values_as_text_as_bytes_or_not(values: Any) -> None:
     }[values]
     found = [rows[0]["args"], rows[0]["extra"]]
     if values == "binary":
-        found = [inviso._native.binary_to_term(value, 100, 1 << 20) for value in found]
+        found = [inviso._native.etf.binary_to_term(value, 100, 1 << 20) for value in found]
     assert found == read
     assert rows[0]["arity"] == 11
 

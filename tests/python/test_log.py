@@ -739,7 +739,7 @@ def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, dat
         Path(path).write_bytes(b"".join(map(record, messages)) + dropped(1) + dropped(2) + b"\7")
         # messages as a log gives them back
         expected = [log.format(message, colour=colour) for message in log.read(path)]
-        native = _native.LogMerge([(None, [(path, None)], [])], False, False, "follow", False, *log.Reader._made)
+        native = _native.log.LogMerge([(None, [(path, None)], [])], False, False, "follow", False, *log.Reader._made)
         text = b""
         while (part := native.text("text", colour, 1 << 60)) is not None:
             text += part

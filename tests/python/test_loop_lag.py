@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import inviso
 import pytest
 from inviso import runtime, seq_trace, trace
-from inviso._native import LoopProbe, event_loops
+from inviso._native.interpreter import LoopProbe, event_loops
 from inviso.runtime._loops import Loops
 from waiting import until
 

@@ -990,7 +990,7 @@ if child:
 
 
 def test_a_pid_of_another_node_is_a_pid(session: trace.Session) -> None:
-    far, other = (inviso._native.pid_of_node("far@there", 5, number << 2) for number in (44, 45))
+    far, other = (inviso._native.process.pid_of_node("far@there", 5, number << 2) for number in (44, 45))
     own(session)
     session.function((__name__, "same", 1), [(["$1"], [("is_pid", "$1"), ("==", "$1", far)], [])], ["local"])
     for value in (far, other, "far", inviso.self()):

@@ -646,7 +646,7 @@ def test_the_standard_handlers(tmp_path: Path) -> None:
 
 
 def test_nodes_without_a_creation_are_told_apart_by_their_names() -> None:
-    one, two = (inviso._native.pid_of_node(name, 0, 5) for name in ("one@h", "two@h"))
+    one, two = (inviso._native.process.pid_of_node(name, 0, 5) for name in ("one@h", "two@h"))
     assert one != two and (one.node, two.node) == ("one@h", "two@h")
 
 

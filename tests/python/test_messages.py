@@ -979,8 +979,8 @@ def told():
     print(other.is_alive())
 
 me = inviso.self()
-_native.mailbox_wait(told, 0)
-_native.mailbox_wait(lambda: print("too"), 0)
+_native.mailbox.wait(told, 0)
+_native.mailbox.wait(lambda: print("too"), 0)
 inviso.send(me, "first")
 print(inviso.receive(), inviso.receive())
 """

@@ -73,6 +73,6 @@ def test_flags_of_tokens(flag: str) -> None:
     seq_trace.set_token("label", 1)
     with when_called("set_seq_token", flag, True):
         called(1)
-    token = _native.seq_token()
+    token = _native.seq.token()
     seq_trace.set_token(None)
     assert token is not None and token[0] == _tokens._FLAGS[flag]

@@ -45,7 +45,7 @@ def nothing_stays_in_the_mailbox() -> Iterator[None]:
 
 
 def decoded(data: bytes) -> Any:
-    return _native.binary_to_term(data, 200, 1 << 30)
+    return _native.etf.binary_to_term(data, 200, 1 << 30)
 
 
 def erlang_reads(kind: str, parameter: str, folder: Path) -> Any:

@@ -18,6 +18,8 @@ FILES = {
     "test_crash.py": "import os\ndef test_one(): os.abort()\n",
     "test_wrong.py": "import no_such_module\n",
     "test_empty.py": "",
+    "test_hangs.py": "import threading\ndef test_one(): threading.Event().wait()\n",
+    "test_leaves.py": "import subprocess\ndef test_one(): subprocess.Popen(['sleep', '600'])\n",
 }
 
 
@@ -55,6 +57,23 @@ def test_a_process_that_ends_early_has_failed(
 ) -> None:
     assert run(tmp_path, ["test_good.py", name], monkeypatch) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("2 passed, 1 skipped, 1 error in ")
+
+
+def test_a_file_that_does_not_end_has_failed_and_its_stacks_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INVISO_TEST_DEADLINE", "5")
+    assert run(tmp_path, ["test_good.py", "test_hangs.py"], monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert "test_hangs.py did not end in 5 s" in out and "in test_one" in out
+    assert out.splitlines()[-1].startswith("2 passed, 1 skipped, 1 error in ")
+
+
+def test_a_process_that_a_test_leaves_behind_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, ["test_good.py", "test_leaves.py"], monkeypatch) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("3 passed, 1 skipped in ")
 
 
 def test_what_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def over() -> Iterator[None]:
 
 
 def pid(number: int, node: int = 0) -> inviso.Pid:
-    return _native.pid_of_node(f"n{node}@far", (node + 9) << 40 | 5 * (node + 9), number << 2)
+    return _native.process.pid_of_node(f"n{node}@far", (node + 9) << 40 | 5 * (node + 9), number << 2)
 
 
 A, B, C = inviso.self(), pid(31), pid(32, 1)
@@ -170,7 +170,7 @@ def test_a_chart_of_the_example() -> None:
 
 
 def test_each_kind_of_row() -> None:
-    queue = _native.pid_of_node("n0@far", 9 << 40 | 45, 50 << 2 | 2)
+    queue = _native.process.pid_of_node("n0@far", 9 << 40 | 45, 50 << 2 | 2)
     events = [
         told("send", (0, 1), A, queue, "by a queue"),
         told("print", (0, 2), A, [], "between"),

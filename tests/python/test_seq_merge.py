@@ -32,7 +32,7 @@ def over() -> Iterator[None]:
 
 def pid(node: int, number: int) -> inviso.Pid:
     """A process of another node."""
-    return _native.pid_of_node(f"n{node}@far", (node + 1) << 40 | 77 * (node + 1), (100 + number) << 2)
+    return _native.process.pid_of_node(f"n{node}@far", (node + 1) << 40 | 77 * (node + 1), (100 + number) << 2)
 
 
 # -- the model: processes with counters as the algorithm has them, and with vector clocks

@@ -74,7 +74,7 @@ def in_process(body: Callable[..., Any], *args: Any) -> Any:
 
 def header(term: Any) -> dict[str, str]:
     """A header that holds any term."""
-    return raw(_native.term_to_binary(term))
+    return raw(_native.etf.term_to_binary(term))
 
 
 def raw(data: bytes) -> dict[str, str]:
@@ -142,7 +142,7 @@ def test_another_process_has_the_label_and_the_sender_s_node() -> None:
 
 
 def test_pids_of_other_nodes_stay_what_they_are() -> None:
-    far = _native.pid_of_node("far@there", 5 << 40 | 123, 44)
+    far = _native.process.pid_of_node("far@there", 5 << 40 | 123, 44)
     begin((far, inviso.self()), "send", "print")
     assert seq_trace.get_token()[1] == (far, inviso.self()) and seq_trace.get_token()[1][0].node == "far@there"
     value = seq_trace.inject({})[HEADER]
@@ -289,7 +289,7 @@ def good_parts() -> list[Any]:
     aside = seq_trace.set_token(None)
     seq_trace.set_token("label", 1)
     token = seq_trace.inject({})[HEADER][3:]
-    term = _native.binary_to_term(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), 64, 8192)
+    term = _native.etf.binary_to_term(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), 64, 8192)
     seq_trace.set_token(aside)
     return list(term)
 
@@ -335,7 +335,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "no sender": lambda: changed(sender="me"),
     "a queue as sender": lambda: changed(sender=good_parts()[5]),
     "a process as carrier": lambda: changed(carrier=inviso.self()),
-    "bytes after it": lambda: raw(_native.term_to_binary(tuple(good_parts())) + b"a" * 3),
+    "bytes after it": lambda: raw(_native.etf.term_to_binary(tuple(good_parts())) + b"a" * 3),
     "compressed": lambda: raw(b"\x83P\x7f\xff\xff\xff" + b"x" * 30),
     "a tuple of very many": lambda: raw(b"\x83i\xff\xff\xff\xff"),
     "a pid of no node": lambda: raw(nodeless()),
@@ -344,8 +344,8 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 
 def nodeless() -> bytes:
     """A token whose sender claims to be on the reading node."""
-    creation = _native.origin_is(_native.origin())[2] & 0xFFFFFFFF
-    return bytes(_native.term_to_binary(tuple(good_parts()))).replace(creation.to_bytes(4, "big"), bytes(4))
+    creation = _native.process.origin_is(_native.process.origin())[2] & 0xFFFFFFFF
+    return bytes(_native.etf.term_to_binary(tuple(good_parts()))).replace(creation.to_bytes(4, "big"), bytes(4))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -448,7 +448,7 @@ def test_a_thread_has_its_own_counter_again_after_a_hostile_request() -> None:
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=60).map(lambda data: b"\x83h\x06" + data)), st.data())
 def test_no_bytes_do_harm(data: bytes, more: Any) -> None:
     if more.draw(st.booleans()):
-        whole = bytearray(_native.term_to_binary(tuple(good_parts())))
+        whole = bytearray(_native.etf.term_to_binary(tuple(good_parts())))
         for at, byte in more.draw(st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255)), max_size=4)):
             whole[at] = byte
         data = bytes(whole)
@@ -462,7 +462,7 @@ def test_no_bytes_do_harm(data: bytes, more: Any) -> None:
 
 def test_atoms_of_others_are_not_kept() -> None:
     name = "nobody_has_made_this_atom"
-    whole = bytes(_native.term_to_binary(tuple(good_parts())))
+    whole = bytes(_native.etf.term_to_binary(tuple(good_parts())))
     # its label, 1, becomes an atom
     at = whole.index(b"\x61\x01", 3)
     text = name.encode()
@@ -481,7 +481,7 @@ from inviso import seq_trace, _native
 seq_trace.set_token("label", 1)
 token = seq_trace.inject({})["inviso-seq-trace"][3:]
 raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-creation = (_native.origin_is(_native.origin())[2] & 0xffffffff).to_bytes(4, "big")
+creation = (_native.process.origin_is(_native.process.origin())[2] & 0xffffffff).to_bytes(4, "big")
 for n in range(1, 20_000):
     made = raw.replace(creation, n.to_bytes(4, "big"))
     assert seq_trace.extract({"inviso-seq-trace": "01-" + base64.urlsafe_b64encode(made).decode().rstrip("=")})

@@ -482,7 +482,7 @@ def test_cpu_time_in_meta_messages(session: trace.Session) -> None:
 
 
 def test_a_system_without_a_clock_of_cpu_time(session: trace.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviso._native, "has_cpu_clock", lambda: False)
+    monkeypatch.setattr(inviso._native.trace, "has_cpu_clock", lambda: False)
     with pytest.raises(inviso.BadArg, match="flags: 'cpu_timestamp' needs a clock"):
         session.process("all", True, ["call", "cpu_timestamp"])
     assert session.info(inviso.self(), "flags") == ("flags", [])

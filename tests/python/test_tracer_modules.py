@@ -120,7 +120,7 @@ def test_opts_are_what_was_asked_for() -> None:
         assert {"timestamp", "scheduler_id"} <= set(next(told[3] for told in seen if told[0] == "call"))
 
 
-@pytest.mark.skipif(not inviso._native.has_cpu_clock(), reason="no clock of CPU time")
+@pytest.mark.skipif(not inviso._native.trace.has_cpu_clock(), reason="no clock of CPU time")
 def test_cpu_time_is_a_kind_of_its_own() -> None:
     seen: list[Any] = []
     with session(Log(), seen) as made:

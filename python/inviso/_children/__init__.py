@@ -119,7 +119,7 @@ class _Member:
         self._begins = "begin"
         self._work: Work | None = None
         self._lock = _thread.allocate_lock()
-        self._thread = Timer(self._step, _native.ending_wake)
+        self._thread = Timer(self._step, _native.ending.wake)
         self._next = 0.0
         self._ours = [(VARIABLE.encode(), os.fsencode(folder.path))]
         """Variables for the environment of children."""
@@ -140,13 +140,13 @@ class _Member:
         own = self.process, started(self.process), _chain()
         for give_way in before_taking:
             give_way()
-        _native.ending_take(SIGTERM)  # the signal waits until the results are written
+        _native.ending.take(SIGTERM)  # the signal waits until the results are written
         work = _work(self.config)
         try:
             work.begin()
         except RuntimeError as error:
             self.folder.note("skip", *own, str(error), title(self.config))
-            _native.ending_give()
+            _native.ending.give()
             return
         self._id = f"{self.process}-{time.monotonic_ns()}"
         self._work = work
@@ -158,7 +158,7 @@ class _Member:
         if not self.leads and self.process == posix.getpid():
             self._thread.end()
             self._write(last=True)
-            _native.ending_give()
+            _native.ending.give()
 
     def _write(self, *, last: bool, is_all: bool = False) -> None:
         """Writes the results, in one thread at a time. A thread that ends the process waits two seconds at most."""
@@ -182,15 +182,15 @@ class _Member:
             self._lock.release()
 
     def _step(self) -> float | None:
-        number = _native.ending_wait(EVERY)
+        number = _native.ending.wait(EVERY)
         if number:
             self._write(last=True)
             announce_end(self)
-            _native.ending_follow(number)
+            _native.ending.follow(number)
             return None
         if time.monotonic() >= self._next:
             self._write(last=False)
-            _native.ending_take(SIGTERM)  # the program may have restored the default action
+            _native.ending.take(SIGTERM)  # the program may have restored the default action
         return 0.0
 
     def _rest(self) -> None:

@@ -188,7 +188,7 @@ def _open(visitor: Visitor) -> None:
     for module, name, before, after in doors:
         function = getattr(module, name, None)
         if function is not None:
-            _native.take_builtin(function, before, after)
+            _native.interpreter.take_builtin(function, before, after)
 
 
 _THEIRS = frozenset({b"INVISO_AUTOSTART", b"INVISO_AUTOSTART_ARG"})

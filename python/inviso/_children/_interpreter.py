@@ -51,7 +51,7 @@ def uncover(known: set[str], places: list[str | None]) -> None:
     for name in list(sys.modules):
         top = name.partition(".")[0]
         if top in theirs and name not in known and top != "inviso":
-            _native.cover(name, sys.modules.pop(name))
+            _native.interpreter.cover(name, sys.modules.pop(name))
 
 
 def place_of_program(words: list[str]) -> str | None:

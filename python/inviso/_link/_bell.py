@@ -59,4 +59,4 @@ def say(text: str) -> None:
     number = stderr()
     if number is not None:
         with suppress(OSError):
-            _native.descriptor_write(number, f"inviso: {text}".encode(errors="replace")[:240] + b"\n")
+            _native.interpreter.descriptor_write(number, f"inviso: {text}".encode(errors="replace")[:240] + b"\n")

@@ -34,23 +34,23 @@ class Source:
         self.logs: list[tuple[str, str | None]] = []
         self.messages: list[Any] | None = None
         # logs of this process use its present names, too
-        self.names: dict[Any, str] = dict(_native.process_names())
+        self.names: dict[Any, str] = dict(_native.process.process_names())
         self.is_log = True
         self.wall: int | None = None
         """The difference from monotonic time to wall time in nanoseconds, or None."""
 
     def rows(
         self, table: str, values: int, label: str | None = None, of: int | None = None, shortest: int = 0
-    ) -> _native.ArrowRows:
+    ) -> _native.export.ArrowRows:
         """The rows of a table. They can be read once."""
         messages = self._messages() if self.messages is not None else None
-        return _native.ArrowRows.analysis(
+        return _native.export.ArrowRows.analysis(
             table, self.logs, messages, self.names, self.is_log, self.erlang, values, self.wall, label, of, shortest
         )
 
-    def events(self) -> _native.ArrowRows:
+    def events(self) -> _native.export.ArrowRows:
         """The messages as rows. They can be read once."""
-        return _native.ArrowRows("text", self.logs, self._messages() if self.messages is not None else None)
+        return _native.export.ArrowRows("text", self.logs, self._messages() if self.messages is not None else None)
 
     def _messages(self) -> tuple[Callable[[], list[Any] | None], Callable[[TypeError], Exception]]:
         parts = iter([self.messages])

@@ -18,7 +18,7 @@ def guarded(command: str, run: Callable[[], int]) -> int:
     """Runs a command and returns its exit status. An error is printed as one line. Pids of the first node are shown as
     `<0.…>`.
     """
-    _native.show_first_as_here(True)
+    _native.process.show_first_as_here(True)
     try:
         return run()
     except Usage as wrong:
@@ -39,7 +39,7 @@ def guarded(command: str, run: Callable[[], int]) -> int:
         print(f"inviso {command}: {_text(wrong)}", file=sys.stderr)
         return 1
     finally:
-        _native.show_first_as_here(False)
+        _native.process.show_first_as_here(False)
 
 
 def _text(wrong: OSError) -> str:

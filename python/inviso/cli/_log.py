@@ -156,7 +156,7 @@ def main(words: list[str]) -> int:
 def _print(source: Any, options: dict[str, str]) -> int:
     limit, follow = number(options.get("--limit"), "--limit", "lines"), "--follow" in options
     logs = named("print", "source", source, follow)
-    return lines(_native.LogMerge(_alone(logs), False, follow, "follow", False, *Reader._made), limit, options)
+    return lines(_native.log.LogMerge(_alone(logs), False, follow, "follow", False, *Reader._made), limit, options)
 
 
 def _merge(source: Any, options: dict[str, str]) -> int:
@@ -165,7 +165,7 @@ def _merge(source: Any, options: dict[str, str]) -> int:
             raise Usage("--to: it needs a file; add -o OUT")
         limit = number(options.get("--limit"), "--limit", "lines")
         logs = _alone(named("merge", "source", source))
-        native = _native.LogMerge(logs, True, False, "follow", False, *Reader._made)
+        native = _native.log.LogMerge(logs, True, False, "follow", False, *Reader._made)
         status = lines(native, limit, options)
         _clocks(native.told()[2])
         return status
@@ -222,7 +222,7 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 }
 
 
-def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) -> int:
+def lines(native: _native.log.LogMerge, limit: int | None, options: dict[str, str]) -> int:
     """Prints logs, a line for each record. Returns the exit status. A log that is followed is read repeatedly."""
     colour, follow, stream = _colour(options), "--follow" in options, output()
     left = MOST if limit is None else limit

@@ -140,7 +140,7 @@ def _run_found(
 
 def _leave_by_the_same_door(call: Callable[..., object] | CodeType, *arguments: object) -> int:
     try:
-        _native.call_at_bottom(call, arguments)
+        _native.interpreter.call_at_bottom(call, arguments)
     except SystemExit:
         raise
     except BaseException as error:
@@ -228,7 +228,7 @@ def _give_way(folder: str) -> None:
                 theirs.add(top)
     for name in ours:
         if name.partition(".")[0] in theirs:
-            _native.cover(name, sys.modules.pop(name))
+            _native.interpreter.cover(name, sys.modules.pop(name))
 
 
 def _brought() -> list[str]:

@@ -16,7 +16,7 @@ import inviso
 from inviso import _native
 from inviso._link._folder import AGENT, CONTROL, SUFFIX, Folder
 from inviso._link._names import full, host, host_of
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso._system import RLock, start_new_thread
 from inviso.runtime import NO_NODE, listening, local
 from inviso.runtime._settings import Settings
@@ -62,7 +62,7 @@ class Control:
         """Whether answers have names of nodes. A control without a name has its own process only."""
         self.settings = settings or {}
         self.timeout = timeout
-        self.pid: Pid = _native.new_process("inviso control")
+        self.pid: Pid = _native.process.new_process("inviso control")
         self._lock = RLock()
         self._folder: Folder | None = None
         self._hub = Hub(self.node if self.is_distributed else full(f"inviso-{os.getpid()}"))
@@ -434,5 +434,5 @@ def is_meant(node: str, pattern: str) -> bool:
 
 
 def _end_process(pid: Pid) -> None:
-    _native.become(pid)
-    _native.resign()
+    _native.process.become(pid)
+    _native.process.resign()

@@ -122,5 +122,5 @@ def _by_text(text: str) -> Pid:
     if len(parts) != 3 or len(numbers) != 3 or numbers[0] or max(numbers) >= 1 << 32:
         raise BadPid(text)
     _, number, serial = numbers
-    creation = _native.origin_is(_native.origin())[2]
-    return _native.pid_of_node(inviso.node(), creation, serial << 32 | number)
+    creation = _native.process.origin_is(_native.process.origin())[2]
+    return _native.process.pid_of_node(inviso.node(), creation, serial << 32 | number)

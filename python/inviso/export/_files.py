@@ -10,7 +10,7 @@ from . import _out
 from ._making import VALUES, Making
 
 if TYPE_CHECKING:
-    from inviso._native import Pid
+    from inviso._native.process import Pid
     from inviso.terms import Port
 
     from ._out import Out

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from inviso import _native, _program
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.logs._files import beside
 from inviso.logs._read import apart
@@ -58,7 +58,7 @@ class Making:
         self._merged = _source.merged(where, source, causal)
         self._logs = _source.logs(where, source) if self._merged is None else None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._exporter: _native.Exporter | None = None
+        self._exporter: _native.export.Exporter | None = None
 
     def apart(self, target: str | BinaryIO) -> None:
         """Refuses a target that is one of the logs."""
@@ -82,10 +82,10 @@ class Making:
         parts = iter(()) if logs is not None or merged is not None else _source.parts(where, self._source)
         first = next(parts, [])
         of_log = logs is not None or merged is not None
-        exporter = self._exporter = _native.Exporter(
+        exporter = self._exporter = _native.export.Exporter(
             format,
             self._titles(first),
-            [] if self._names is not None else _native.thread_numbers(),
+            [] if self._names is not None else _native.trace_port.thread_numbers(),
             (os.getpid(), _program.name()),
             self._programs,
             # pids of an Erlang node without a name look like this process's own

@@ -19,7 +19,7 @@ from ._making import VALUES, Making, checked_values
 from ._spans import Place, Span, Spans
 
 if TYPE_CHECKING:
-    from inviso._native import Pid
+    from inviso._native.process import Pid
     from inviso.terms import Port
 
     from ._out import Out

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from inviso import _native, etf, log, trace_ports
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.logs._read import Reader
 from inviso.terms import Atom, Port
@@ -42,7 +42,7 @@ _NO_SOURCE = (
 class Merging:
     """Logs of several nodes that are merged."""
 
-    native: _native.LogMerge
+    native: _native.log.LogMerge
     logs: list[tuple[list[tuple[str, str | None]], list[str]]]
     """The files of each log, and its trace information files."""
 
@@ -172,7 +172,7 @@ def names(messages: list[Any]) -> dict[Pid | Port, str]:
         message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
     }
     names: dict[Pid | Port, str] = {port: port.name for port in ports}
-    return {**names, **dict(_native.process_names())}
+    return {**names, **dict(_native.process.process_names())}
 
 
 def _is_own(who: object) -> bool:

@@ -126,7 +126,7 @@ class Rows:
 
     __slots__ = ("_left", "_make", "_native")
 
-    def __init__(self, make: Callable[[], _native.ArrowRows], again: bool) -> None:
+    def __init__(self, make: Callable[[], _native.export.ArrowRows], again: bool) -> None:
         self._make = make
         self._native = make()
         # the number of readings that are left; None: no limit
@@ -141,12 +141,12 @@ class Rows:
             raise BadArg(where, "source", why)
         logs = _source.logs(where, source)
         if logs is not None:
-            return Rows(lambda: _native.ArrowRows(values, logs), True)
+            return Rows(lambda: _native.export.ArrowRows(values, logs), True)
         parts = _source.parts(where, source)
         if at_once:
             parts = iter(list(parts))
         messages = (lambda: next(parts, None), lambda error: _source.no_term(where, error))
-        return Rows(lambda: _native.ArrowRows(values, [], messages), False)
+        return Rows(lambda: _native.export.ArrowRows(values, [], messages), False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """A stream of batches (Arrow's PyCapsule interface). It always has its own schema.

@@ -59,10 +59,10 @@ def _take(task: Any, **_: Any) -> None:
     request = task.request
     if not request.is_eager:  # an eager task is a plain call
         value = vars(request).get(HEADER)
-        setattr(request, _ASIDE, _native.seq_exchange(None))
+        setattr(request, _ASIDE, _native.seq.exchange(None))
         take([] if value is None else [value], "clear")
 
 
 def _give_back(task: Any, **_: Any) -> None:
     if _ASIDE in vars(task.request):
-        _native.seq_exchange(vars(task.request).pop(_ASIDE))
+        _native.seq.exchange(vars(task.request).pop(_ASIDE))

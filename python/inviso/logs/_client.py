@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.process import exit, monitor, receive, spawn
 from inviso.trace_ports import look_up
@@ -111,7 +111,7 @@ def _connected(parameters: Any) -> Reader:
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         raise BadArg("trace_client/3", "parameters", f"{shown(port)} is no port; pass a number from 1 to 65535")
     try:
-        return Reader(_native.log_connect(host, port, CONNECT, Drop, _damage))
+        return Reader(_native.log.connect(host, port, CONNECT, Drop, _damage))
     except ConnectionRefusedError as wrong:
         mend = "is the trace port open, and is that its number?"
         raise ConnectionRefusedError(wrong.errno, f"nobody listens on {host}:{port}; {mend}") from None
@@ -131,11 +131,11 @@ def _serve(reader: Reader, function: Callable[..., Any], state: Any, is_otps: bo
     try:
         while (batch := native.batch(BATCH)) is not None:
             for message in batch:
-                _native.mailbox_peek()  # raises at an exit signal
+                _native.mailbox.peek()  # raises at an exit signal
                 state = function(message, state) if is_otps else function(message)
             if not batch:
                 # no message matches; the wait ends early at an exit signal
-                _native.mailbox_receive(_never, PAUSE if reader._follow else 0.0)
+                _native.mailbox.receive(_never, PAUSE if reader._follow else 0.0)
     finally:
         native.close()  # the trace port can serve the next client
     if is_otps:

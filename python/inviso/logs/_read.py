@@ -119,7 +119,7 @@ class Reader:
 
     _made: ClassVar[tuple[Any, Any]] = (Drop, _damage)
 
-    def __init__(self, native: _native.LogReader, follow: bool = False, damage: str = "tell") -> None:
+    def __init__(self, native: _native.log.LogReader, follow: bool = False, damage: str = "tell") -> None:
         self._native = native
         self._follow = follow
         self._closed = threading.Event()
@@ -279,7 +279,7 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
     if "\0" in target or not target:
         raise BadArg("convert/3", "out", f"{shown(target)} is no path; pass the name of a file")
     apart("convert/3", target, logs)
-    records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
+    records, dropped, damage, damaged, other = _native.log.write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
 
 
@@ -342,8 +342,8 @@ def apart(where: str, out: str, logs: Iterable[Named]) -> None:
         raise BadArg(where, "out", f"{shown(out)} is the log itself; pass another file")
 
 
-def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:
-    return _native.LogReader(logs, follow, merged, *Reader._made)
+def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.log.LogReader:
+    return _native.log.LogReader(logs, follow, merged, *Reader._made)
 
 
 def _flag(where: str, name: str, value: Any) -> None:

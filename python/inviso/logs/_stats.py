@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from inviso._native import Pid, log_stats
+from inviso._native.log import stats as log_stats
+from inviso._native.process import Pid
 from inviso.terms import Port
 
 from ._read import Damage, Drop, Source, _damage, named

@@ -61,10 +61,10 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
     if not (table or derives(subject, list)):
         raise BadArg(where, "subject", f"{shown(subject)} is no list of arguments; pass one such as [1, 'a']")
     try:
-        result, flags, found = _native.match_spec_test(subject, match_spec, table)
+        result, flags, found = _native.match_spec.test(subject, match_spec, table)
     except TypeError as error:
         raise _no_term(where, error) from None
-    except _native.LimitReached:
+    except _native.trace.LimitReached:
         raise _too_deep(where) from None
     problems = [Problem(Atom(severity), Atom(kind), text) for severity, kind, text in found]
     if any(problem.severity == "error" for problem in problems):
@@ -72,13 +72,13 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
     return (Atom("ok"), result, [Atom(flag) for flag in flags], problems)
 
 
-def compiled(where: str, match_spec: Any, context: str) -> _native.MatchProgram:
+def compiled(where: str, match_spec: Any, context: str) -> _native.match_spec.MatchProgram:
     """Compiles a match specification; errors name the function ``where`` and its argument ``match_spec``."""
     try:
-        program, problems = _native.match_compile(match_spec, context)
+        program, problems = _native.match_spec.compile(match_spec, context)
     except TypeError as error:
         raise _no_term(where, error) from None
-    except _native.LimitReached:
+    except _native.trace.LimitReached:
         raise _too_deep(where) from None
     if program is None:
         if any(kind == "system_limit" for _, kind, _ in problems):

@@ -8,7 +8,7 @@ from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.terms import Atom, BitString, ImproperList, Map, Port, Ref
 
 from ._spec import is_variable

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from inviso._native import LogMerge
+from inviso._native.log import LogMerge
 from inviso.errors import BadArg, shown
 from inviso.logs._read import Damage, _damage, apart
 from inviso.terms import Atom

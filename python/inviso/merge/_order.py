@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from inviso._native import LogMerge
+from inviso._native.log import LogMerge
 from inviso.errors import BadArg, shown
 from inviso.logs._read import BATCH, Named, Reader
 from inviso.logs._stats import time_of

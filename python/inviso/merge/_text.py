@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from inviso import etf
-from inviso._native import etf_text
+from inviso._native.etf import text as etf_text
 from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from inviso import _background, _native
 from inviso import _fork as _fork  # registers what a fork needs
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, check_timeout, is_text, shown
 from inviso.terms import Port, Ref
 
@@ -75,7 +75,7 @@ def self() -> Pid:
     >>> self().kind
     'thread'
     """
-    return _native.self_pid()
+    return _native.process.self_pid()
 
 
 def processes() -> list[Pid]:
@@ -84,7 +84,7 @@ def processes() -> list[Pid]:
     >>> self() in processes()
     True
     """
-    return _native.processes()
+    return _native.process.processes()
 
 
 def ports() -> list[Port]:
@@ -95,7 +95,7 @@ def ports() -> list[Port]:
     ...     port(listener) in ports()
     True
     """
-    return _native.ports()
+    return _native.port.ports()
 
 
 def spawn(
@@ -147,29 +147,29 @@ def spawn(
                 "spawn/3", "function", "a coroutine function needs a running event loop; call spawn from a coroutine"
             ) from None
         coroutine = function(*args, **kwargs)
-        _native.linking(link, reference)
+        _native.relations.linking(link, reference)
         try:
             task = loop.create_task(coroutine, name=name)
         finally:
-            unwatched = _native.linking(False)
+            unwatched = _native.relations.linking(False)
         _spawned.add(task)
         task.add_done_callback(_spawned.discard)
-        child = _native.pid_of_made(task) or pid(task)
+        child = _native.process.pid_of_made(task) or pid(task)
         if unwatched is not None:
-            _native.monitor(child, unwatched)
+            _native.relations.monitor(child, unwatched)
     else:
         thread = _Process(target=function, args=args, kwargs=kwargs, name=name, daemon=True)
-        child = _native.announce_thread(thread)
+        child = _native.process.announce_thread(thread)
         if reference is not None:
-            _native.monitor(child, reference)
-        _native.linking(link)
+            _native.relations.monitor(child, reference)
+        _native.relations.linking(link)
         try:
             thread.start()
         except BaseException:
-            _native.renounce_thread(thread)
+            _native.process.renounce_thread(thread)
             raise
         finally:
-            _native.linking(False)
+            _native.relations.linking(False)
     return child if reference is None else (child, reference)
 
 
@@ -187,16 +187,16 @@ class _Process(threading.Thread):
     """A thread that is a process from before its start to its end."""
 
     def run(self) -> None:
-        _native.enter_process()
+        _native.process.enter_process()
         try:
             super().run()
         except SystemExit as error:  # ends a thread without a message
-            _native.leaving(error)
+            _native.relations.leaving(error)
         except BaseException as error:
-            _native.leaving(error)
+            _native.relations.leaving(error)
             raise
         else:
-            _native.leaving(None)
+            _native.relations.leaving(None)
 
 
 def send(destination: Destination, message: Any) -> Any:
@@ -220,18 +220,18 @@ def send(destination: Destination, message: Any) -> Any:
     if isinstance(destination, str):
         if not is_text(destination):
             raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
-        found = _native.whereis(destination)
-        known = _native.send(found if isinstance(found, Pid) else None, message, destination)
+        found = _native.relations.whereis(destination)
+        known = _native.relations.send(found if isinstance(found, Pid) else None, message, destination)
         if not known:
             raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
     elif _is_name_at_node(destination):
         name, at = destination
         if at != node():
             raise BadArg("send/2", "destination", f"{shown(at)} is another node; messages go to processes of {shown(node())} only")
-        found = _native.whereis(name)
-        _native.send(found if isinstance(found, Pid) else None, message, destination)
+        found = _native.relations.whereis(name)
+        _native.relations.send(found if isinstance(found, Pid) else None, message, destination)
     else:
-        _native.send(running("send/2", "destination", destination), message)
+        _native.relations.send(running("send/2", "destination", destination), message)
     return message
 
 
@@ -255,7 +255,7 @@ class Timer:
         self._thread.cancel()
 
     def _send(self) -> None:
-        _native.send_by_clock(self._destination, self._message)
+        _native.relations.send_by_clock(self._destination, self._message)
 
 
 def send_after(time: float, destination: Process, message: Any) -> Timer:
@@ -296,9 +296,9 @@ def receive(pattern: Any = None, timeout: float | None = None) -> Any:
     (('b', 2), ('a', 1))
     """
     check_timeout("receive/2", timeout)
-    found = _native.mailbox_receive(_matcher(pattern), timeout)
+    found = _native.mailbox.receive(_matcher(pattern), timeout)
     if found is None:
-        _native.timed_out()
+        _native.mailbox.timed_out()
         raise TimeoutError(f"no matching message came in {timeout} s")
     return found[0]
 
@@ -326,23 +326,23 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     waiter = partial(_wake, loop, arrived)
     while True:
         arrived.clear()
-        seen = len(_native.mailbox_peek())
-        found = _native.mailbox_receive(matcher, 0)
+        seen = len(_native.mailbox.peek())
+        found = _native.mailbox.receive(matcher, 0)
         if found is not None:
             return found[0]
         left = None if deadline is None else deadline - loop.time()
         if left is not None and left <= 0:
-            _native.timed_out()
+            _native.mailbox.timed_out()
             raise TimeoutError(f"no matching message came in {timeout} s")
         # Looking at a mailbox brings trace messages into it, so look now and then. `wait_for` would start a task on
         # 3.11.
         timer = loop.call_later(0.02 if left is None else min(left, 0.02), arrived.set)
         try:
-            _native.mailbox_wait(waiter, seen)
+            _native.mailbox.wait(waiter, seen)
             await arrived.wait()
         finally:
             timer.cancel()
-            _native.mailbox_leave(waiter)
+            _native.mailbox.leave(waiter)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
@@ -363,7 +363,7 @@ def peek(pid: Process | None = None) -> list[Any]:
     >>> peek(), receive()
     (['x'], 'x')
     """
-    return _native.mailbox_peek(None if pid is None else running("peek/1", "pid", pid))
+    return _native.mailbox.peek(None if pid is None else running("peek/1", "pid", pid))
 
 
 def register(name: str, pid: Pid | Port | Any) -> bool:
@@ -390,11 +390,11 @@ def _register(name: str, pid: Pid | Port) -> bool:
     """Registers a Pid or Port. Meta tracing of names traces this function."""
     if not isinstance(pid, Port) or not pid.is_local():
         pid = running("register/2", "pid", pid)
-    why = _native.register(name, pid)
+    why = _native.relations.register(name, pid)
     if why == "dead":
         raise BadArg("register/2", "pid", f"{shown(pid)} has ended; pass a living process")
     if why == "taken":
-        raise BadArg("register/2", "name", f"{shown(name)} is the name of {shown(_native.whereis(name))}; unregister it first")
+        raise BadArg("register/2", "name", f"{shown(name)} is the name of {shown(_native.relations.whereis(name))}; unregister it first")
     if why is not None:
         raise BadArg("register/2", "pid", f"{shown(pid)} has a name already; unregister it first")
     return True
@@ -413,7 +413,7 @@ def unregister(name: str) -> bool:
     >>> unregister("gone"), whereis("gone")
     (True, None)
     """
-    if not is_text(name) or not _native.unregister(name):
+    if not is_text(name) or not _native.relations.unregister(name):
         raise BadArg("unregister/1", "name", f"no process is registered as {shown(name)}; registered() lists the names")
     return True
 
@@ -429,7 +429,7 @@ def whereis(name: str) -> Any:
     """
     if not isinstance(name, str):
         raise BadArg("whereis/1", "name", f"{shown(name)} is no name; pass a str")
-    return _native.whereis(name) if is_text(name) else None
+    return _native.relations.whereis(name) if is_text(name) else None
 
 
 def registered() -> list[str]:
@@ -438,7 +438,7 @@ def registered() -> list[str]:
     >>> isinstance(registered(), list)
     True
     """
-    return _native.registered()
+    return _native.relations.registered()
 
 
 def node() -> str:
@@ -447,7 +447,7 @@ def node() -> str:
     >>> node()
     'nonode@nohost'
     """
-    return _native.node_name()
+    return _native.process.node_name()
 
 
 def set_node(name: str) -> None:
@@ -464,7 +464,7 @@ def set_node(name: str) -> None:
     parts = name.split("@") if isinstance(name, str) else []
     if len(parts) != 2 or not all(parts):
         raise BadArg("set_node/1", "name", f"{shown(name)} has not the form 'name@host'")
-    _native.set_node_name(name)
+    _native.process.set_node_name(name)
 
 
 def _after_fork_in_child() -> None:

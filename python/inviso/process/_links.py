@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.terms import Atom, Port, Ref
 
@@ -39,7 +39,7 @@ def link(pid: Pid | Any) -> bool:
     >>> link(child), self() in links(child), unlink(child)
     (True, True, True)
     """
-    _native.link(_linkable("link/1", pid))
+    _native.relations.link(_linkable("link/1", pid))
     return True
 
 
@@ -55,7 +55,7 @@ def unlink(pid: Pid | Any) -> bool:
     >>> unlink(self())
     True
     """
-    _native.unlink(_linkable("unlink/1", pid))
+    _native.relations.unlink(_linkable("unlink/1", pid))
     return True
 
 
@@ -71,7 +71,7 @@ def links(pid: Process | None = None) -> list[Any]:
     >>> links()
     []
     """
-    return _native.links_of(_native.self_pid() if pid is None else running("links/1", "pid", pid))
+    return _native.relations.links_of(_native.process.self_pid() if pid is None else running("links/1", "pid", pid))
 
 
 def trap_exit(on: bool) -> bool:
@@ -89,7 +89,7 @@ def trap_exit(on: bool) -> bool:
     """
     if not isinstance(on, bool):
         raise BadArg("trap_exit/1", "on", f"{shown(on)} is not a bool; pass True or False")
-    return _native.trap_exit(on)
+    return _native.relations.trap_exit(on)
 
 
 def process_flag(flag: str, value: bool | int) -> bool | int:
@@ -118,7 +118,7 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
         raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise BadArg("process_flag/2", "value", f"{shown(value)} is no number of words; pass an int from 0")
-    return _native.set_max_heap_size(int(value))
+    return _native.process.set_max_heap_size(int(value))
 
 
 def monitor(pid: Process) -> Ref:
@@ -137,7 +137,7 @@ def monitor(pid: Process) -> Ref:
     ('DOWN',)
     """
     reference = Ref()
-    _native.monitor(running("monitor/1", "pid", pid), reference)
+    _native.relations.monitor(running("monitor/1", "pid", pid), reference)
     return reference
 
 
@@ -153,7 +153,7 @@ def demonitor(reference: Ref) -> bool:
     """
     if not isinstance(reference, Ref):
         raise BadArg("demonitor/1", "reference", f"{shown(reference)} is not a Ref; pass what monitor() returned")
-    return _native.demonitor(reference)
+    return _native.relations.demonitor(reference)
 
 
 _MISSING = Atom("missing")
@@ -177,14 +177,14 @@ def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
     'enough'
     """
     if reason is not _MISSING:
-        _native.exit_signal(running("exit/2", "pid", pid), _word(reason))
+        _native.relations.exit_signal(running("exit/2", "pid", pid), _word(reason))
         return True
     error: BaseException = SystemExit(pid)
-    if _native.self_pid().kind == "task":
+    if _native.process.self_pid().kind == "task":
         import asyncio
 
         error = asyncio.CancelledError(pid)
-    _native.note_exit(_word(pid), error)
+    _native.relations.note_exit(_word(pid), error)
     raise error
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.terms import Port
 
@@ -38,7 +38,7 @@ def pid(object: Process | Any) -> Pid:
     """
     if isinstance(object, Pid):
         return object
-    found = _native.pid_of(object)
+    found = _native.process.pid_of(object)
     if found is None:
         why = f"{shown(object)} is not a running thread or task, nor a queue; pass one that has begun"
         raise BadArg("pid/1", "object", why)
@@ -63,7 +63,7 @@ def port(object: Any) -> Port:
     """
     if isinstance(object, Port):
         return object
-    found = _native.port_of(_outside(object))
+    found = _native.port.port_of(_outside(object))
     if found is None:
         why = f"{shown(object)} is no open port; pass a socket, a Popen or a transport of asyncio"
         raise BadArg("port/1", "object", why)
@@ -80,8 +80,8 @@ def object_of(pid: Pid | Port) -> Any:
     True
     """
     if isinstance(pid, Port):
-        return _native.port_object(pid._number) if pid.is_local() else None
-    return _native.object_of(local("object_of/1", "pid", pid))
+        return _native.port.port_object(pid._number) if pid.is_local() else None
+    return _native.process.object_of(local("object_of/1", "pid", pid))
 
 
 def _outside(object: Any) -> Any:
@@ -109,8 +109,8 @@ def tracee_of(object: Any) -> Any:
     """The Pid or Port of a thread, task, channel, socket, subprocess or transport; any other object as it is."""
     if isinstance(object, (Pid, Port, str, tuple)):
         return object
-    found = _native.pid_of(object)
-    return found or _native.port_of(_outside(object)) or object
+    found = _native.process.pid_of(object)
+    return found or _native.port.port_of(_outside(object)) or object
 
 
 _PROCESSES = (("threading", "Thread"), ("_asyncio", "Task"))
@@ -141,12 +141,12 @@ def why_no_process(object: Any) -> str:
 
 
 def local(function: str, argument: str, given: Any) -> Pid:
-    pid = given if isinstance(given, Pid) else _native.pid_of(given)
+    pid = given if isinstance(given, Pid) else _native.process.pid_of(given)
     if pid is None:
         why = f"{shown(given)} {why_no_process(given)}; pass a Pid, or a thread or task that runs"
         raise BadArg(function, argument, why)
     if not pid.is_local():
-        raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {_native.node_name()}")
+        raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {_native.process.node_name()}")
     return pid
 
 

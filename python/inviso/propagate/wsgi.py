@@ -84,13 +84,13 @@ class _Request:
 
     def __init__(self) -> None:
         self.carried = False
-        self._aside: _native.SeqAside | None = None
+        self._aside: _native.seq.SeqAside | None = None
 
     def __enter__(self) -> None:
-        self._aside = _native.seq_exchange(self._aside)
+        self._aside = _native.seq.exchange(self._aside)
 
     def __exit__(self, *_: object) -> None:
-        self._aside = _native.seq_exchange(self._aside)
+        self._aside = _native.seq.exchange(self._aside)
 
 
 class _Body:

@@ -31,7 +31,7 @@ class Guard:
         self._deciding = allocate_lock()
         """Held by :meth:`end` and by the thread that got the signal, to decide which one is first."""
         self._is_over = False
-        self._thread = Timer(self._step, _native.ending_wake)
+        self._thread = Timer(self._step, _native.ending.wake)
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_here, self._forget)
         _children.before_taking.append(self.close)
 
@@ -39,7 +39,7 @@ class Guard:
         """Waits for the signal from now on. Call it regularly: a program may have restored the default action
         meanwhile.
         """
-        if self._is_over or _children.is_measured() or not _native.ending_take(SIGTERM) or self._is_here():
+        if self._is_over or _children.is_measured() or not _native.ending.take(SIGTERM) or self._is_here():
             return
         self._process = os.getpid()
         self._thread.start(0.0)
@@ -51,7 +51,7 @@ class Guard:
                 return
             self._process = 0
         self._thread.stop()
-        _native.ending_give()
+        _native.ending.give()
 
     def close(self) -> None:
         """Ends for good."""
@@ -75,7 +75,7 @@ class Guard:
         self._thread.forget()
 
     def _step(self) -> float | None:
-        number = _native.ending_wait(LONG)
+        number = _native.ending.wait(LONG)
         if not number:
             return 0.0
         with self._deciding:
@@ -83,5 +83,5 @@ class Guard:
                 return None
             self._process, self._is_over = 0, True  # close() does not wait for this thread
         self._work()
-        _native.ending_follow(number)
+        _native.ending.follow(number)
         return None

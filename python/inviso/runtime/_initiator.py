@@ -59,7 +59,7 @@ class Initiator:
 
     def _carry_out(self, work: Callable[[], object], done: Flag) -> None:
         try:
-            _native.hide()
+            _native.process.hide()
             _threads[get_ident()] = self
             work()
         except Stopped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from inviso import tprof, trace
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso._pattern import Pattern, covers, parse, show
 from inviso.errors import BadArg, shown
 from inviso.process import object_of

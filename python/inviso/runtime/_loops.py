@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from inviso._native import LoopProbe, event_loops
+from inviso._native.interpreter import LoopProbe, event_loops
 
 __all__ = ["Loops"]
 

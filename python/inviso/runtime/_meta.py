@@ -300,7 +300,7 @@ class Meta:
 
     def _request(self, work: Callable[[], T]) -> T:
         """Runs work after all earlier messages, and returns its result."""
-        if _native.self_pid() == self._worker.pid:  # called by a callback
+        if _native.process.self_pid() == self._worker.pid:  # called by a callback
             return work()
         asked = self._ask(work)
         if not asked.done.wait(PATIENCE):

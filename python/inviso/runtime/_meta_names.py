@@ -123,7 +123,7 @@ class Names:
         if not self._is_on:
             return
         began, at = time.monotonic(), meta.now()
-        found = dict(_native.process_names())
+        found = dict(_native.process.process_names())
         for pid, name in found.items():
             old = self._found.get(pid)
             if old is None:

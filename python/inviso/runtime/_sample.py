@@ -10,7 +10,9 @@ import time
 from typing import Any, Protocol
 
 from inviso import tprof
-from inviso._native import Pid, event_loops, mailbox_peek, processes
+from inviso._native.interpreter import event_loops
+from inviso._native.mailbox import peek as mailbox_peek
+from inviso._native.process import Pid, processes
 
 from ._live_counts import LiveCounts
 from ._loops import Loops

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg
 from inviso.terms import Atom
 from inviso.trace_ports import PortGenerator, trace_port

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 
 from ._merge import Anchor, Entry, Output, key, merge

@@ -13,7 +13,7 @@ from ._tokens import set_token
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from inviso._native import Pid
+    from inviso._native.process import Pid
 
 __all__ = ["label"]
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso._system import Flag, start_new_thread
 from inviso.errors import BadArg, shown
 from inviso.process import node as own_node
@@ -136,7 +136,7 @@ class Output:
         [Event]}``.
         """
         term = (Atom(_FORM), 1, self.node, tuple(self.anchor), self.dropped, list(self.events))
-        return _native.term_to_binary(term)
+        return _native.etf.term_to_binary(term)
 
     @classmethod
     def from_etf(cls, data: bytes) -> Output:
@@ -149,7 +149,7 @@ class Output:
         if not isinstance(data, bytes):
             raise BadArg(where, "data", f"{type(data).__name__} is not bytes; pass what to_etf() returned")
         try:
-            term = _native.binary_to_term(data, _DEPTH, _BYTES)
+            term = _native.etf.binary_to_term(data, _DEPTH, _BYTES)
         except ValueError as why:
             raise BadArg(where, "data", f"{why}; pass what to_etf() returned") from None
         if not (isinstance(term, tuple) and len(term) == 6 and term[:2] == (_FORM, 1)):
@@ -162,7 +162,7 @@ class Output:
         base64.
         """
         events = [
-            {"text": format(event), "term": binascii.b2a_base64(_native.term_to_binary(event), newline=False).decode()}
+            {"text": format(event), "term": binascii.b2a_base64(_native.etf.term_to_binary(event), newline=False).decode()}
             for event in self.events
         ]
         anchor = {"monotonic_ns": self.anchor.monotonic, "wall_ns": self.anchor.wall}
@@ -180,7 +180,7 @@ class Output:
             if held[_FORM] != 1:
                 raise ValueError("it is of another version")
             events = [
-                _native.binary_to_term(binascii.a2b_base64(event["term"], strict_mode=True), _DEPTH, _BYTES)
+                _native.etf.binary_to_term(binascii.a2b_base64(event["term"], strict_mode=True), _DEPTH, _BYTES)
                 for event in held["events"]
             ]
             anchor = Anchor(held["anchor"]["monotonic_ns"], held["anchor"]["wall_ns"])
@@ -196,9 +196,9 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
     from inviso.tracer import given
 
     try:
-        _native.seq_set_tracer(None, None, given("Collector/1", tracer))
-    except (_native.ProcessDead, BadArg):
-        _native.seq_set_tracer(None)
+        _native.seq.set_tracer(None, None, given("Collector/1", tracer))
+    except (_native.process.ProcessDead, BadArg):
+        _native.seq.set_tracer(None)
 
 
 class Collector:
@@ -229,13 +229,13 @@ class Collector:
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
-        self._before: Pid | _native.LogPort | tuple[Any, Any] | None = None
+        self._before: Pid | _native.trace_port.LogPort | tuple[Any, Any] | None = None
         self._inside = 0
         self._begin()
 
     def _begin(self) -> None:
         self._is_stopped = False
-        self.pid = _native.new_process("seq_trace collector")
+        self.pid = _native.process.new_process("seq_trace collector")
         begun = Flag()
         start_new_thread(self._run, (begun,))
         begun.wait()
@@ -244,7 +244,7 @@ class Collector:
         if not self._inside:
             if self._is_stopped or not self.pid.is_alive():
                 self._begin()
-            self._before = _native.seq_set_tracer(self.pid)
+            self._before = _native.seq.set_tracer(self.pid)
         self._inside += 1
         return self
 
@@ -253,12 +253,12 @@ class Collector:
         if self._inside:
             return
         before = self._before
-        if _native.seq_tracer() == self.pid:
+        if _native.seq.tracer() == self.pid:
             if isinstance(before, tuple):
                 _set_module(before)
             else:
                 # a trace port closes when it is no session's tracer any more
-                _native.seq_set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
+                _native.seq.set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._is_stopped = True
         self._ask("stop")
 
@@ -271,14 +271,14 @@ class Collector:
         """Waits until the process has handled all earlier messages."""
         if self.pid.is_alive():
             seen = Flag()
-            _native.put_in(self.pid, (what, seen))
+            _native.relations.put_in(self.pid, (what, seen))
             while not seen.wait(0.1) and self.pid.is_alive():
                 pass
 
     def _run(self, begun: Flag) -> None:
         """The thread's code. ``threading`` doesn't show the thread to the program."""
-        _native.hide()
-        _native.become(self.pid)
+        _native.process.hide()
+        _native.process.become(self.pid)
         begun.set()
         self._collect()
 
@@ -439,7 +439,7 @@ def key(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        return "term", _native.term_to_binary(value)
+        return "term", _native.etf.term_to_binary(value)
     return type(value).__name__, value
 
 

@@ -190,7 +190,7 @@ def current() -> Iterator[str | None]:
     """Sends the caller's token with a block, which gets the value of a header; None without a token, or if the token is
     too long for a header. A block that raises has sent nothing.
     """
-    sending = _native.seq_inject()
+    sending = _native.seq.inject()
     value = None if sending is None else _encoded(sending.token)
     if sending is not None and value is None:
         sending.take_back()
@@ -201,7 +201,7 @@ def current() -> Iterator[str | None]:
 
 
 @contextmanager
-def completed(sending: _native.SeqSending | None) -> Iterator[None]:
+def completed(sending: _native.seq.SeqSending | None) -> Iterator[None]:
     """Completes the sending after its block; takes it back if the block raises."""
     try:
         yield
@@ -223,22 +223,22 @@ def take(values: list[Any], without: str) -> bool:
     """Receives the one value of a header, if it is a token."""
     if values:
         token = _decoded(values[0]) if len(values) == 1 else None
-        if token is not None and _native.seq_extract(token):
+        if token is not None and _native.seq.extract(token):
             return True
         reject()
     if without == "clear":
-        _native.seq_extract(None)
+        _native.seq.extract(None)
     return False
 
 
 @contextmanager
 def apart() -> Iterator[None]:
     """Sets the caller's token aside during a block, and restores it afterwards."""
-    aside = _native.seq_exchange(None)
+    aside = _native.seq.exchange(None)
     try:
         yield
     finally:
-        _native.seq_exchange(aside)
+        _native.seq.exchange(aside)
 
 
 def reject() -> None:

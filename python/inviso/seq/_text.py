@@ -9,7 +9,7 @@ import unicodedata
 from contextlib import suppress
 from typing import Any, TextIO
 
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso._stream import put
 from inviso.errors import BadArg, shown
 from inviso.process import receive, spawn

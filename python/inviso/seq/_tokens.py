@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from inviso import _native, trace_ports
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 from inviso.trace_ports import TracePort
@@ -67,17 +67,17 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
         if pair is None:
             raise BadArg(where, "value", f"{shown(value)} is no serial; pass (previous, current), two ints of 64 bits")
-        return _native.seq_set_serial(*pair)
+        return _native.seq.set_serial(*pair)
     if not isinstance(value, bool):
         raise BadArg(where, "value", f"{shown(value)} is not a bool; pass True or False")
-    return _native.seq_set_flags(_FLAGS[name], value)
+    return _native.seq.set_flags(_FLAGS[name], value)
 
 
 def _set_label(where: str, argument: str, label: Any) -> Any:
     try:
-        return _native.seq_set_label(label)
-    except _native.LimitReached:
-        size, depth = _native.seq_label_limits()
+        return _native.seq.set_label(label)
+    except _native.trace.LimitReached:
+        size, depth = _native.seq.label_limits()
         why = f"a label of type {type(label).__name__} is too long or too deep; pass one of at most {size:,} bytes in the"
         raise BadArg(where, argument, f"{why} external term format, and {depth} containers inside each other") from None
 
@@ -85,16 +85,16 @@ def _set_label(where: str, argument: str, label: Any) -> Any:
 def _set_whole(token: Any) -> Any:
     where = "set_token/1"
     if token is None or (isinstance(token, list) and not token):
-        return _native.seq_clear()
+        return _native.seq.clear()
     if not (isinstance(token, tuple) and len(token) == 5 and _is_int(token[0])):
         raise BadArg(where, "token", f"{shown(token)} is no token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
     _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
         raise BadArg(where, "token", f"{shown(token)} has no serial of two ints; pass what get_token() returned")
-    _native.seq_set_serial(previous, serial)
-    _native.seq_set_flags(flags & _ALL, True)
-    _native.seq_set_flags(~flags & _ALL, False)
+    _native.seq.set_serial(previous, serial)
+    _native.seq.set_flags(flags & _ALL, True)
+    _native.seq.set_flags(~flags & _ALL, False)
     return None
 
 
@@ -111,7 +111,7 @@ def get_token(component: Any = _MISSING) -> Any:
     >>> get_token(), get_token("send"), get_token("label")
     (None, ('send', False), None)
     """
-    token = _native.seq_token()
+    token = _native.seq.token()
     if component is _MISSING:
         return token
     name = _component("get_token/1", component)
@@ -136,11 +136,11 @@ def print(*arguments: Any) -> None:
     """
     where = f"print/{len(arguments)}"
     if len(arguments) == 1:
-        _native.seq_print(arguments[0], None)
+        _native.seq.print(arguments[0], None)
     elif len(arguments) == 2:
         if isinstance(arguments[0], (Atom, bool)) or arguments[0] is None:
             raise BadArg(where, "label", f"{shown(arguments[0])} is an atom; pass a label of another type")
-        _native.seq_print(arguments[1], (arguments[0],))
+        _native.seq.print(arguments[1], (arguments[0],))
     else:
         raise BadArg(where, "info", f"{len(arguments)} arguments; pass print(info) or print(label, info)")
 
@@ -152,7 +152,7 @@ def reset_trace() -> bool:
     >>> reset_trace()
     True
     """
-    _native.seq_reset()
+    _native.seq.reset()
     return True
 
 
@@ -168,7 +168,7 @@ def overflows() -> int:
     (('serial', (0, 9223372036854775807)), 1)
     >>> _ = set_token(None), reset_trace()
     """
-    return _native.seq_overflows()
+    return _native.seq.overflows()
 
 
 def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:
@@ -194,7 +194,7 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
     """
     where = "set_system_tracer/1"
     if not isinstance(tracer, (Pid, TracePort, tuple, bool)):
-        tracer = _native.pid_of(tracer) or tracer
+        tracer = _native.process.pid_of(tracer) or tracer
     if isinstance(tracer, Pid):
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{shown(tracer)} is a process of another node; pass one of this node")
@@ -204,15 +204,15 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
         from inviso.tracer import given  # few programs need it
 
         try:
-            return _answer(_native.seq_set_tracer(None, None, given(where, tracer)))
-        except _native.ProcessDead:
+            return _answer(_native.seq.set_tracer(None, None, given(where, tracer)))
+        except _native.process.ProcessDead:
             why = f"{shown(tracer[0])} doesn't answer 'trace' to trace_status; pass one that does, or False"
             raise BadArg(where, "tracer", why) from None
     elif tracer is not False and not isinstance(tracer, TracePort):
         why = f"{shown(tracer)} is not a process; pass a Pid, a trace port, (module, state), or False for none"
         raise BadArg(where, "tracer", why)
     port = trace_ports.checked(where, "tracer", tracer) if isinstance(tracer, TracePort) else None
-    return _answer(_native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None, port))
+    return _answer(_native.seq.set_tracer(tracer if isinstance(tracer, Pid) else None, port))
 
 
 def get_system_tracer() -> Pid | TracePort | tuple[Any, Any] | bool:
@@ -221,11 +221,11 @@ def get_system_tracer() -> Pid | TracePort | tuple[Any, Any] | bool:
     >>> get_system_tracer()
     False
     """
-    return _answer(_native.seq_tracer())
+    return _answer(_native.seq.tracer())
 
 
-def _answer(tracer: Pid | _native.LogPort | tuple[Any, Any] | None) -> Pid | TracePort | tuple[Any, Any] | bool:
-    if isinstance(tracer, _native.LogPort):
+def _answer(tracer: Pid | _native.trace_port.LogPort | tuple[Any, Any] | None) -> Pid | TracePort | tuple[Any, Any] | bool:
+    if isinstance(tracer, _native.trace_port.LogPort):
         return trace_ports.of(tracer)
     return False if tracer is None else tracer
 
@@ -252,7 +252,7 @@ def carrier(queue: Any, on: bool) -> None:
     if "multiprocessing.managers" in sys.modules and isinstance(queue, sys.modules["multiprocessing.managers"].BaseProxy):
         why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
         raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
-    _native.seq_carrier(queue, on)
+    _native.seq.carrier(queue, on)
 
 
 def _component(where: str, component: Any) -> str:

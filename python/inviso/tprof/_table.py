@@ -60,7 +60,7 @@ def diff_stream(diff: Diff) -> Any:
 
 def _stream(table: str, rows: list[list[Any]], width: int) -> Any:
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
-    return _native.table_stream(table, columns)
+    return _native.export.table_stream(table, columns)
 
 
 def to_pandas(table: Profile | Diff) -> Any:

@@ -10,7 +10,7 @@ from inviso.match_spec._compile import compiled, derives, word
 
 if TYPE_CHECKING:
     from inviso import _native
-    from inviso._native import Pid
+    from inviso._native.process import Pid
 
 __all__ = ["check_process", "list_of", "mfa_of", "one_of", "spec_of", "why_not_here"]
 
@@ -75,7 +75,7 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
 
-def spec_of(where: str, spec: Any) -> tuple[str, _native.MatchProgram | None]:
+def spec_of(where: str, spec: Any) -> tuple[str, _native.match_spec.MatchProgram | None]:
     if spec is True or spec is False:
         return "on" if spec else "off", None
     name = word(spec)

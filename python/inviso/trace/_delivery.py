@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso._system import Flag
 from inviso.errors import BadArg, check_timeout, shown
 from inviso.process._objects import tracee_of
@@ -66,14 +66,14 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{shown(tracee)} is not a process; pass a Pid or 'all'")
     native = alive(where, session)
-    caller = _native.self_pid()
+    caller = _native.process.self_pid()
     reference = Delivered()
     native.pump()
     message = (Atom("trace_delivered"), tracee if isinstance(tracee, Pid) else Atom("all"), reference)
 
     def done() -> None:
         reference._done.set()
-        _native.mailbox_put(caller, message)
+        _native.mailbox.put(caller, message)
 
     if session._worker:
         session._worker.when_done(done)

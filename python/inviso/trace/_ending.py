@@ -61,7 +61,7 @@ class Owner:
     __slots__ = ("_function", "_native", "_worker")
 
     def __init__(
-        self, native: _native.Session, worker: Worker | None, function: _native.TracerFunction | None
+        self, native: _native.trace.Session, worker: Worker | None, function: _native.trace.TracerFunction | None
     ) -> None:
         self._native = native
         self._worker = worker

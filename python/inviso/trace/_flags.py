@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from inviso import _native
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.process._objects import tracee_of, why_no_process
 from inviso.terms import Port
@@ -112,14 +112,14 @@ def _switch(
     cpu = bits & FLAGS["cpu_timestamp"]
     if cpu and not (isinstance(who, str) and who == "all"):
         raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
-    if cpu and not _native.has_cpu_clock():
+    if cpu and not _native.trace.has_cpu_clock():
         raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
     ports = argument == "ports"
     try:
         group = GROUPS[argument][who] if isinstance(who, str) else who
         return native.process(group, how, bits, ports)
-    except _native.ProcessDead:
+    except _native.process.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
         raise BadArg(where, argument, f"{shown(who)} {what}") from None
-    except _native.SessionDead:
+    except _native.trace.SessionDead:
         raise dead(where) from None

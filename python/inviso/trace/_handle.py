@@ -24,7 +24,7 @@ class Handle:
 
     def __init__(
         self,
-        native: _native.Session,
+        native: _native.trace.Session,
         worker: Worker | None = None,
         kept: object = None,
         owner: Owner | None = None,
@@ -41,7 +41,7 @@ class Handle:
         return type(self)(self._native.weak())
 
 
-def alive(where: str, session: Any) -> _native.Session:
+def alive(where: str, session: Any) -> _native.trace.Session:
     if not isinstance(session, Handle):
         raise BadArg(where, "session", f"{shown(session)} is not a session; session_create() makes one")
     if not session._native.is_alive():

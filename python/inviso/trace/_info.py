@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from inviso import trace_ports
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, shown
 from inviso.process._objects import is_gone, tracee_of
 from inviso.terms import Atom, Port

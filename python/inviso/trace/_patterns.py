@@ -84,7 +84,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
             native.on_load(kinds, how, None, program)
             return 0
         return native.function(target, kinds, how, program)
-    except _native.SessionDead:
+    except _native.trace.SessionDead:
         raise dead(where) from None
 
 
@@ -97,7 +97,7 @@ def on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Sp
     how, program = spec_of("function/4", match_spec)
     try:
         native.on_load(KINDS[flag], how, only, program)
-    except _native.SessionDead:
+    except _native.trace.SessionDead:
         raise dead("function/4") from None
 
 
@@ -172,7 +172,7 @@ def _messages(where: str, context: str, session: Session, spec: Any, flags: Any,
         raise BadArg(where, argument, why)
     try:
         native.messages(context == "receive", spec is not False, program)
-    except _native.SessionDead:
+    except _native.trace.SessionDead:
         raise dead(where) from None
     return 1
 
@@ -193,7 +193,7 @@ def control_word(value: int | None = None) -> int:
     (0, 7)
     """
     if value is None:
-        return _native.control_word()
+        return _native.match_spec.control_word()
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
         raise BadArg("control_word/1", "value", f"{shown(value)} is no int of 32 bits; pass one from 0 to 4294967295")
-    return _native.set_control_word(value)
+    return _native.match_spec.set_control_word(value)

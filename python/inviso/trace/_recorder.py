@@ -80,13 +80,13 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
         return Dump(to.path, *native.dump_to_port(to._native))
     path = trace_ports.path_of(where, "to", to)
     trace_ports.no_pipe(where, "to", path)
-    _native.set_program(_program.name())
+    _native.trace_port.set_program(_program.name())
     return Dump(path, *native.dump_to_file(path, compress))
 
 
 def recorded(
     where: str, tracer: Any, options: dict[str, Any]
-) -> tuple[_native.MatchProgram | list[type[BaseException]] | None, float | None] | None:
+) -> tuple[_native.match_spec.MatchProgram | list[type[BaseException]] | None, float | None] | None:
     """Checks the options of a flight recorder. Returns what starts its dumps: exceptions and a time in seconds. None for
     any other session.
     """
@@ -131,7 +131,7 @@ def recorded(
     return exceptions, seconds
 
 
-def _exceptions(where: str, asked: Any) -> _native.MatchProgram | list[type[BaseException]]:
+def _exceptions(where: str, asked: Any) -> _native.match_spec.MatchProgram | list[type[BaseException]]:
     if isinstance(asked, str) and asked:
         return compiled(where, [(["_", (Atom(asked), "_")], [], [])], "receive")
     classes = asked if isinstance(asked, tuple) else (asked,)
@@ -147,7 +147,7 @@ def record(session: Session, options: dict[str, Any]) -> None:
     path = os.path.abspath(os.fsdecode(options["dump_to"]))  # the program may change its working directory
     template = path if "{n}" in path else path + ".{n}"
     try:
-        _native.set_program(_program.name())
+        _native.trace_port.set_program(_program.name())
         session._native.record(template, options["dump_every"], int(options["dump_signal"] or 0))
         if options["dump_slower"] is not None:
             function(session, options["dump_slower"], True, ["call_latency"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from types import TracebackType
 
-    from inviso._native import Pid
+    from inviso._native.process import Pid
     from inviso.trace_ports import TracePort
 
     from ._types import Mfa, Process, Spec

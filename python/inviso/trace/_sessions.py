@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from inviso import _native, trace_ports
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.errors import BadArg, SystemLimit, is_text, shown
 from inviso.process._objects import is_gone, tracee_of
 from inviso.terms import Port
@@ -151,12 +151,12 @@ def create(
     elif tracer is not None and not callable(tracer):
         why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
-    called = _native.TracerFunction(tracer) if callable(tracer) and not module else None
+    called = _native.trace.TracerFunction(tracer) if callable(tracer) and not module else None
     check_share(where, options, called is not None)
     worker = Worker(name, called.weak(), options["share"]) if called else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
-        native = _native.session_create(
+        native = _native.trace.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *taking(options), options["clock"], module, port, recording,
             _STEP if options["share"] < 1 else None, None if switched is None else switched._native,
@@ -164,7 +164,7 @@ def create(
     except BaseException as error:
         if worker:
             worker.stop()
-        if isinstance(error, _native.LimitReached):
+        if isinstance(error, _native.trace.LimitReached):
             raise SystemLimit(f"{where}: {error}") from None
         raise
     session = Session(native, worker, recording, Owner(native, worker, called))
@@ -202,7 +202,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     """
     where = "session_info/1"
     what = tracee_of(what)
-    every = [Session(native) for native in _native.sessions()]
+    every = [Session(native) for native in _native.trace.sessions()]
     if isinstance(what, Pid):
         check_process(where, "what", what)
         if not what.is_alive():
@@ -211,7 +211,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        return [s for s in every if s._native.flags_of(what)] if _native.port_exists(what) else None
+        return [s for s in every if s._native.flags_of(what)] if _native.trace.port_exists(what) else None
     if isinstance(what, str):
         if what == "all":
             return every
@@ -230,6 +230,6 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
         raise BadArg(where, "what", why)
     mfa = mfa_of(where, "what", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
-    if not any(set_on) and not _native.function_exists(mfa):
+    if not any(set_on) and not _native.trace.function_exists(mfa):
         return None
     return [session for session, kinds in zip(every, set_on, strict=True) if kinds and kinds[0]]

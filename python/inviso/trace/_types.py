@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from inviso._native import Pid
+from inviso._native.process import Pid
 from inviso.trace_ports import TracePort
 
 Process: TypeAlias = threading.Thread | asyncio.Task[Any]

@@ -38,7 +38,7 @@ class Worker:
     Python code can run, except ``_held`` by the process.
     """
 
-    def __init__(self, name: str, function: _native.TracerFunction, share: float = 1) -> None:
+    def __init__(self, name: str, function: _native.trace.TracerFunction, share: float = 1) -> None:
         self._share = share
         self._hurry = Flag()
         """Set at the end: the remaining messages are handled without a rest."""
@@ -55,7 +55,7 @@ class Worker:
         self._over = Flag()
         self._left = False
         """A caller waited for the end in vain."""
-        self.pid = _native.new_process(f"inviso tracer {name}")
+        self.pid = _native.process.new_process(f"inviso tracer {name}")
         workers.add(self)
         try:
             self.start()
@@ -75,7 +75,7 @@ class Worker:
         """Ends the thread before a fork; messages wait for the next thread. A function that takes long continues."""
         thread = self._thread
         if thread is not None and thread.ident != get_ident() and not thread.gone.is_set():
-            _native.mailbox_put(self.pid, _LOOK)
+            _native.mailbox.put(self.pid, _LOOK)
             if thread.gone.wait(PATIENCE):
                 _fork.wait_until_gone(thread.native_id)
 
@@ -88,7 +88,7 @@ class Worker:
         self.hurry()
         if not self._over.is_set():
             self._last = last
-        if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
+        if self._over.is_set() or self._left or not _native.mailbox.put(self.pid, _STOP):
             return
         thread = self._thread
         is_own = thread is not None and thread.ident == get_ident() and not thread.gone.is_set()
@@ -109,7 +109,7 @@ class Worker:
         """Ends the process when its function returns; nobody waits for that."""
         self.hurry()
         self._left = True
-        _native.mailbox_put(self.pid, _STOP)
+        _native.mailbox.put(self.pid, _STOP)
 
     def hurry(self) -> None:
         """Near the end: the thread handles the remaining messages without a rest."""
@@ -118,14 +118,14 @@ class Worker:
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
         self.start()
-        if not _native.mailbox_put(self.pid, _Job(job)):
+        if not _native.mailbox.put(self.pid, _Job(job)):
             job()
 
     def _run(self, thread: _WorkerThread) -> None:
         """The thread's code. ``threading`` doesn't show the thread to the program."""
         try:
             thread.ident, thread.native_id = get_ident(), get_native_id()
-            _native.hide()
+            _native.process.hide()
             # Checked again after each turn: the fork may be over, and nobody may have seen that there is no thread.
             while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
                 is_over = True
@@ -133,11 +133,11 @@ class Worker:
                     if self._over.is_set():  # the previous thread ended the process meanwhile
                         return
                     self._thread = thread
-                    _native.become(self.pid)
+                    _native.process.become(self.pid)
                     thread.ready.set()
                     is_over = self._handle()
                     if not is_over:
-                        _native.resign()
+                        _native.process.resign()
                 finally:
                     if is_over:
                         self._last = None
@@ -154,7 +154,7 @@ class Worker:
         while True:
             if budget is not None and (rest := budget.rest()):
                 self._rest(rest)
-            message = _native.mailbox_receive(None, None)[0]
+            message = _native.mailbox.receive(None, None)[0]
             if message is _STOP:
                 return True
             if message is _LOOK:

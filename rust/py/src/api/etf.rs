@@ -128,7 +128,7 @@ impl Cached<'_> {
 /// A term in the external term format, as any node reads it. A node with a name puts the name into its pids, as Erlang
 /// does.
 #[pyfunction]
-pub fn etf_dumps<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+pub fn dumps<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     // one level less than is read: the encoder cuts a part that would not fit inside
     let term = match_spec::snapshot_to(term, MAX_DEPTH - 1)?;
     let term = if inviso_port::node::name() == "nonode@nohost" { term } else { wire::outward(term) };
@@ -137,7 +137,7 @@ pub fn etf_dumps<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bou
 
 /// The term of bytes in the external term format. ValueError, with the place, if they are not a term.
 #[pyfunction]
-pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
+pub fn loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
     let wrong = |at: usize, why: &dyn std::fmt::Display| PyValueError::new_err(format!("at byte {at}: {why}"));
     if data.first() != Some(&VERSION) {
         return Err(wrong(0, &"no term begins so: the first byte of one is 131"));

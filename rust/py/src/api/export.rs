@@ -119,7 +119,7 @@ struct ExportState {
 }
 
 /// An export in the making.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.export")]
 pub struct Exporter(Mutex<ExportState>);
 
 impl Exporter {
@@ -463,7 +463,7 @@ impl Drop for Rows {
 }
 
 /// A table that is read once, by any reader of Arrow.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.export")]
 pub struct ArrowRows {
     fields: Vec<(&'static str, Type)>,
     told: Arc<Mutex<Summary>>,

@@ -242,7 +242,7 @@ fn let_go(py: Python<'_>, old: Arc<Loaded>) {
 }
 
 /// A shared library that is a tracer module.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.trace")]
 pub struct Library {
     place: LibrarySlot,
 }

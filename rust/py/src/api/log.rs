@@ -107,7 +107,7 @@ struct ReadState {
 }
 
 /// Reads records in batches, of one log or several.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.log")]
 pub struct LogReader {
     state: Mutex<ReadState>,
     closed: AtomicBool,
@@ -388,7 +388,7 @@ impl LogReader {
 
 /// A reader of an IP port; OSError if no trace port listens there, or answers within `seconds`.
 #[pyfunction]
-pub fn log_connect(
+pub fn connect(
     py: Python<'_>, host: String, port: u16, seconds: f64, drop: Py<PyAny>, damage: Py<PyAny>,
 ) -> PyResult<LogReader> {
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(LOOK);
@@ -415,7 +415,7 @@ type Written = (u64, u64, Vec<Told>, u64, u64);
 
 /// Writes logs, one after the other or merged, to a file in Erlang's form or in blocks.
 #[pyfunction]
-pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
+pub fn write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
     let room = if blocks { BLOCK } else { BATCH / 4 };
     let to = |error: io::Error| of_system(&error, Some(&out));

@@ -27,7 +27,7 @@ const TERMS: usize = 1 << 20;
 const SNAPSHOT_TERMS: usize = 1 << 26;
 
 /// A match spec, checked and compiled.
-#[pyclass(frozen, name = "MatchProgram", module = "inviso._native")]
+#[pyclass(frozen, name = "MatchProgram", module = "inviso._native.match_spec")]
 pub struct MatchProgram {
     /// For the core.
     pub program: Arc<Program>,
@@ -55,7 +55,7 @@ fn context(name: &str) -> PyResult<Context> {
 /// # Errors
 /// TypeError, naming the object, for an object that is not a term; `LimitReached` if the spec is nested too deep.
 #[pyfunction]
-pub fn match_compile(spec: &Bound<'_, PyAny>, context: &str) -> PyResult<(Option<MatchProgram>, Problems)> {
+pub fn compile(spec: &Bound<'_, PyAny>, context: &str) -> PyResult<(Option<MatchProgram>, Problems)> {
     let term = term_of(spec)?;
     match Program::compile(&term, self::context(context)?) {
         Ok(program) => Ok((Some(MatchProgram { program: Arc::new(program) }), Vec::new())),
@@ -79,15 +79,13 @@ impl MatchProgram {
 }
 
 /// Checks a match spec and runs it on a subject, which is a list of arguments (`trace`) or any value (`table`), without
-/// copying it. Returns `(result, flags, problems)`; the problems are those of [`match_compile`]. If one of them is an
+/// copying it. Returns `(result, flags, problems)`; the problems are those of [`compile`]. If one of them is an
 /// error, there is no result.
 ///
 /// # Errors
-/// As [`match_compile`]; TypeError if the arguments are not a list.
+/// As [`compile`]; TypeError if the arguments are not a list.
 #[pyfunction]
-pub fn match_spec_test(
-    py: Python<'_>, subject: &Bound<'_, PyAny>, spec: &Bound<'_, PyAny>, table: bool,
-) -> PyResult<Tested> {
+pub fn test(py: Python<'_>, subject: &Bound<'_, PyAny>, spec: &Bound<'_, PyAny>, table: bool) -> PyResult<Tested> {
     let term = term_of(spec)?;
     if matches!(&term, Term::List(clauses) if clauses.is_empty()) {
         let text = "a match specification is a list of at least one clause (head, guards, body)";
@@ -370,4 +368,16 @@ impl<'a> Host<'a> for Bench<'a, '_> {
             _ => Err(Refused),
         }
     }
+}
+
+/// The trace control word.
+#[pyfunction]
+pub fn control_word(py: Python<'_>) -> PyResult<u32> {
+    Ok(start::host(py)?.node.control_word())
+}
+
+/// Sets the trace control word; returns the old one.
+#[pyfunction]
+pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
+    Ok(start::host(py)?.node.set_control_word(value))
 }

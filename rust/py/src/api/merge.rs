@@ -69,7 +69,7 @@ enum RawObject {
 }
 
 /// Logs in one order.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.log")]
 pub struct LogMerge {
     state: Mutex<MergeState>,
     drop: Py<PyAny>,
@@ -374,7 +374,7 @@ impl LogMerge {
 
 /// A term in the external term format as Erlang's `~w` prints it; ValueError if the bytes are not one.
 #[pyfunction]
-pub fn etf_text(data: &[u8]) -> PyResult<String> {
+pub fn text(data: &[u8]) -> PyResult<String> {
     Record::Term(data).check().map_err(|e| PyValueError::new_err(e.to_string()))?;
     let mut out = String::new();
     let place = &mut |of: &Identity<'_>| if of.is_own() { 0 } else { u64::from(of.creation.max(1)) };
@@ -386,7 +386,7 @@ pub fn etf_text(data: &[u8]) -> PyResult<String> {
 /// their counts; drop records, dropped messages; the first damage, and the number of all; bytes; clock, first and last
 /// time.
 #[pyfunction]
-pub fn log_stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, PyTuple>> {
+pub fn stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, PyTuple>> {
     let mut counts = Counts::default();
     let (mut drops, mut dropped, mut damaged, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
     let mut damage: Vec<Told> = Vec::new();

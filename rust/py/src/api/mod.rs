@@ -7,18 +7,18 @@
 //! | `etf` | terms from bytes of any origin, and back: `inviso.etf`, and the messages of logs |
 //! | `export` | exports for Python: a format's bytes in pieces, and tables for readers of Arrow |
 //! | `fork` | calls of the package after a fork |
+//! | `interpreter` | calls in the interpreter's main thread, and functions for programs that this package runs |
 //! | `library` | tracer modules in shared libraries, as `inviso_tracer.h` describes them |
 //! | `log` | reads logs into Python objects, and writes them as other logs |
-//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject |
+//! | `mailbox` | mailboxes for Python |
+//! | `match_spec` | `MatchProgram`: match specs from Python values, and back; runs one on a subject; the control word |
 //! | `merge` | several logs as one: as lines, as another log, or as objects with the names of their processes |
 //! | `merge_state` | logs that are read in one order, and the state of each |
 //! | `merge_text` | a message of a log as text |
-//! | `messages` | makes the tuple of a record, with the elements that the table of shapes ([`Kind::shape`]) names |
 //! | `pickles` | numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles` |
 //! | `pid` | `Pid`: its attributes and methods |
-//! | `processes` | processes for Python: the running one, all of them, their mailboxes |
+//! | `processes` | processes for Python: the running one, all of them, their names |
 //! | `relations_api` | links, monitors, names and exit signals for Python |
-//! | `run` | functions for programs that this package runs |
 //! | `running` | runs a function of the API as the running process |
 //! | `seq` | sequential tracing for Python: the running process's token, printing, the system tracer |
 //! | `session` | `Session`: convert, call the core, convert back |
@@ -35,8 +35,10 @@ pub mod descriptor;
 pub mod etf;
 pub mod export;
 pub mod fork;
+pub mod interpreter;
 pub mod library;
 pub mod log;
+pub mod mailbox;
 pub mod match_spec;
 pub mod merge;
 pub mod merge_state;
@@ -45,7 +47,6 @@ pub mod pickles;
 pub mod pid;
 pub mod processes;
 pub mod relations_api;
-pub mod run;
 pub mod running;
 pub mod seq;
 pub mod session;

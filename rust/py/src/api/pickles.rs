@@ -126,7 +126,7 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
 /// A process is about to be started. Returns the bytes that go along with it and, with a token, its sending; None while
 /// no token is in use. The bytes are empty if the library starts the process for itself.
 #[pyfunction]
-pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
+pub fn start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
     as_process(py, |py, state| {
         if !state.host.node.seq_in_use() {
             return Ok(None);
@@ -151,7 +151,7 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
 /// This process was started by one where tokens are in use, so they are in use here. The token, if there is one, is the
 /// main thread's.
 #[pyfunction]
-pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
+pub fn started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let _in_use = seq::begin(py)?;
     let arrived = wire::arrived(py, token)?;
     as_process(py, |_, state| {

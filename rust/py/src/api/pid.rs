@@ -106,7 +106,7 @@ impl Pid {
 
     /// In its own operating system process the same pid; in any other one a pid of another node.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, u64, u64))> {
-        let make = py.import("inviso._native")?.getattr("pid_of_node")?;
+        let make = py.import("inviso._native.process")?.getattr("pid_of_node")?;
         Ok((make, (self.node(), self.origin.creation(), self.id)))
     }
 }

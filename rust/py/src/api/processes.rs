@@ -1,26 +1,20 @@
-//! Processes for Python: the running one, all of them, their mailboxes.
+//! Processes for Python: the running one, all of them, their names.
 
 use super::running::as_process;
 use crate::{
     convert::{errors, pid::Pid},
     door,
-    instrument::message_view,
-    processes::relations,
     state::{host, process, start, thread::ThreadState},
 };
 use inviso_core::{
     sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
-use inviso_cpython::interpreter::{
-    again,
-    calling::{self, call},
-};
 use pyo3::{exceptions::PyException, prelude::*};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// The process that runs the caller.
-fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
+pub(super) fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
     as_process(py, |_, state| Ok(state.thread.current().clone()))
 }
 
@@ -171,71 +165,6 @@ pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
     }
 }
 
-/// Puts a message into a process's mailbox, after the trace messages that wait for it; False if the process has ended.
-#[pyfunction]
-pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bool> {
-    let Some(tracee) = pid.tracee(py) else { return Ok(false) };
-    let mailbox = process::process(&tracee).mailbox.clone();
-    mailbox.pump(py)?;
-    mailbox.put(py, [message]);
-    Ok(true)
-}
-
-/// Takes the first message that `matches` accepts from the caller's mailbox: `(message,)`, or None when the time is
-/// over.
-#[pyfunction]
-#[pyo3(signature = (matches, timeout))]
-pub fn mailbox_receive(
-    py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>,
-) -> PyResult<Option<(Py<PyAny>,)>> {
-    let own = current(py)?;
-    let mailbox = process::process(&own).mailbox.clone();
-    let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-    let message = mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?;
-    Ok(message.map(|letter| {
-        relations::taken(py, &own, &letter.message, letter.carried);
-        (letter.message,)
-    }))
-}
-
-/// The running process has waited for a message in vain.
-#[pyfunction]
-pub fn timed_out(py: Python<'_>) -> PyResult<()> {
-    current(py)?;
-    // SAFETY: the thread is attached.
-    unsafe { door::call(message_view::timed_out) };
-    Ok(())
-}
-
-/// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.
-#[pyfunction]
-pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
-    process::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
-}
-
-/// Removes a waiter.
-#[pyfunction]
-pub fn mailbox_leave(py: Python<'_>, waiter: Bound<'_, PyAny>) -> PyResult<()> {
-    process::process(&*current(py)?).mailbox.clone().leave(&waiter);
-    Ok(())
-}
-
-/// The messages in a process's mailbox (the caller's without `pid`), without taking them.
-#[pyfunction]
-#[pyo3(signature = (pid=None))]
-pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>>> {
-    let own = current(py)?;
-    relations::hear(py, &own)?;
-    let tracee = match pid {
-        Some(pid) => pid.tracee(py),
-        None => Some(own),
-    };
-    let Some(tracee) = tracee else { return Ok(Vec::new()) };
-    let mailbox = process::process(&tracee).mailbox.clone();
-    mailbox.pump(py)?;
-    Ok(mailbox.peek(py))
-}
-
 /// This node's name.
 #[pyfunction]
 pub fn node_name() -> String {
@@ -246,76 +175,4 @@ pub fn node_name() -> String {
 #[pyfunction]
 pub fn set_node_name(name: &str) {
     inviso_port::node::set_name(name);
-}
-
-/// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it
-/// returns True. If the queue is full then, it calls `function(False)`, once. False if the queue is full now.
-#[pyfunction]
-pub fn call_soon(function: Py<PyAny>) -> bool {
-    let raw = function.into_ptr();
-    let queued = queue(raw.cast());
-    if !queued {
-        // SAFETY: the queue has not taken the reference.
-        Python::attach(|py| drop(unsafe { Bound::from_owned_ptr(py, raw) }));
-    }
-    queued
-}
-
-/// Whether the interpreter is initialised; 3.15 runs `site` before that.
-#[pyfunction]
-pub fn is_ready() -> bool {
-    // SAFETY: a plain question
-    unsafe { pyo3::ffi::Py_IsInitialized() != 0 }
-}
-
-/// Takes the reference if it returns true.
-fn queue(function: *mut std::ffi::c_void) -> bool {
-    // SAFETY: any thread may call this; `run_queued` takes the reference.
-    unsafe { pyo3::ffi::Py_AddPendingCall(Some(run_queued), function) == 0 }
-}
-
-extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
-    let again = door::guard(|| {
-        calling::attached(|py| {
-            // SAFETY: the reference that `queue` took stands until `queue` or `drop` below.
-            let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
-            called(&function, true)
-        })
-    });
-    let again = again.unwrap_or(false);
-    // No Python code may run after it: since 3.13 an instruction that runs in a pending call, and finds others pending,
-    // forgets them.
-    if again && queue(raw) {
-        return 0;
-    }
-    door::guard(|| {
-        calling::attached(|py| {
-            // SAFETY: the queue's reference is released here; the thread is attached.
-            let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
-            if again {
-                called(&function, false);
-            }
-        });
-    });
-    0
-}
-
-/// Calls the function; returns whether it asks for another call.
-fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
-    call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
-        again::report(function.py(), error);
-        false
-    })
-}
-
-/// The trace control word.
-#[pyfunction]
-pub fn control_word(py: Python<'_>) -> PyResult<u32> {
-    Ok(start::host(py)?.node.control_word())
-}
-
-/// Sets the trace control word; returns the old one.
-#[pyfunction]
-pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
-    Ok(start::host(py)?.node.set_control_word(value))
 }

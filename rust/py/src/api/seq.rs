@@ -15,15 +15,12 @@
 use super::{
     running::as_process,
     trace_port::LogPort,
-    tracer::{self, ModuleParts},
+    tracer::{make, ModuleParts},
 };
 use crate::{
     convert::{errors, pid::Pid, terms},
     host::{instruments, tokens_idle},
-    instrument::{
-        message_view,
-        tokens::{self, carrier},
-    },
+    instrument::{message_view, tokens},
     state::{mailbox::Delivery, process, start},
 };
 use inviso_core::{
@@ -87,7 +84,7 @@ fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
 
 /// The token of the running process, `(flags, label, serial, from, previous)`; None if it is empty.
 #[pyfunction]
-pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+pub fn token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     as_process(py, |py, state| {
         state.host.node.seq_token(state.thread.current()).map(|token| object(py, &token)).transpose()
     })
@@ -95,7 +92,7 @@ pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
 
 /// Empties the token of the running process; returns the old one.
 #[pyfunction]
-pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+pub fn clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     as_process(py, |py, state| {
         state.host.node.seq_clear(state.thread.current()).map(|token| object(py, &token)).transpose()
     })
@@ -103,13 +100,13 @@ pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
 
 /// The most bytes of a label, and its deepest nesting.
 #[pyfunction]
-pub fn seq_label_limits() -> (usize, u32) {
+pub fn label_limits() -> (usize, u32) {
     (LABEL, DEPTH)
 }
 
 /// Sets the label; returns the old one, 0 for an empty token. `LimitReached` for a label that is too long, or too deep.
 #[pyfunction]
-pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+pub fn set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
     let _in_use = begin(py)?;
     as_process(py, |py, state| {
@@ -121,7 +118,7 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
 
 /// Switches flags, a bit each, on or off; returns whether all of them were on.
 #[pyfunction]
-pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
+pub fn set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
     let _in_use = begin(py)?;
     as_process(py, |_, state| {
         let current = state.thread.current().clone();
@@ -135,7 +132,7 @@ pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
 
 /// Sets the serial; returns the old one.
 #[pyfunction]
-pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
+pub fn set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
     let _in_use = begin(py)?;
     as_process(py, |_, state| {
         let own = state.thread.current().clone();
@@ -145,7 +142,7 @@ pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(
 
 /// Prints into the sequential trace of the running process, whatever its label, or only under one: `(label,)`.
 #[pyfunction]
-pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
+pub fn print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
     if !start::host(py)?.node.seq_in_use() {
         return Ok(());
     }
@@ -166,7 +163,7 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
 
 /// Empties all tokens and sets all serials to 0.
 #[pyfunction]
-pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
+pub fn reset(py: Python<'_>) -> PyResult<()> {
     let host = start::host(py)?;
     host.node.seq_reset();
     tokens_idle::leave(py, host)
@@ -174,7 +171,7 @@ pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
 
 /// The number of serials that have reached their limit.
 #[pyfunction]
-pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
+pub fn overflows(py: Python<'_>) -> PyResult<u64> {
     Ok(start::host(py)?.node.seq_overflows())
 }
 
@@ -205,7 +202,7 @@ fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
 
 /// The system tracer, a Pid, or a tracer module and its state; None without one.
 #[pyfunction]
-pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+pub fn tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     let session = session(py)?;
     if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
         as_process(py, |_, state| {
@@ -224,7 +221,7 @@ const RING: usize = 16 << 20;
 /// Sets the system tracer, a process or a tracer module, or with None removes it; returns the old one.
 #[pyfunction]
 #[pyo3(signature = (tracer, port=None, module=None))]
-pub fn seq_set_tracer(
+pub fn set_tracer(
     py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<ModuleParts<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let host = start::host(py)?;
@@ -234,7 +231,7 @@ pub fn seq_set_tracer(
     let was = tracer_of(py, session(py)?.filter(|session| session.has_tracer()))?;
     let mut delivery = None;
     if let Some(given) = module {
-        let made = tracer::make(py, given)?;
+        let made = make(py, given)?;
         let options = Options { is_inner: true, tracer: Some(made.module.clone()), ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
         delivery = Some(host.deliveries.open_to(session.clone(), made));
@@ -269,14 +266,14 @@ pub fn seq_set_tracer(
 
 /// Sets whether items of a queue carry tokens, whatever its kind.
 #[pyfunction]
-pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
+pub fn carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
     as_process(py, |_, state| {
         // SAFETY: held; the thread is attached.
         let number = unsafe { message_view::queue(state, queue.as_ptr()) };
         if let Some(tracee) = state.host.node.tracee(number) {
             process::process(&tracee)
                 .carrier
-                .store(if on { carrier::SAID_YES } else { carrier::SAID_NO }, Ordering::Release);
+                .store(if on { tokens::carrier::SAID_YES } else { tokens::carrier::SAID_NO }, Ordering::Release);
         }
         Ok(())
     })

@@ -33,7 +33,7 @@ use pyo3::{
 use std::{sync::Arc, time::Duration};
 
 /// A trace session, by a strong or a weak handle.
-#[pyclass(frozen, weakref, module = "inviso._native")]
+#[pyclass(frozen, weakref, module = "inviso._native.trace")]
 pub struct Session {
     pub(super) core: Arc<Core>,
     pub(super) delivery: Arc<Delivery>,

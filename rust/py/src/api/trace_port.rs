@@ -32,7 +32,7 @@ use std::{
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A trace port.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.trace_port")]
 pub struct LogPort(pub Arc<ports::LogPort>);
 
 fn opened<S: Sink + Send + 'static>(

@@ -146,7 +146,7 @@ fn arguments<'py>(
 }
 
 /// The function of a callable tracer. The session owns it, and the process that calls it refers to it.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.trace")]
 pub struct TracerFunction {
     function: Arc<Mutex<Option<Py<PyAny>>>>,
     is_owner: bool,

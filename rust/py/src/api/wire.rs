@@ -116,7 +116,7 @@ pub fn binary_to_term(py: Python<'_>, binary: &[u8], depth: usize, size: usize) 
 }
 
 /// A message that is being sent to another node, with the running process's token.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.seq")]
 pub struct SeqSending {
     sending: Mutex<Option<Sending>>,
     to: u64,
@@ -172,7 +172,7 @@ impl SeqSending {
 
 /// The running process sends headers, with its token, to a carrier that is not known yet; None if it has no token.
 #[pyfunction]
-pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
+pub fn inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
     as_process(py, |py, state| {
         let node = &state.host.node;
         if !node.seq_may_have(state.thread.current()) {
@@ -210,12 +210,12 @@ pub fn spawn_request_of(carrier: Term) -> Vec<u8> {
 }
 
 /// A token that was put aside. A reset empties it.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.seq")]
 pub struct SeqAside(Carried);
 
 /// Puts a token that was put aside back, or with None an empty one; returns the old token. Counters stay.
 #[pyfunction]
-pub fn seq_exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
+pub fn exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
     let carried = aside.map_or(Carried::Empty, |aside| aside.0.clone());
     as_process(py, |_, state| match state.host.node.seq_exchange(state.thread.current(), carried) {
         token @ Carried::Token(..) => Ok(Some(SeqAside(token))),
@@ -230,9 +230,9 @@ fn message(carrier: Term) -> Term {
 /// The running process receives headers with the token of [`seq_inject`] in another node, or with None, without a
 /// token. False, without an effect, if the bytes are not a token.
 #[pyfunction]
-pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
+pub fn extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
     let Some(bytes) = token else {
-        seq::seq_clear(py)?;
+        seq::clear(py)?;
         return Ok(true);
     };
     let Some(arrived) = arrived(py, bytes)? else { return Ok(false) };

@@ -5,7 +5,7 @@ use inviso_term::{etf::Node, term::Identifier};
 use pyo3::prelude::*;
 
 /// A process's identifier.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.process")]
 pub struct Pid {
     /// The number by which the core knows it.
     pub id: u64,

@@ -24,7 +24,7 @@
 //! # Checked by
 //! `tests/python/test_children.py`, `tests/python/test_run_children.py`, `tests/python/test_autostart_children.py`.
 
-use inviso_port::signals::follow;
+use inviso_port::signals;
 use pyo3::prelude::*;
 use std::{
     mem::zeroed,
@@ -50,7 +50,7 @@ extern "C" fn on_signal(number: libc::c_int, _info: *mut libc::siginfo_t, _conte
     unsafe {
         let errno = *libc::__errno_location();
         if WAITER.load(Ordering::Acquire) != libc::getpid() {
-            follow(number);
+            signals::follow(number);
         } else if COME.swap(number, Ordering::AcqRel) != 0 {
             let mut left: libc::itimerspec = zeroed();
             let timer = TIMER.load(Ordering::Acquire) as libc::timer_t;
@@ -59,7 +59,7 @@ extern "C" fn on_signal(number: libc::c_int, _info: *mut libc::siginfo_t, _conte
                     && left.it_value.tv_sec == 0
                     && left.it_value.tv_nsec == 0);
             if is_due {
-                follow(number);
+                signals::follow(number);
             }
         } else {
             if HAS_TIMER.load(Ordering::Acquire) {
@@ -88,7 +88,7 @@ fn ring() {
 /// A thread of this process waits for the signal from now on, if its default action would follow. Returns False if the
 /// program handles or ignores it.
 #[pyfunction]
-pub fn ending_take(number: i32) -> bool {
+pub fn take(number: i32) -> bool {
     // SAFETY: all zeroes are a valid value of these plain structures; the handler lives for ever.
     unsafe {
         let mut there: libc::sigaction = zeroed();
@@ -141,7 +141,7 @@ fn replace(number: i32, expected: libc::sighandler_t, action: &libc::sigaction) 
 
 /// Waits for this many seconds, or until the signal arrives or `ending_wake` is called. Returns the signal, or 0.
 #[pyfunction]
-pub fn ending_wait(py: Python<'_>, seconds: f64) -> i32 {
+pub fn wait(py: Python<'_>, seconds: f64) -> i32 {
     let most = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
     let time = libc::timespec {
         tv_sec: most.as_secs() as libc::time_t,
@@ -161,19 +161,19 @@ pub fn ending_wait(py: Python<'_>, seconds: f64) -> i32 {
 
 /// Wakes the waiting thread.
 #[pyfunction]
-pub fn ending_wake() {
+pub fn wake() {
     ring();
 }
 
 /// Runs the signal's default action.
 #[pyfunction]
-pub fn ending_follow(number: i32) {
-    follow(number);
+pub fn follow(number: i32) {
+    signals::follow(number);
 }
 
 /// No thread waits for the signal any more. Restores the default action, and runs it at once if the signal has arrived.
 #[pyfunction]
-pub fn ending_give() {
+pub fn give() {
     // SAFETY: all zeroes are a valid value of these plain structures. The timer belongs to this process, and after the
     // swap no other thread uses it.
     unsafe {
@@ -191,6 +191,6 @@ pub fn ending_give() {
     }
     let number = COME.swap(0, Ordering::AcqRel);
     if number != 0 {
-        follow(number);
+        signals::follow(number);
     }
 }

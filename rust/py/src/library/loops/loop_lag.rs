@@ -27,7 +27,7 @@ use std::{
 };
 
 /// A callback for `call_soon_threadsafe` that records when the loop runs it.
-#[pyclass(frozen, module = "inviso._native")]
+#[pyclass(frozen, module = "inviso._native.interpreter")]
 pub struct LoopProbe {
     made: Instant,
     /// Nanoseconds after `made`, or 0 before the loop has run it. The loop's thread writes it once.

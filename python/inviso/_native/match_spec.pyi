@@ -1,0 +1,19 @@
+"""Match specifications."""
+
+from typing import Any, final
+
+__all__ = ["MatchProgram", "compile", "control_word", "set_control_word", "test"]
+
+@final
+class MatchProgram:
+    @property
+    def spec(self) -> list[Any]: ...
+    @property
+    def switches(self) -> bool: ...
+
+def compile(spec: Any, context: str) -> tuple[MatchProgram | None, list[tuple[str, str, str]]]: ...
+def test(
+    subject: Any, spec: Any, table: bool
+) -> tuple[Any, list[str], list[tuple[str, str, str]]]: ...
+def control_word() -> int: ...
+def set_control_word(value: int) -> int: ...
