@@ -725,6 +725,7 @@ WORDS = [*sorted(log_text.COLOURS), "spawn", "in", "register", "send_to_non_exis
 @given(st.lists(shown, min_size=1, max_size=4), st.sampled_from(WORDS), st.data())
 def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, data: Any) -> None:
     names = [("m", "f", 2), ("m", "f", terms), (Atom("m"), Atom("ö\x1b"), []), (Atom("error"), 7)]
+    names += [["m", "f", 2], ["m", "f", terms], ("m", "f", True), [Atom("error"), 7]]  # no names
     mfa = data.draw(st.sampled_from([*names, *terms]))
     stamp = data.draw(st.sampled_from([(1700, 5, 6), (1700, 2), 1700, -1, (1, 2, "x"), (1 << 60, 1, 1), None, *terms]))
     rest = data.draw(st.permutations([mfa, *terms]))
@@ -732,7 +733,7 @@ def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, dat
     messages = [
         (Atom("trace"), *head, *rest), (Atom("trace_ts"), *head, *rest, stamp), (Atom("trace"), *head), terms[0],
         (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp),
-        (Atom("trace"), terms[0], Atom(tag), *rest),
+        (Atom("trace"), terms[0], Atom(tag), *rest), [Atom("trace"), *head, *rest],
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "t")

@@ -30,7 +30,7 @@ def format(message: Any, *, colour: bool = False) -> str:
         return paint(f"*** damage: {name(str(message))}", "damage")
     if isinstance(message, Drop) or (type(message) is tuple and len(message) == 2 and message[0] == "drop"):
         return paint(f"*** {message[1]} message{' was' if message[1] == 1 else 's were'} dropped", "drop")
-    match message:
+    match message if isinstance(message, tuple) else ():
         case ("trace", tracee, str(tag), *rest):
             return f"({tracee!r}) " + _event(tag, rest, paint)
         case ("trace_ts", tracee, str(tag), *rest, stamp):
@@ -48,7 +48,7 @@ def _event(tag: str, rest: list[Any], paint: Any) -> str:
             return f"{paint('call', tag)} {function(mfa)}{_extra(extra)}"
         case "return_from", [mfa, value, *extra]:
             return f"{paint('returned from', tag)} {function(mfa)} -> {show(value)}{_extra(extra)}"
-        case "exception_from", [mfa, (str(kind), value), *extra]:
+        case "exception_from", [mfa, tuple((str(kind), value)), *extra]:
             return f"{paint('exception from', tag)} {function(mfa)}: {name(kind)} {show(value)}{_extra(extra)}"
         case "return_to", [mfa, *extra]:
             return f"{paint('returned to', tag)} {function(mfa)}{_extra(extra)}"
@@ -76,11 +76,11 @@ def _extra(extra: list[Any]) -> str:
 def function(mfa: Any) -> str:
     """A function name of a message, with its arguments or its number of parameters.
 
-    >>> function(("m", "f", 2)), function(("m", "f", [1, "a"])), function(None)
-    ('m:f/2', "m:f(1, 'a')", 'None')
+    >>> function(("m", "f", 2)), function(("m", "f", [1, "a"])), function(None), function(["m", "f", 2])
+    ('m:f/2', "m:f(1, 'a')", 'None', "['m', 'f', 2]")
     """
-    match mfa:
-        case (str(module), str(of), int(arity)):
+    match mfa if isinstance(mfa, tuple) else ():
+        case (str(module), str(of), int(arity)) if not isinstance(arity, bool) and -1 << 31 <= arity < 1 << 31:
             return f"{name(module)}:{name(of)}/{arity}"
         case (str(module), str(of), list(arguments)):
             return f"{name(module)}:{name(of)}({_items(arguments)})"
@@ -124,8 +124,8 @@ def moment(stamp: Any) -> str:
     ('1700 ns', '1700 ns (2)', 'None', 'False', '[1700, 2]')
     """
     parts = stamp if isinstance(stamp, tuple) else (stamp,)
-    if isinstance(stamp, list) or any(isinstance(part, bool) for part in parts):
-        return show(stamp)  # lists and atoms are not timestamps
+    if isinstance(stamp, list) or any(isinstance(part, bool) or _is_long(part) for part in parts):
+        return show(stamp)  # lists, atoms and integers of over 64 bits are not timestamps
     match stamp:
         case (int(megas), int(seconds), int(micros)):
             try:
@@ -138,6 +138,10 @@ def moment(stamp: Any) -> str:
         case int():
             return f"{stamp} ns"
     return show(stamp)
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and not -1 << 63 <= value < 1 << 63
 
 
 def _plain(text: str, _: str) -> str:
