@@ -51,8 +51,9 @@ bench:           ## what tracing costs, beside its limits and peers: make bench 
 	-@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
 	@.venv/bin/python -m benches.python $(BENCH)
 
-format:          ## the crates' form
+format:          ## the form of Rust and Python
 	cargo fmt --all
+	@.venv/bin/python -m ruff format --quiet .
 
 help:
 	@sed -n 's/^\([a-z-]*\):  *## /\1\t/p' Makefile

@@ -13,8 +13,9 @@ export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30
 PYTHON=${PYTHON:-python3}
 
 lint() {
-    echo "== Python: lints"
-    .venv/bin/python -m ruff check --no-cache --quiet benches demo fuzz packaging python scripts tests
+    echo "== Python: form, lints"
+    .venv/bin/python -m ruff format --no-cache --quiet --check .
+    .venv/bin/python -m ruff check --no-cache --quiet .
 }
 
 rust() {

@@ -24,7 +24,13 @@ from . import programs, report, runner, subjects, tools
 
 _QUICK = ("calls", "tasks")
 _QUICK_PROGRAMS = ("generators", "coroutines")
-_ONCE = {"imports": (10, 3), "start_line": (10, 3), "arming": (7, 2), "sessions": (100_000, 10_000), "tasks": (1_000_000, 20_000)}
+_ONCE = {
+    "imports": (10, 3),
+    "start_line": (10, 3),
+    "arming": (7, 2),
+    "sessions": (100_000, 10_000),
+    "tasks": (1_000_000, 20_000),
+}
 _ROUNDS = {"threads": (9, 2), "passing": (21, 2), "programs": (9, 2)}
 _PEERS = ("yappi", "viztracer", "tprof", "mistune", "docutils", "jinja2", "sympy", "networkx", "pyflakes")
 

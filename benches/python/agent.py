@@ -137,7 +137,9 @@ def asked(engine: Any) -> bool:
     return found.get(timeout=20) is not None
 
 
-def agent(children: list[subprocess.Popen[bytes]], place: Path, host: str, endpoint: str, *options: str) -> subprocess.Popen[bytes]:
+def agent(
+    children: list[subprocess.Popen[bytes]], place: Path, host: str, endpoint: str, *options: str
+) -> subprocess.Popen[bytes]:
     """An agent of a host of its own, that answers."""
     place.mkdir()
     environment = {**os.environ, "INVISO_DIR": str(place / "sockets"), "INVISO_HOST": host}
@@ -149,7 +151,9 @@ def agent(children: list[subprocess.Popen[bytes]], place: Path, host: str, endpo
     return made
 
 
-def start(children: list[subprocess.Popen[bytes]], words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start(
+    children: list[subprocess.Popen[bytes]], words: list[str], environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
     """A process that has said that it is ready."""
     made = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     children.append(made)

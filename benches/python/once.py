@@ -59,7 +59,9 @@ print(after - before)
 
 def start_line(times: int) -> dict[str, Any]:
     """The best time of what the start files add to an interpreter's start, in fresh processes, where no variable asks for anything."""
-    place = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "packaging/data/purelib")
+    place = os.path.join(
+        os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "packaging/data/purelib"
+    )
     env = {name: value for name, value in os.environ.items() if not name.startswith("INVISO_")}
     best = float("inf")
     for _ in range(times):

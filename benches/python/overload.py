@@ -89,12 +89,26 @@ def run(place: Path) -> dict[str, float]:
     """The figures of one run."""
     os.environ["INVISO_DIR"] = str(place / "sockets")
     (place / "shop.py").write_text(APPLICATION)
-    words = ["-m", "inviso", "run", "--node", "shop", "--log-dir", str(place / "logs"), "-m", "uvicorn", "--log-level", "error"]
+    words = [
+        "-m",
+        "inviso",
+        "run",
+        "--node",
+        "shop",
+        "--log-dir",
+        str(place / "logs"),
+        "-m",
+        "uvicorn",
+        "--log-level",
+        "error",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(place)}
     children: list[subprocess.Popen[bytes]] = []
     try:
         address = str(place / "shop.sock")
-        children.append(subprocess.Popen([sys.executable, *words, "--uds", address, "shop:application"], env=environment))
+        children.append(
+            subprocess.Popen([sys.executable, *words, "--uds", address, "shop:application"], env=environment)
+        )
         while not os.path.exists(address):
             time.sleep(0.05)
         times = place / "times"
@@ -118,7 +132,9 @@ def run(place: Path) -> dict[str, float]:
         "p99 after it was suspended, ms": after,
         "p99 after, of that before, %": 100 * after / before,
         "suspended after so many checks, checks": (moments["suspended"] - moments["drowning"]) * 1000 / EVERY,
-        "suspended again after it was reactivated, checks": (moments["suspended again"] - moments["reactivated"]) * 1000 / EVERY,
+        "suspended again after it was reactivated, checks": (moments["suspended again"] - moments["reactivated"])
+        * 1000
+        / EVERY,
         "p99 after that, of that before, %": 100 * p99(moments["suspended again"] + 0.2, moments["end"]) / before,
     }
 

@@ -143,9 +143,7 @@ def _collections(times: int) -> float:
 _BOTH = ("send", "receive")
 WORK = {
     "asyncio.Queue": Work("put and get, awaited: send, receive", _queue_of_asyncio, 10_000, _BOTH, 2),
-    "queue.Queue": Work(
-        "put and get: send, receive", lambda n: _queue_of_threads(queue.Queue(), n), 10_000, _BOTH, 2
-    ),
+    "queue.Queue": Work("put and get: send, receive", lambda n: _queue_of_threads(queue.Queue(), n), 10_000, _BOTH, 2),
     "queue.SimpleQueue": Work(
         "put and get: send, receive", lambda n: _queue_of_threads(queue.SimpleQueue(), n), 50_000, _BOTH, 2
     ),

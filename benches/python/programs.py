@@ -87,7 +87,10 @@ def _jinja2() -> Subject:
             order = {"number": n, "customer": f"customer <{n}>", "lines": lines}
             text = template.render(order=order, pages=pages)
             want("rows", text.count("<tr class="), 40)
-            if f"<p>{sum(line.total for line in lines) / 100:.2f}\n" not in text or f"<h1>Customer &lt;{n}&gt;</h1>" not in text:
+            if (
+                f"<p>{sum(line.total for line in lines) / 100:.2f}\n" not in text
+                or f"<h1>Customer &lt;{n}&gt;</h1>" not in text
+            ):
                 want("the page of an order", text, "its sum and customer")
 
     return Subject("jinja2", lambda: work(40), lambda: work(2), jinja2.Environment.getattr, jinja2.Environment)
@@ -325,7 +328,9 @@ def measured(
 
 def main(rounds: str = "9", names: str = ",".join(NAMES)) -> int:
     """Returns the exit status: 1 if a tool was wrong or a workload is void or can't be measured."""
-    found, failed = measured(int(rounds), lambda words: print(f"# {words}", file=sys.stderr, flush=True), names.split(","))
+    found, failed = measured(
+        int(rounds), lambda words: print(f"# {words}", file=sys.stderr, flush=True), names.split(",")
+    )
     every = {name: {"about": tool.about, "versus": tool.versus} for name, tool in tools.every().items()}
     print("\n".join(report.programs(found, every)))
     for name, why in failed.items():

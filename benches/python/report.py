@@ -47,9 +47,7 @@ def page(result: dict[str, Any]) -> str:
     measured = {**result["subjects"], **result.get("programs", {})}
     for name, subject in measured.items():
         lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
-    missing = {
-        f"- `{tool}`: {why}" for subject in measured.values() for tool, why in subject["missing"].items()
-    }
+    missing = {f"- `{tool}`: {why}" for subject in measured.values() for tool, why in subject["missing"].items()}
     lines += sorted(missing)
     lines += [f"- {name} failed: {why.splitlines()[-1]}" for name, why in result["failed"].items()]
     return "\n".join(lines).rstrip() + "\n"
@@ -106,8 +104,13 @@ def programs(programs: dict[str, Any], tools: dict[str, Any]) -> list[str]:
         if any(figures):
             cells = ["–" if found is None else f"x{found['ratio']:.2f} ({found['median']:.2f})" for found in figures]
             rows.append([f"`{name}`", tool["about"], *cells, _mean([found and found["ratio"] for found in figures])])
-    lost = {name: workload["tools"].get("messages_file", {}).get("told", {}).get("lost") for name, workload in programs.items()}
-    lines = [f"- {name}: `messages_file` lost {number:,} messages of its last run" for name, number in lost.items() if number]
+    lost = {
+        name: workload["tools"].get("messages_file", {}).get("told", {}).get("lost")
+        for name, workload in programs.items()
+    }
+    lines = [
+        f"- {name}: `messages_file` lost {number:,} messages of its last run" for name, number in lost.items() if number
+    ]
     return [*table(head, rows), *_beside(programs, tools, mean=True), *lines, *([""] if lines else [])]
 
 

@@ -30,7 +30,9 @@ exclude_patterns = [
 ]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-templates_path = [str(pathlib.Path(__file__).parent / "templates")]  # absolute: autosummary takes it from the source folder
+templates_path = [
+    str(pathlib.Path(__file__).parent / "templates")
+]  # absolute: autosummary takes it from the source folder
 html_additional_pages = {"index": "index.html"}
 
 myst_heading_anchors = 4
@@ -139,7 +141,13 @@ def put_back(app: sphinx.application.Sphinx, what: str, name: str, found: Any, o
 
 
 def without_private(
-    app: sphinx.application.Sphinx, what: str, name: str, found: Any, options: Any, signature: str | None, result: str | None
+    app: sphinx.application.Sphinx,
+    what: str,
+    name: str,
+    found: Any,
+    options: Any,
+    signature: str | None,
+    result: str | None,
 ) -> tuple[str, None] | None:
     """A class that only this package can make (its constructor takes what is private) is shown without a constructor."""
     shown = (signature or "").replace("inviso.cluster._answers.", "inviso.cluster.")  # where public names are written

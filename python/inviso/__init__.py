@@ -149,10 +149,12 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({
-    *("cluster", "control", "dbg", "etf", "export", "log", "match_spec", "process", "runtime", "seq_trace"),
-    *("tprof", "trace", "trace_ports", "tracer", "tracing"),
-})
+_MODULES = frozenset(
+    {
+        *("cluster", "control", "dbg", "etf", "export", "log", "match_spec", "process", "runtime", "seq_trace"),
+        *("tprof", "trace", "trace_ports", "tracer", "tracing"),
+    }
+)
 _OF = {
     "AsyncCluster": "cluster._async",
     "Cluster": "cluster",

@@ -236,7 +236,9 @@ def _about_ptrace(pid: int) -> str:
         scope = int(file.read())
     mend = "run this as root, or in a container with the right SYS_PTRACE"
     if scope:
-        mend = f"kernel.yama.ptrace_scope is {scope}; set it to 0 (sysctl kernel.yama.ptrace_scope=0), or run this as root"
+        mend = (
+            f"kernel.yama.ptrace_scope is {scope}; set it to 0 (sysctl kernel.yama.ptrace_scope=0), or run this as root"
+        )
     return f"the system does not let process {pid} be attached to: {mend}"
 
 
@@ -261,7 +263,9 @@ def _ask_interpreter(pid: int, program: str | None, version: tuple[int, int], sc
     executable = f"/proc/{pid}/exe" if program is not None else sys.executable
     words = [program or sys.executable, "-I", "-S", "-c", _CODE, str(pid), script]
     try:
-        done = subprocess.run(words, executable=executable, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            words, executable=executable, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         raise CannotAttach(f"the interpreter {program} did not answer in {timeout:g} s") from None
     except OSError as error:
@@ -365,7 +369,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-_SCRIPT = '''\
+_SCRIPT = """\
 def _inviso_attach():
     import sys
     error = None
@@ -398,7 +402,7 @@ def _inviso_attach():
 
 _inviso_attach()
 del _inviso_attach
-'''
+"""
 
 
 def _remove_old_folders() -> None:

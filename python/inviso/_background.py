@@ -72,8 +72,7 @@ class Timer:
                     self._locks = locks
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end. Does nothing in the thread itself, for example if its function forks.
-        """
+        """Ends the thread and waits for its end. Does nothing in the thread itself, for example if its function forks."""
         if self.is_current():
             return
         with self._changing:

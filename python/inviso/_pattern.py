@@ -139,16 +139,24 @@ _FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, staticmethod, classm
 def _one(given: object, where: str) -> Pattern:
     module, function, arity = _split(given, where)
     if not (is_text(module) and is_text(function)):
-        raise bad(where, f"{shown(given)} has a lone surrogate", "nothing has such a name; write it in the terminal's encoding")
+        raise bad(
+            where,
+            f"{shown(given)} has a lone surrogate",
+            "nothing has such a name; write it in the terminal's encoding",
+        )
     if "*" in function or "*" in module.removesuffix(BELOW) or module == BELOW:
         raise bad(
-            where, f"{shown(given)} has a '*' that stands for nothing", "package.** is a package and all below it, _ is any"
+            where,
+            f"{shown(given)} has a '*' that stands for nothing",
+            "package.** is a package and all below it, _ is any",
         )
     if module.endswith(BELOW) and function != ANY:
         raise bad(where, f"{shown(given)} names a function below a package", "package.** takes all its functions")
     if function == ANY and arity != ANY:
         raise bad(
-            where, f"{shown(given)} has an arity but any function", 'an arity needs a function name; use "_" for the arity'
+            where,
+            f"{shown(given)} has an arity but any function",
+            'an arity needs a function name; use "_" for the arity',
         )
     if module == ANY and function != ANY:
         raise bad(where, f"{shown(given)} has a function but any module", "name the module too")
@@ -189,4 +197,6 @@ def _arity(number: object, given: object, where: str) -> int | Literal["_"]:
         return int(number)
     if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
         return number
-    raise bad(where, f"{shown(number)} in {shown(given)} is not an arity", 'give the number of declared parameters, or "_"')
+    raise bad(
+        where, f"{shown(number)} in {shown(given)} is not an arity", 'give the number of declared parameters, or "_"'
+    )

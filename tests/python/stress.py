@@ -1,6 +1,6 @@
 """Exactness under load: threads call, other sessions come and go, and every count is right.
 
-    python -m tests.python.stress --seconds 60 --threads 8
+python -m tests.python.stress --seconds 60 --threads 8
 """
 
 from __future__ import annotations

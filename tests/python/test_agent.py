@@ -125,7 +125,7 @@ def test_only_logs_of_the_node_are_sent(hosts: tuple[Host, Host], tmp_path: Path
         assert control.call(None, "init_tracing", ("file", "t.log"))[0][1][0] == "ok"
         node.run("work(1)")
         control.call(None, "stop_tracing")
-        (_, answer), = control.call(None, "log_paths")
+        ((_, answer),) = control.call(None, "log_paths")
         path = dict(answer[1])["trace_log"][0]
         assert control.call(None, "chunk", path, 0, 100)[0][1][0] == "ok"
         for wrong in (str(secret), "/etc/passwd", f"{os.path.dirname(path)}/../{os.path.basename(path)}"):
@@ -144,7 +144,7 @@ def test_a_control_elsewhere_holds_a_node(hosts: tuple[Host, Host]) -> None:
     one, two = Control(name=f"one@{HOST}"), Control(name=f"two@{HOST}")
     try:
         assert one.add([node.name], "tag", {})[0][1] == ("ok", "new")
-        (_, (how, (why, who, _))), = two.add([node.name], "tag", {})
+        ((_, (how, (why, who, _))),) = two.add([node.name], "tag", {})
         assert (how, why, who) == ("error", "refused", f"one@{HOST}")
         one.close()
         until(lambda: two.add([node.name], "mine", {})[0][1] == ("ok", ("adopted", "new", "running", "tag")))
@@ -290,7 +290,7 @@ def test_an_agent_that_ends(own_hosts: tuple[Host, Host], at: int, number: int) 
 def test_without_an_agent_other_hosts_are_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
     with closing(Control(name=f"control@{HOST}")) as control:
-        (_, (how, (what, why))), = control.add(["shop@elsewhere"], "tag", {})
+        ((_, (how, (what, why))),) = control.add(["shop@elsewhere"], "tag", {})
         assert (how, what) == ("error", "noconnection")
         assert why == "elsewhere is another host; start 'inviso agent' on both"
     done = command("agent", "--status")

@@ -105,7 +105,7 @@ WRONG = {
     "no pair": ("42", "is no pair"),
     "unknown key": ("('repaet', 1)", "unknown key 'repaet'"),
     "repeat": ("('repeat', 'often')", "write a number"),
-    "mfa": ("('mfa', ('a', 'b'))", "write (\"module\""),
+    "mfa": ("('mfa', ('a', 'b'))", 'write ("module"'),
     "wait": ("('wait', -1)", "write a number of seconds"),
     "an option": ("('options', [('dependancy', 1)])", "there is no option"),
     "no text": ("", "can't decode"),

@@ -215,5 +215,3 @@ def test_a_profile_is_taken_meanwhile(python: Path, tmp_path: Path) -> None:
     done = run(python, *words, cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert row(done.stderr, "__main__:work/1")[0] == "1"
     check_logs(tmp_path, children_of(done.stdout), ("__main__", "work", [1]))
-
-

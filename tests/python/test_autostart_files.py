@@ -46,7 +46,7 @@ def test_a_file_that_is_set_up_starts_as_often_as_it_says(tmp_path: Path) -> Non
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "auto.config")
-    tracerdata = [("trace", ("file", ("a", "wrap", ".log"))), ("ti", ("file", "it's \"b\""))]
+    tracerdata = [("trace", ("file", ("a", "wrap", ".log"))), ("ti", ("file", 'it\'s "b"'))]
     cmdfiles = [["a"], [("b", [("X", Atom("x"))]), ("inviso", "tf", [1])]]
     assert (
         autostart.setup_autostart(None, None, [], tracerdata, cmdfiles, {"A": b"x"}, RULES, ("t", 1), "on", file=path)

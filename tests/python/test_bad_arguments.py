@@ -117,8 +117,21 @@ NO_OPTIONS = [
     {"clock": "slow"}, {"clock": None}, {"clock": 1}, {"clock": Hostile()},
 ]  # fmt: skip
 NO_TRACER = [1, "me", b"x", [], {}, Hostile(), (1, 2), ("module", "state"), FOREIGN, True]
-NO_SPEC = [None, 1, "on", "Pause", b"pause", {}, (), [1], Hostile(), 1.0,
-           [([], [("<", "$1", 2)], [])], [("_", [], [("nosuch",)])], [("_", [], [object()])]]
+NO_SPEC = [
+    None,
+    1,
+    "on",
+    "Pause",
+    b"pause",
+    {},
+    (),
+    [1],
+    Hostile(),
+    1.0,
+    [([], [("<", "$1", 2)], [])],
+    [("_", [], [("nosuch",)])],
+    [("_", [], [object()])],
+]
 
 
 @pytest.mark.parametrize("name", [0, 1, b"name", ["name"], Hostile()])

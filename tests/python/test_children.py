@@ -170,7 +170,9 @@ if __name__ == "__main__":
 
 def test_a_master_that_forks_workers_and_ends_them(tmp_path: Path) -> None:
     """As servers do: workers handle signals, one exits at once, one is killed and replaced."""
-    text = LEAF + """
+    text = (
+        LEAF
+        + """
 leaf()
 def worker(ending):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -188,6 +190,7 @@ for _ in workers: os.read(reading, 1)
 for pid in workers[:2]: os.kill(pid, signal.SIGTERM)
 print([os.waitpid(pid, 0)[1] for pid in workers])
 """
+    )
     profile = profile_of(tmp_path, script(tmp_path, text))
     assert profile["said"] == "[0, 0, 0]\n"
     assert calls(profile, "leaf") == 31
@@ -222,7 +225,9 @@ def test_what_is_not_measured_is_said_in_the_last_line(how: str, tmp_path: Path)
 
 
 def test_what_never_ran_is_not_counted(tmp_path: Path) -> None:
-    text = LEAF + """
+    text = (
+        LEAF
+        + """
 for command in ("nothing", "/nothing", "./program.py"):
     try: subprocess.run([command])
     except OSError as error: print(error.errno)
@@ -230,6 +235,7 @@ for command in ("nothing", "/nothing", "./program.py"):
     except OSError as error: print(error.errno)
 leaf()
 """
+    )
     profile = profile_of(tmp_path, script(tmp_path, text, "program.py"))
     assert calls(profile, "leaf") == 1
     assert "missing" not in profile and "children" not in profile
@@ -283,7 +289,9 @@ def test_times_and_memory_by_process(tmp_path: Path) -> None:
 
 
 def test_counts_of_a_child_begin_at_zero(tmp_path: Path) -> None:
-    text = LEAF + """
+    text = (
+        LEAF
+        + """
 for _ in range(1000): leaf()
 for _ in range(3):
     pid = os.fork()
@@ -292,6 +300,7 @@ for _ in range(3):
         break
     os.waitpid(pid, 0)
 """
+    )
     assert calls(profile_of(tmp_path, script(tmp_path, text)), "leaf") == 1003
 
 

@@ -230,27 +230,33 @@ print("tracing has ended", file=sys.stderr, flush=True)
 
 
 def test_half_of_a_pipe_is_the_program_s() -> None:
-    program = Piped("""
+    program = Piped(
+        """
 for n in range(20_000): f("x" * 100)
 import fcntl, termios, time
 half = fcntl.fcntl(1, fcntl.F_GETPIPE_SZ) // 2
 while int.from_bytes(fcntl.ioctl(1, termios.FIONREAD, bytes(4)), sys.byteorder) < half: time.sleep(0.001)
 os.write(1, b"a line of its own\\n" * 100)
 print("it was written", file=sys.stderr, flush=True)
-""", "{'lost': 1 << 40}")
+""",
+        "{'lost': 1 << 40}",
+    )
     assert program.sign() == "it was written"
     out, err = program.rest()
     assert (out.count("a line of its own\n"), err) == (100, "")
 
 
 def test_nobody_s_line_comes_within_one(tmp_path: Path) -> None:
-    program = Piped("""
+    program = Piped(
+        """
 import os
 for n in range(3000):
     f(("x" * 70, n))
     if n % 3 == 0: os.write(1, b"a line of its own\\n")
 dbg.stop()
-""", "{'lost': 1 << 40}")
+""",
+        "{'lost': 1 << 40}",
+    )
     lines = []
     assert program.process.stdout
     while line := program.process.stdout.readline():  # slowly
@@ -355,10 +361,13 @@ def test_what_fails_sets_no_limit(call: Any) -> None:
 
 
 def test_a_slow_reader_is_told_of_what_was_lost() -> None:
-    program = Piped("""
+    program = Piped(
+        """
 for n in range(30_000): f("x" * 100)
 print("calls are done", file=sys.stderr, flush=True)
-""", "{'lost': 1 << 40}")
+""",
+        "{'lost': 1 << 40}",
+    )
     assert program.sign() == "calls are done"
     out, err = program.rest()
     assert err == ""
@@ -530,14 +539,17 @@ while dbg.get_tracer()[0] == "ok": f(1)
 
 
 def test_an_interrupt_is_the_programs() -> None:
-    program = Piped("""
+    program = Piped(
+        """
 try:
     print("begun", file=sys.stderr, flush=True)
     while True: f(1)
 except KeyboardInterrupt:
     print("interrupted", file=sys.stderr, flush=True)
 dbg.stop()
-""", "{'limit': 100}")
+""",
+        "{'limit': 100}",
+    )
     assert program.sign() == "begun"
     program.process.send_signal(signal.SIGINT)
     assert program.sign() == "interrupted"

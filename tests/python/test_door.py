@@ -82,7 +82,7 @@ print(asyncio.run(main()))
 sys.exit(7)
 """
     )
-    assert (done.returncode, done.stdout) == (7, "\"the program's\"\nin a task\n")
+    assert (done.returncode, done.stdout) == (7, '"the program\'s"\nin a task\n')
 
 
 COLLECTED = """

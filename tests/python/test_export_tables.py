@@ -175,7 +175,7 @@ def test_who_leaves_a_table_in_the_midst_leaves_no_thread(tmp_path: Path) -> Non
 def test_a_forked_child_is_told_that_it_can_not_go_on(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = log(tmp_path / "log", call_and_return(100_000, 300))
-    code = f'''
+    code = f"""
 import os, sys, pyarrow
 from inviso import export
 reader = pyarrow.RecordBatchReader.from_stream(export.arrow({str(path)!r}))
@@ -189,7 +189,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 print(sum(batch.num_rows for batch in reader))
-'''
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     child, parent = done.stdout.splitlines()
     assert "forked" in child and parent == str(200_000 - 32_000), done.stderr

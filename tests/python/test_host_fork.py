@@ -42,7 +42,10 @@ tracer = {}
 
 @pytest.mark.parametrize("tracer", TRACERS)
 def test_fork_with_a_session_open(tracer: str) -> None:
-    text = SETUP + TRACER_SETUP.format(tracer) + """
+    text = (
+        SETUP
+        + TRACER_SETUP.format(tracer)
+        + """
 s = everything(tracer)
 forked.untraced(5)
 pid = os.fork()
@@ -66,11 +69,14 @@ assert s.delivered().wait(30)
 s.destroy()
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
 def test_a_forked_child_that_ends_as_usual() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything(lambda m: None)
 forked.untraced(5)
 pid = os.fork()
@@ -80,11 +86,14 @@ if pid == 0:
 assert wait(pid) == 9
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
 def test_forks_again_and_again_and_from_children() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything(lambda m: None)
 for n in range(20):
     forked.untraced(1)
@@ -99,11 +108,14 @@ for n in range(20):
 assert s.info(W, "call_count")[1] == 20
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
 def test_fork_while_other_threads_are_traced() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything(overflow="overwrite")
 stop = threading.Event()
 def run():
@@ -123,11 +135,14 @@ finally:
 assert s.info(W, "call_count")[1] > 0
 print("ok")
 """
+    )
     assert good(text, flags=["-W", "ignore"]) == "ok\n"
 
 
 def test_fork_inside_a_traced_call() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 def forks():
     pid = os.fork()
     if pid == 0:
@@ -142,11 +157,14 @@ assert code == 6
 assert s.info(("__main__", "forks", 0), "call_count")[1] == 1
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
 def test_a_second_session_after_a_fork_with_none() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 pid = os.fork()
 if pid == 0: os._exit(forked.measured(3))
 assert wait(pid) == 3
@@ -156,6 +174,7 @@ if pid == 0: os._exit(forked.measured(4))
 assert wait(pid) == 4
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
@@ -164,7 +183,10 @@ print("ok")
 def test_multiprocessing(method: str, tracer: str) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} here")
-    text = SETUP + TRACER_SETUP.format(tracer) + """
+    text = (
+        SETUP
+        + TRACER_SETUP.format(tracer)
+        + """
 import multiprocessing
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -181,13 +203,16 @@ if __name__ == "__main__":
     s.destroy()
     print("ok")
 """
+    )
     # warnings about the pool's own threads don't count
     assert good(text, method, flags=["-W", "ignore::DeprecationWarning"]) == "ok\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_multiprocessing_is_not_warned_about(method: str) -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 import multiprocessing
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -197,11 +222,14 @@ if __name__ == "__main__":
     assert process.exitcode == 0, process.exitcode
     print("ok")
 """
+    )
     assert good(text, method, flags=STRICT) == "ok\n"
 
 
 def test_subprocesses_start_as_ever() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 import subprocess
 s = everything(lambda m: None)
 out = subprocess.run([sys.executable, "-c", "print(5)"], capture_output=True, text=True)
@@ -210,6 +238,7 @@ out = subprocess.run(["true"], preexec_fn=lambda: None)
 assert out.returncode == 0
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
@@ -229,7 +258,10 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_interpreter_exit_with_a_session_open(end: str, tracer: str) -> None:
     how, status = ENDS[end]
-    text = SETUP + TRACER_SETUP.format(tracer) + f"""
+    text = (
+        SETUP
+        + TRACER_SETUP.format(tracer)
+        + f"""
 import atexit
 atexit.register(lambda: print("atexit", forked.untraced(2)))
 class Late:
@@ -240,6 +272,7 @@ forked.untraced(1000)
 print("before", flush=True)
 {how}
 """
+    )
     done = child(text, flags=STRICT)
     assert done.returncode == status, (done.stdout, done.stderr)
     assert done.stdout.startswith("before\n")
@@ -253,7 +286,9 @@ print("before", flush=True)
 
 
 def test_exit_while_daemon_threads_are_traced() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything(overflow="overwrite")
 def run():
     while True: forked.work(1)
@@ -261,6 +296,7 @@ for _ in range(3): threading.Thread(target=run, daemon=True).start()
 while s.info(W, "call_count")[1] < 1000: pass
 print("ok", flush=True)
 """
+    )
     for _ in range(5):
         done = child(text, flags=STRICT)
         assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
@@ -268,19 +304,24 @@ print("ok", flush=True)
 
 
 def test_exit_while_the_tracer_is_behind() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 gate = threading.Event()
 s = everything(lambda m: gate.wait(0.001))
 forked.untraced(2000)
 print("ok", flush=True)
 """
+    )
     # each waits for its tracer for some seconds, so all do at a time
     with ThreadPoolExecutor(20) as pool:
         assert list(pool.map(lambda _: good(text, flags=STRICT), range(20))) == ["ok\n"] * 20
 
 
 def test_exit_with_daemon_threads_waiting() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything()
 begun = [threading.Event() for _ in range(6)]
 def waits(n):
@@ -292,6 +333,7 @@ for n in range(6): threading.Thread(target=waits, args=(n,), daemon=True).start(
 for b in begun: b.wait()
 print("ok", flush=True)
 """
+    )
     for _ in range(20):
         assert good(text, flags=STRICT) == "ok\n"
 
@@ -300,7 +342,9 @@ def test_exit_while_daemon_threads_change_sessions() -> None:
     """A thread that is stopped inside a call keeps its locks. Objects that are dropped at the end don't wait for these
     locks.
     """
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 import time
 def changes():
     while True:
@@ -321,21 +365,27 @@ time.sleep(0.05 + ROUND / 1000)
 sys.setswitchinterval(100)  # who waits for the lock now waits for ever
 print("ok", flush=True)
 """
+    )
     for n in range(20):
         assert good(text.replace("ROUND", str(n)), flags=STRICT) == "ok\n"
 
 
 def test_exit_with_a_blocked_ring() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything(ring_bytes=4096, overflow="block", block_ms=10)
 forked.untraced(300)
 print("ok", s.info("session", "dropped")[1] > 0, flush=True)
 """
+    )
     assert good(text, flags=STRICT) == "ok True\n"
 
 
 def test_sessions_made_at_exit() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 import atexit
 def late():
     s = everything(lambda m: None)
@@ -343,6 +393,7 @@ def late():
     print(s.info(W, "call_count")[1])
 atexit.register(late)
 """
+    )
     done = child(text, flags=STRICT)
     assert done.returncode == 0, done.stderr
     assert "panicked" not in done.stderr
@@ -351,7 +402,9 @@ atexit.register(late)
 
 
 def test_keyboard_interrupt_goes_through_traced_frames() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 import signal
 s = everything()
 def endless():
@@ -369,6 +422,7 @@ assert n >= 100
 forked.work(1)
 assert s.info(W, "call_count")[1] == n + 1
 """
+    )
     assert good(text, flags=STRICT) == "interrupted\n"
 
 
@@ -387,7 +441,9 @@ print("ok")
 
 
 def test_unloading_is_refused_or_harmless() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 s = everything()
 for name in [n for n in sys.modules if n.startswith("inviso")]: del sys.modules[name]
 forked.untraced(5)
@@ -397,11 +453,10 @@ forked.untraced(5)
 import inviso
 print("ok")
 """
+    )
     done = child(text)
     assert done.returncode in (0, 1), done
     assert "panicked" not in done.stderr
-
-
 
 
 @pytest.mark.parametrize("tracer", ["None", "print"])
@@ -431,7 +486,10 @@ def test_a_fork_waits_for_what_another_thread_imports_of_the_package(tmp_path: P
     (tmp_path / "_slow.py").write_text(
         "import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n"
     )
-    text = SETUP + f"inviso.__path__.append({str(tmp_path)!r})" + """
+    text = (
+        SETUP
+        + f"inviso.__path__.append({str(tmp_path)!r})"
+        + """
 def bring():
     import inviso._slow
 importer = threading.Thread(target=bring)
@@ -446,11 +504,14 @@ assert wait(pid) == 0
 importer.join()
 print("ok")
 """
+    )
     assert good(text, flags=["-W", "ignore"]) == "ok\n"
 
 
 def test_nobody_is_told_of_a_tracer_that_rests() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 with trace.session_create("watching") as s, trace.session_create("callable", lambda m: None) as c:
     s.process("all", True, ["procs", "running"])
     for _ in range(3):
@@ -463,12 +524,15 @@ with trace.session_create("watching") as s, trace.session_create("callable", lam
     assert sorted(inviso.processes()) == sorted([c._worker.pid, inviso.self()])
 print("ok")
 """
+    )
     assert good(text, flags=STRICT) == "ok\n"
 
 
 def test_a_tracers_thread_that_comes_too_late_says_so() -> None:
     """The thread that starts it, maybe in ``fork``, waits until it is ready, also if the tracer ends just then."""
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 class Late:
     def __init__(self, lock, over): self.lock, self.over = lock, over
     def locked(self): return self.lock.locked()
@@ -484,12 +548,15 @@ starting.start()
 starting.join(20)
 print("waits for ever" if starting.is_alive() else "ok")
 """
+    )
     assert good(text) == "ok\n"
 
 
 def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
     """A finaliser runs while a thread is started. A tracer's thread that begins then does not need that lock."""
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 from inviso import _fork
 from waiting import until
 seen = []
@@ -508,11 +575,14 @@ until(lambda: not worker.pid.is_alive())
 assert [m[3] for m in seen] == [(*W[:2], [1])], seen
 print("ok")
 """
+    )
     assert good(text, limit=60) == "ok\n"
 
 
 def test_a_timer_of_the_parent_is_stopped_in_the_child() -> None:
-    text = SETUP + """
+    text = (
+        SETUP
+        + """
 timer = inviso.send_after(10_000, inviso.self(), "late")
 pid = os.fork()
 if pid == 0:
@@ -522,4 +592,5 @@ assert wait(pid) == 3
 timer.cancel()
 print("ok")
 """
+    )
     assert good(text, flags=("-W", "ignore")) == "ok\n"

@@ -458,8 +458,8 @@ def test_a_node_reads_all_of_what_is_written(write: Callable[..., str], tmp_path
     bad = struct.pack(">BI", 0, 2) + b"\x83\xff"
     path, out = write(record(called(1)), bad, record(called(2))), tmp_path / "out"
     assert log.convert(path, out).records == 2
-    code = "[F] = init:get_plain_arguments(), S = self(), H = fun(M, N) -> S ! {M, N}, N + 1 end, \
-        dbg:trace_client(file, F, {H, 0}), receive {end_of_trace, N} -> io:format(\"~p\", [N]) end, halt()."
+    code = '[F] = init:get_plain_arguments(), S = self(), H = fun(M, N) -> S ! {M, N}, N + 1 end, \
+        dbg:trace_client(file, F, {H, 0}), receive {end_of_trace, N} -> io:format("~p", [N]) end, halt().'
     assert erl(code, str(out)) == "2"
 
 

@@ -218,9 +218,7 @@ def test_files_that_cannot_be_read_or_written(path: Path, tmp_path: Path) -> Non
     assert done.returncode == 1 and f"{tmp_path / 'no' / 'out'}: {os.strerror(2)}" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "words", [["print"], ["print", "--color", "never"], ["merge"], ["stats"], ["stats", "--json"]]
-)
+@pytest.mark.parametrize("words", [["print"], ["print", "--color", "never"], ["merge"], ["stats"], ["stats", "--json"]])
 def test_a_closed_standard_output(words: list[str], path: Path) -> None:
     line = shlex.join([*command("log", *words), str(path)])
     done = subprocess.run(["sh", "-c", f"exec {line} >&-"], capture_output=True, text=True, timeout=60, check=False)

@@ -73,9 +73,7 @@ for node in nodes:
 
 def test_two_nodes(tmp_path: Path) -> None:
     begun = ("ok", [("trace_log", "ok"), ("ti_log", "ok")])
-    names = [
-        [(f"order-{n}", "alias"), (f"cashier-{n}", "alias"), (f"worker-{n}", "alias")] for n in range(2)
-    ]
+    names = [[(f"order-{n}", "alias"), (f"cashier-{n}", "alias"), (f"worker-{n}", "alias")] for n in range(2)]
     logs = ("ok", [("trace_log", ".", ["t.log"]), ("ti_log", ".", ["t.ti"])])
     assert good(HEAD + TWO, str(tmp_path)).splitlines() == [
         str([begun, begun]),

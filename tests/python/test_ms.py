@@ -93,9 +93,7 @@ def test_what_is_taken_is_what_it_is_now() -> None:
     wanted, debug = ["EUR", ["USD"]], False
     spec = ms(lambda a: a == wanted and a != Colour.RED)
     wanted[1].append("GBP")  # type: ignore[attr-defined]
-    assert repr(spec) == (
-        "MatchSpec([(['$1'], [('==', '$1', ('const', ['EUR', ['USD']])), ('/=', '$1', 1)], [])])"
-    )
+    assert repr(spec) == ("MatchSpec([(['$1'], [('==', '$1', ('const', ['EUR', ['USD']])), ('/=', '$1', 1)], [])])")
     codes = ("EUR", "USD")
     assert match_spec_test(["USD"], ms(lambda a: debug or a in codes))[1] is True
     assert match_spec_test(["GBP"], ms(lambda a: debug or a in codes))[1] is False

@@ -358,7 +358,7 @@ def test_the_header_is_c_and_cpp(tmp_path: pathlib.Path) -> None:
         "static inviso_answer ask(inviso_env *, inviso_term, inviso_term, inviso_term) { return INVISO_TRACE; }\n"
         "static void tell(inviso_env *, inviso_term, inviso_term, inviso_term, inviso_term, inviso_term) {}\n"
         "static inviso_tracer made() { inviso_tracer t = {}; t.abi = INVISO_TRACER_ABI; t.size = sizeof t;\n"
-        "  t.name = \"cc\"; t.enabled = ask; t.trace = tell; return t; }\n"
+        '  t.name = "cc"; t.enabled = ask; t.trace = tell; return t; }\n'
         "static const inviso_tracer table = made();\nINVISO_TRACER(table)\n"
     )
     out = tmp_path / "t.so"

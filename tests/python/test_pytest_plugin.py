@@ -543,7 +543,8 @@ def test_fails():
 
 def test_a_copy_that_checks_arguments_is_no_call(project: pytest.Pytester) -> None:
     """As Celery makes it of each task."""
-    project.makepyfile(tasks="""
+    project.makepyfile(
+        tasks="""
         def task(function):
             made = {"__name__": function.__module__}
             exec(f"def {function.__name__}(x): return 1", made)
@@ -553,7 +554,8 @@ def test_a_copy_that_checks_arguments_is_no_call(project: pytest.Pytester) -> No
         def add(x): return x
         class Cart: pass
         exec("def only(x): return x")
-    """)
+    """
+    )
     project.makepyfile("""
         import pytest, tasks
         @pytest.mark.inviso(calls={"tasks:add": 1, "tasks:only": 1})

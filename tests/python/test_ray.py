@@ -164,9 +164,7 @@ def test_a_task_that_calls_another_sends_its_token(
         ("[ray.get(each) for each in desk.each.remote(2)]", [0, 2], [0, 1]),
     ],
 )
-def test_whatever_is_called(
-    driver: Child, traced: Events, call: str, value: object, printed: list[object]
-) -> None:
+def test_whatever_is_called(driver: Child, traced: Events, call: str, value: object, printed: list[object]) -> None:
     driver.ask("is_traced('order 9')")
     assert driver.ask(call) == value
     driver.ask("seq_trace.set_token(None)")

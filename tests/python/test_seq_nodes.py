@@ -134,11 +134,14 @@ def test_another_process_has_the_label_and_the_sender_s_node() -> None:
     )
     flags, told_label, serial, sender, previous = pickle.loads(bytes.fromhex(told))
     assert (flags, told_label, serial, sender, previous) == (7, label, 1, inviso.self(), 0)
-    assert child(
-        "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
-        "_, label, _, pid, _ = seq_trace.get_token(); print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
-        VALUE=value,
-    ) == "client@here False True thread"
+    assert (
+        child(
+            "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
+            "_, label, _, pid, _ = seq_trace.get_token(); print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
+            VALUE=value,
+        )
+        == "client@here False True thread"
+    )
 
 
 def test_pids_of_other_nodes_stay_what_they_are() -> None:
@@ -146,11 +149,14 @@ def test_pids_of_other_nodes_stay_what_they_are() -> None:
     begin((far, inviso.self()), "send", "print")
     assert seq_trace.get_token()[1] == (far, inviso.self()) and seq_trace.get_token()[1][0].node == "far@there"
     value = seq_trace.inject({})[HEADER]
-    assert child(
-        "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
-        "print(*(pid.node for pid in seq_trace.get_token()[1]))",
-        VALUE=value,
-    ) == f"far@there {inviso.node()}"
+    assert (
+        child(
+            "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
+            "print(*(pid.node for pid in seq_trace.get_token()[1]))",
+            VALUE=value,
+        )
+        == f"far@there {inviso.node()}"
+    )
 
 
 def test_a_carrier_without_a_token_clears_and_a_malformed_one_too() -> None:
@@ -283,6 +289,7 @@ def test_what_a_setter_sends_itself_comes_after(collector: seq_trace.Collector) 
 
 
 # -- hostile headers
+
 
 def good_parts() -> list[Any]:
     """The header of the calling process."""

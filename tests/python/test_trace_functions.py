@@ -70,9 +70,7 @@ CALLS: list[tuple[str, int, Any, int]] = [
 
 
 @pytest.mark.parametrize(("name", "arity", "act", "calls"), CALLS, ids=[f"{c[0]}-{i}" for i, c in enumerate(CALLS)])
-def test_calls_of_every_shape_are_counted(
-    session: trace.Session, name: str, arity: int, act: Any, calls: int
-) -> None:
+def test_calls_of_every_shape_are_counted(session: trace.Session, name: str, arity: int, act: Any, calls: int) -> None:
     counted(session, name)
     assert value(session, name, arity) == 0
     act()

@@ -31,7 +31,8 @@ def script(body: str, **kw: float) -> str:
 
 
 def test_interpreter_exit_with_sessions_open() -> None:
-    assert script("""
+    assert (
+        script("""
         kept = [trace.session_create("open", t) for t in (None, print, inviso.self())]
         for s in kept:
             s.process("all", True, ["call", "procs"])
@@ -40,11 +41,14 @@ def test_interpreter_exit_with_sessions_open() -> None:
         kept[0].function(("_", "_", "_"), True, ["call_time", "call_memory", "call_count", "call_latency"])
         work(1)
         sys.exit(0)
-    """) is not None
+    """)
+        is not None
+    )
 
 
 def test_a_forked_child_is_not_traced_and_the_parent_still_is() -> None:
-    assert script("""
+    assert (
+        script("""
         seen = []
         s = trace.session_create("fork", seen.append)
         s.process(inviso.self(), True, ["call"])
@@ -65,7 +69,9 @@ def test_a_forked_child_is_not_traced_and_the_parent_still_is() -> None:
         assert s.info(ME, "call_count") == ("call_count", 2)
         assert s.delivered().wait(30)
         print([m[3][2] for m in seen])
-    """) == "[[1], [4]]\n"
+    """)
+        == "[[1], [4]]\n"
+    )
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -85,7 +91,8 @@ def test_multiprocessing(method: str, tmp_path) -> None:
 
 
 def test_a_session_ends_with_its_last_strong_handle() -> None:
-    assert script("""
+    assert (
+        script("""
         import gc
         s = trace.session_create("held")
         weak, = trace.session_info("all")
@@ -94,12 +101,15 @@ def test_a_session_ends_with_its_last_strong_handle() -> None:
         gc.collect()
         work(1)
         print(trace.session_info("all"), weak.is_alive())
-    """) == "[] False\n"
+    """)
+        == "[] False\n"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_other_monitoring_tools_see_what_they_saw_before() -> None:
-    assert script("""
+    assert (
+        script("""
         m = sys.monitoring
         seen = []
         m.use_tool_id(1, "other")
@@ -113,12 +123,15 @@ def test_other_monitoring_tools_see_what_they_saw_before() -> None:
         work(0)
         m.free_tool_id(1)
         print(len(seen), [m.get_tool(n) for n in range(6)])
-    """) == "3 [None, None, None, None, None, None]\n"
+    """)
+        == "3 [None, None, None, None, None, None]\n"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_without_a_free_tool_id_the_error_names_the_holders() -> None:
-    assert script("""
+    assert (
+        script("""
         for n, name in ((4, "first"), (3, "second")):
             sys.monitoring.use_tool_id(n, name)
         s = trace.session_create("none")
@@ -126,16 +139,23 @@ def test_without_a_free_tool_id_the_error_names_the_holders() -> None:
             s.function(ME, True, ["call_count"])
         except RuntimeError as error:
             print("second" in str(error), "first" in str(error), s.info(ME, "all"))
-    """) == "True True ('all', False)\n"
+    """)
+        == "True True ('all', False)\n"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
-@pytest.mark.parametrize("call", [
-    's.process("all", True, ["send", "procs", "running", "running_procs", "set_on_spawn"])',
-    's.port("all", True, ["send", "ports", "running_ports"])',
-    's.system("long_schedule", 100)', 's.system("long_message_queue", (1, 2))', 's.system("busy_dist_port", True)',
-    's.send([(("_", "_"), [], [("set_seq_token", "label", 1)])])',
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        's.process("all", True, ["send", "procs", "running", "running_procs", "set_on_spawn"])',
+        's.port("all", True, ["send", "ports", "running_ports"])',
+        's.system("long_schedule", 100)',
+        's.system("long_message_queue", (1, 2))',
+        's.system("busy_dist_port", True)',
+        's.send([(("_", "_"), [], [("set_seq_token", "label", 1)])])',
+    ],
+)
 def test_a_call_that_is_refused_for_want_of_a_tool_id_leaves_nothing_behind(call: str) -> None:
     assert (
         script(f"""
@@ -246,7 +266,8 @@ def test_other_interpreters_are_left_alone(flags: str) -> None:
 
 
 def test_profilers_beside_a_session() -> None:
-    assert script("""
+    assert (
+        script("""
         import cProfile, pstats
         profile = cProfile.Profile()
         with trace.session_create("beside") as s:
@@ -267,11 +288,17 @@ def test_profilers_beside_a_session() -> None:
             work(1)
             sys.settrace(None)
             print(s.info(ME, "call_count")[1], lines.count("call") >= 1)
-    """) == "5\n[5]\n1 True\n"
+    """)
+        == "5\n[5]\n1 True\n"
+    )
 
 
 def test_a_tracer_that_raises_is_reported_once() -> None:
-    words = [sys.executable, "-c", HEAD + textwrap.dedent("""
+    words = [
+        sys.executable,
+        "-c",
+        HEAD
+        + textwrap.dedent("""
         def bad(message): raise ValueError("mine")
         s = trace.session_create("raising", bad)
         s.process(inviso.self(), True, ["call"])
@@ -279,20 +306,24 @@ def test_a_tracer_that_raises_is_reported_once() -> None:
         print([work(n) for n in range(3)])
         s.delivered().wait(5)
         s.destroy()
-    """)]
+    """),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "[0, 1, 2]\n")
     assert done.stderr.count("ValueError: mine") == 1
 
 
 def test_import_is_light() -> None:
-    assert run("""
+    assert (
+        run("""
         import sys
         before = set(sys.modules)
         import inviso
         new = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(sorted(new - set(sys.stdlib_module_names) - {"inviso"}), "asyncio" in sys.modules)
-    """) == "[] False\n"
+    """)
+        == "[] False\n"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
@@ -321,7 +352,8 @@ def test_callbacks_that_somebody_calls() -> None:
 
 
 def test_a_weak_reference_of_ours_that_somebody_calls() -> None:
-    assert script("""
+    assert (
+        script("""
         import asyncio, weakref
         async def main():
             s = trace.session_create("s")
@@ -335,4 +367,6 @@ def test_a_weak_reference_of_ours_that_somebody_calls() -> None:
             await task
         asyncio.run(main())
         print("ok")
-    """) == "ok\n"
+    """)
+        == "ok\n"
+    )

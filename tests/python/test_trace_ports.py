@@ -335,6 +335,7 @@ with trace.session_create("one of two", port) as session:
         print(line, end="", flush=True)
 assert (port.dropped, port.errors) == (0, 0)
 """
+
     def begin(name: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         one = subprocess.Popen([sys.executable, "-c", code, name], stdin=pipe, stdout=pipe, text=True)

@@ -72,9 +72,7 @@ def tags(messages: list[Any]) -> list[Any]:
     """``(pid, tag, rest)`` of messages about processes, without those about the loop's own helper tasks."""
     helpers = {m[3] for m in messages if m[2] == "spawn" and m[4][0].startswith("asyncio.")}
     return [
-        (m[1], str(m[2]), *m[3:])
-        for m in messages
-        if m[1] not in helpers and not (m[2] == "spawn" and m[3] in helpers)
+        (m[1], str(m[2]), *m[3:]) for m in messages if m[1] not in helpers and not (m[2] == "spawn" and m[3] in helpers)
     ]
 
 

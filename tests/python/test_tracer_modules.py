@@ -871,7 +871,9 @@ made.process("all", True, ["call", "return_to", "procs", "running", "garbage_col
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_has_no_session() -> None:
-    good(SETUP + """
+    good(
+        SETUP
+        + """
 seq_trace.set_system_tracer((Module(), seen))
 forked.work(1)
 before = seen.count("call")
@@ -893,12 +895,15 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 forked.work(1)
 assert seen.count("call") == 2 * before
-""")
+"""
+    )
 
 
 @pytest.mark.parametrize("how", ["pass", "sys.exit(0)", "made.destroy()"])
 def test_the_interpreter_ends_with_a_module_at_work(how: str) -> None:
-    good(SETUP + f"""
+    good(
+        SETUP
+        + f"""
 def forever():
     while True:
         forked.work(1)
@@ -907,15 +912,19 @@ for _ in range(3):
 while len(seen) < 100:
     time.sleep(0.001)
 {how}
-""")
+"""
+    )
 
 
 def test_threads_that_come_and_go_are_told_of() -> None:
-    good(SETUP + """
+    good(
+        SETUP
+        + """
 for _ in range(50):
     thread = threading.Thread(target=forked.work, args=(1,))
     thread.start()
     thread.join()
 assert seen.count("spawned") == seen.count("exit") == 50, (seen.count("spawned"), seen.count("exit"))
 assert made.info("session", "tracer_errors") == ("tracer_errors", 0)
-""")
+"""
+    )

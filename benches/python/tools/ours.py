@@ -16,7 +16,9 @@ from . import Happened, Missing, Tool, Wrong, want
 
 _EVERY = ("_", "_", "_")
 _SMALL = "calls", "methods"
-_READ = 100  # counters that are read after each run: those of the most called functions, up to 5 ms each in a large program
+_READ = (
+    100  # counters that are read after each run: those of the most called functions, up to 5 ms each in a large program
+)
 
 
 def _inviso() -> Any:

@@ -201,7 +201,9 @@ def tools() -> list[Tool]:
         CProfile("cprofile_python", "cProfile without C functions", programs.NAMES, builtins=False),
         Yappi("yappi", "yappi, wall clock, no C functions", _PLAIN),
         VizTracer("viztracer", "viztracer as it comes", _PLAIN),
-        VizTracer("viztracer_python", "viztracer without C functions", programs.NAMES, options={"ignore_c_function": True}),
+        VizTracer(
+            "viztracer_python", "viztracer without C functions", programs.NAMES, options={"ignore_c_function": True}
+        ),
         VizTracer("viztracer_args", "viztracer with arguments, no C functions", _SMALL, options=no_c),
         TraceMalloc("tracemalloc", "the standard library's tracemalloc, one frame", ("allocations",)),
         TprofOfPypi("tprof_pypi", "PyPI's tprof on one function", ("methods", "documents"), True),

@@ -95,7 +95,9 @@ def _measures(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     wrong = [name for name in names if name not in MEASURES]
     if wrong:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} can't be measured; give {', '.join(MEASURES)}, or several with commas")
+        raise argparse.ArgumentTypeError(
+            f"{wrong[0]!r} can't be measured; give {', '.join(MEASURES)}, or several with commas"
+        )
     return names
 
 

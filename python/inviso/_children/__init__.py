@@ -315,7 +315,9 @@ def start(known: set[str]) -> None:
         known: the modules that were imported before this package. Modules that this package has imported since must not
             hide modules of the program with the same names.
     """
-    with contextlib.suppress(Exception):  # the parent has noted this process, so the leader sees that it doesn't measure
+    with contextlib.suppress(
+        Exception
+    ):  # the parent has noted this process, so the leader sees that it doesn't measure
         _follow()
     with contextlib.suppress(Exception):
         uncover(known, [place_of_program(sys.orig_argv), *_places])

@@ -50,7 +50,11 @@ class Options:
     def finish(self) -> Options:
         """Adds the options of every magic."""
         self.value(
-            "--limit", type=_rows, setting="limit", default=LIMIT, metavar="ROWS",
+            "--limit",
+            type=_rows,
+            setting="limit",
+            default=LIMIT,
+            metavar="ROWS",
             help=f"rows of the table (default: the setting limit, or {LIMIT})",
         )
         self.value("-o", "--output", type=_variable, metavar="NAME", help="the variable that gets the result, too")

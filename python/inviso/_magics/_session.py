@@ -35,9 +35,7 @@ class Session:
     def begin(self, flags: Iterable[str], patterns: Iterable[Pattern] = (), match_spec: Any = True) -> None:
         """Begins in the running process. The flags are set last, so that no event of this package is seen."""
         self.cell = inviso.self()
-        self._tracing = tracing.begin(
-            self._name, None, {"ring_bytes": RING}, patterns=patterns, match_spec=match_spec
-        )
+        self._tracing = tracing.begin(self._name, None, {"ring_bytes": RING}, patterns=patterns, match_spec=match_spec)
         self._tracing.session.process(self.cell, True, [*flags, "set_on_spawn", "monotonic_timestamp"])
 
     def end(self) -> None:

@@ -86,4 +86,3 @@ class Look:
         if not self._with_chart:
             return None
         return seq_trace.chart(result.events, names={self._cell: "cell"}, limit=self._limit)
-

@@ -104,7 +104,9 @@ def _calls(name: str, value: object) -> list[Limit]:
         elif name == "calls" and isinstance(number, range) and number and number.step == 1 and number.start >= 0:
             made.append(Limit(text, pattern, number[0], number[-1]))
         elif name == "calls":
-            raise _bad(name, f"{shown(number)} is no number of calls of {text}", "give an int, or range(1, 4) for 1 to 3")
+            raise _bad(
+                name, f"{shown(number)} is no number of calls of {text}", "give an int, or range(1, 4) for 1 to 3"
+            )
         else:
             raise _bad(name, f"{shown(number)} is no number of calls of {text}", "give the most, an int")
     return made
@@ -187,7 +189,9 @@ class _Watch:
                     messages = self._callers.drain() if messages is None and self._callers is not None else messages
                     lines += _wrong_calls(limit, calls, messages)
                     if copies:
-                        lines.append(f"      ({copies} of a copy made by exec, as Celery does to check arguments, don't count)")
+                        lines.append(
+                            f"      ({copies} of a copy made by exec, as Celery does to check arguments, don't count)"
+                        )
         if self._time is not None and self._limits.ms is not None:
             profile = self._time.collect()
             if profile.measurement > self._limits.ms * 1e6:
@@ -200,8 +204,7 @@ class _Watch:
 
 
 def _is_copy(function: Function) -> bool:
-    """Whether ``exec`` made it with the name of a function in its module's file. Celery does that to check arguments.
-    """
+    """Whether ``exec`` made it with the name of a function in its module's file. Celery does that to check arguments."""
     if not function.filename.startswith("<") or not function.function.isidentifier():
         return False
     try:
@@ -236,7 +239,9 @@ def _wrong_calls(limit: Limit, calls: int, messages: list[Any] | None) -> list[s
     callers: Counter[tuple[str, str]] = Counter()
     for message in messages:
         match message:
-            case (_, _, "call", (str(module), str(name), int(arity)), caller) if matches(limit.pattern, module, name, arity):
+            case (_, _, "call", (str(module), str(name), int(arity)), caller) if matches(
+                limit.pattern, module, name, arity
+            ):
                 callers[f"{module}:{name}/{arity}", _place(caller)] += 1
     lines += [f"{number:7} x {function} from {caller}" for (function, caller), number in callers.most_common(CALLERS)]
     left = calls - sum(number for _, number in callers.most_common(CALLERS))

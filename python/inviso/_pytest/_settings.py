@@ -42,7 +42,11 @@ class Settings:
         if not self.has_own:
             return []
         found = {".".join(parts[:n]) for name in list(sys.modules) if (n := _tests_at(parts := name.split(".")))}
-        return [(f"{name}.**", ANY, ANY) for name in sorted(found) if any(covers(p, (name, ANY, ANY)) for p in self.patterns)]
+        return [
+            (f"{name}.**", ANY, ANY)
+            for name in sorted(found)
+            if any(covers(p, (name, ANY, ANY)) for p in self.patterns)
+        ]
 
 
 def of_run(config: pytest.Config) -> Settings:

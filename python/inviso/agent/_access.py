@@ -72,7 +72,9 @@ def read_rights(path: str) -> Rights:
             why = f"{path}: {name}: pass a table with {', '.join(CLASSES)}"
             raise BadArg("agent", "rights", why)
         for right, patterns in given.items():
-            if not isinstance(patterns, list) or not all(isinstance(one, str) and _PATTERN.match(one) for one in patterns):
+            if not isinstance(patterns, list) or not all(
+                isinstance(one, str) and _PATTERN.match(one) for one in patterns
+            ):
                 why = f"{path}: {name}, {right}: pass a list of names of nodes without a host, which may have *"
                 raise BadArg("agent", "rights", why)
     return found
@@ -89,12 +91,25 @@ def rules(keys: Keys, rights: Rights) -> dict[str, Any]:
 
     def rule(subject: str, flow: str, messages: list[str], names: list[str]) -> None:
         if names:
-            made.append({"id": f"rule-{len(made)}", "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": names})
+            made.append(
+                {
+                    "id": f"rule-{len(made)}",
+                    "permission": "allow",
+                    "flows": [flow],
+                    "messages": messages,
+                    "key_exprs": names,
+                }
+            )
             policies.append({"rules": [made[-1]["id"]], "subjects": [subject]})
 
     everything = [f"{keys.top}/**", f"{PRESENCE}/**"]
     # requests of this host to others, and their answers
-    rule("anybody", "egress", ["query", "liveliness_query", "declare_subscriber", "declare_liveliness_subscriber", "reply"], everything)
+    rule(
+        "anybody",
+        "egress",
+        ["query", "liveliness_query", "declare_subscriber", "declare_liveliness_subscriber", "reply"],
+        everything,
+    )
     rule("anybody", "ingress", ["reply", "liveliness_token", "put", "declare_queryable"], everything)
     # public facts of this host, which need no right: that it has an agent, and its time
     rule("anybody", "egress", ["liveliness_token"], [keys.agents(), f"{PRESENCE}/**"])

@@ -125,8 +125,7 @@ class Far:
             self._ended(name, why)
 
     def _left(self, name: str, answer: bytes) -> bool:
-        """Whether an answer shows that a node has let its control go, as its host had lost the connection to this one.
-        """
+        """Whether an answer shows that a node has let its control go, as its host had lost the connection to this one."""
         if answer != NOT_ADDED or name not in self._added:
             return False
         # the other host opened a new connection for this request

@@ -35,7 +35,9 @@ class Keys:
     def __init__(self, cluster: str, host: str) -> None:
         for what, name in (("cluster", cluster), ("host", host)):
             if not _PART.match(name):
-                raise BadArg("agent", what, f"{shown(name)} is no name; pass up to 64 letters, digits, '_', '.' and '-'")
+                raise BadArg(
+                    "agent", what, f"{shown(name)} is no name; pass up to 64 letters, digits, '_', '.' and '-'"
+                )
         self.cluster = cluster
         self.host = host
         self.version = _frame.VERSION[0]

@@ -100,7 +100,9 @@ def shown_path(source: Any) -> str:
 def _session(where: str, session: Session, erlang: bool) -> Source:
     session._own(where)
     if session._takes_objects():
-        raise BadArg(where, "source", f"{session!r} has objects (capture 'ref'), and tables are made of copies; drop that option")
+        raise BadArg(
+            where, "source", f"{session!r} has objects (capture 'ref'), and tables are made of copies; drop that option"
+        )
     made = Source(f"session {session.name}", erlang)
     path = os.path.join(made.folder(), "session.log")
     session._native.dump_to_file(path, True)

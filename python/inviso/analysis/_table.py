@@ -46,7 +46,11 @@ class Table(Rows):
     __slots__ = ("_hint", "_name", "_source", "_warned")
 
     def __init__(
-        self, name: str, source: Source, make: Callable[[], _native.export.ArrowRows], hint: Callable[[], str] | None = None
+        self,
+        name: str,
+        source: Source,
+        make: Callable[[], _native.export.ArrowRows],
+        hint: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(make, True)
         self._name, self._source, self._warned = name, source, False

@@ -171,5 +171,3 @@ def lock(place: Place) -> None:
             if time.monotonic() > until:
                 raise TimeoutError(f"another process holds its folder for {PATIENCE:g} s") from None
             time.sleep(0.002)
-
-

@@ -22,6 +22,7 @@ from ._variables import ARGUMENT, PREPARED, STARTED, VARIABLE
 
 __all__ = ["Process", "begin", "begin_prepared", "lead", "this"]
 
+
 class Process:
     """This process and its plan."""
 

@@ -39,17 +39,40 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--listen", action="append", metavar="ENDPOINT", help=f"the address at which other agents reach this one (default: {LISTEN}); may be given several times")  # fmt: skip
     made.add_argument("--connect", action="append", default=[], metavar="ENDPOINT", help="the address of another agent or a router; may be given several times")  # fmt: skip
-    made.add_argument("--cluster", default=CLUSTER, metavar="NAME", help=f"the cluster; agents of other clusters are ignored (default: {CLUSTER})")
-    made.add_argument("--host", metavar="NAME", help="this host's name in names of nodes (default: INVISO_HOST, or the system's)")
-    made.add_argument("--ca", metavar="FILE", help="the authority that signs the certificates of all agents (PEM); needed for endpoints tls/...")
+    made.add_argument(
+        "--cluster",
+        default=CLUSTER,
+        metavar="NAME",
+        help=f"the cluster; agents of other clusters are ignored (default: {CLUSTER})",
+    )
+    made.add_argument(
+        "--host", metavar="NAME", help="this host's name in names of nodes (default: INVISO_HOST, or the system's)"
+    )
+    made.add_argument(
+        "--ca",
+        metavar="FILE",
+        help="the authority that signs the certificates of all agents (PEM); needed for endpoints tls/...",
+    )
     made.add_argument("--cert", metavar="FILE", help="this agent's certificate (PEM)")
     made.add_argument("--key", metavar="FILE", help="the key of the certificate (PEM)")
-    made.add_argument("--rights", metavar="FILE", help="the rights of names in certificates on this host (TOML); without it they have all rights")
-    made.add_argument("--insecure", action="store_true", help="accept endpoints without TLS, which are open to anyone who reaches them")
+    made.add_argument(
+        "--rights",
+        metavar="FILE",
+        help="the rights of names in certificates on this host (TOML); without it they have all rights",
+    )
+    made.add_argument(
+        "--insecure",
+        action="store_true",
+        help="accept endpoints without TLS, which are open to anyone who reaches them",
+    )
     made.add_argument("--router", action="store_true", help="forward messages between other agents")
-    made.add_argument("--window", type=float, metavar="SECONDS", help="the time that a node may be unreachable (default: 1)")
+    made.add_argument(
+        "--window", type=float, metavar="SECONDS", help="the time that a node may be unreachable (default: 1)"
+    )
     made.add_argument("--detach", action="store_true", help="run in the background")
-    made.add_argument("--status", action="store_true", help="show the running agents of this host, and the nodes that they reach")
+    made.add_argument(
+        "--status", action="store_true", help="show the running agents of this host, and the nodes that they reach"
+    )
     made.add_argument("--json", action="store_true", help="show the status as JSON")
     return made
 

@@ -27,7 +27,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--node", metavar="NAME", help="the process's name; {pid} and {program} are replaced")
     made.add_argument("--log-dir", metavar="FOLDER", help="the folder of its logs (default: inviso-logs in its own)")
     made.add_argument("--allow", metavar="MODULE", action="append", help="a module whose functions a control may name")
-    made.add_argument("--timeout", metavar="SECONDS", type=float, help="how long to wait for its main thread (default: 5)")
+    made.add_argument(
+        "--timeout", metavar="SECONDS", type=float, help="how long to wait for its main thread (default: 5)"
+    )
     made.add_argument("--detach", action="store_true", help="end the listener and remove all of inviso's data")
     made.add_argument("--json", action="store_true", help="an object a line")
     return made
@@ -43,7 +45,9 @@ def main(words: Sequence[str]) -> int:
     from inviso.errors import BadArg
 
     try:
-        settings = effective({"node": given.node, "log_dir": given.log_dir, "allow": given.allow, "timeout": given.timeout})
+        settings = effective(
+            {"node": given.node, "log_dir": given.log_dir, "allow": given.allow, "timeout": given.timeout}
+        )
         timeout = settings["timeout"].value
     except BadArg as wrong:
         return refuse(" attach", f"{wrong.argument}: {wrong.why}")

@@ -76,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
 
     command("list", "List the trace cases, their variables, and the nodes where they are on.")
     on = command("on", "Switch a trace case on in nodes that trace.", has_nodes=True)
-    off = command("off", "Switch a trace case off where it was switched on, or in nodes that are named.", has_nodes=False)
+    off = command(
+        "off", "Switch a trace case off where it was switched on, or in nodes that are named.", has_nodes=False
+    )
     for each in (on, off):
         each.add_argument("--id", default=ID, help="the id of a case that is on several times (1)")
     command("run", "Run a trace case once in nodes that trace.", has_nodes=True)
@@ -100,7 +102,9 @@ def _list(given: Any) -> int:
     if given.json:
         print(json.dumps(rows, indent=1))
         return 0
-    cells = [[name, row["kind"], *map(" ".join, (row["variables"], row["on"])), row["file"]] for name, row in rows.items()]
+    cells = [
+        [name, row["kind"], *map(" ".join, (row["variables"], row["on"])), row["file"]] for name, row in rows.items()
+    ]
     lines(["case", "kind", "variables", "on", "file"], cells, cells)
     return 0
 

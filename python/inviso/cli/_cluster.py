@@ -31,7 +31,18 @@ from inviso.runtime._component import FLAGS
 from ._command import wants_color
 from ._options import parsed
 
-__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_interrupted"]
+__all__ = [
+    "COMMANDS",
+    "TAG",
+    "carried_out",
+    "lines",
+    "main",
+    "number",
+    "parser",
+    "seconds",
+    "show",
+    "until_interrupted",
+]
 
 TAG = "cli"
 SPARE = 5.0
@@ -107,8 +118,16 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
     start.add_argument("--returns", action="store_true", help="results and exceptions of functions, too")
     start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
-    start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace for this time, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument(
+        "--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name"
+    )
+    start.add_argument(
+        "--for",
+        dest="seconds",
+        type=seconds,
+        metavar="TIME",
+        help="trace for this time, then stop and fetch the logs: 5s, 500ms, 2m",
+    )
     start.add_argument("--limit", type=number, metavar="N", help="stop a node after so many records")
     start.add_argument("--rate", type=number, metavar="N", help="stop a node that has more records in a second")
     start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
@@ -120,8 +139,17 @@ def parser() -> argparse.ArgumentParser:
     tp.add_argument("-p", "--pattern", action="append", required=True, metavar="PATTERN", help="as of 'inviso start'")
     tp.add_argument("--clear", action="store_true", help="stop tracing them")
     tf = command("tf", "Set trace flags of processes in nodes that trace.", "+")
-    tf.add_argument("--process", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    tf.add_argument("--flag", action="append", required=True, choices=FLAGS, metavar="FLAG", help=f"one of {', '.join(FLAGS)}; may be given several times")
+    tf.add_argument(
+        "--process", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name"
+    )
+    tf.add_argument(
+        "--flag",
+        action="append",
+        required=True,
+        choices=FLAGS,
+        metavar="FLAG",
+        help=f"one of {', '.join(FLAGS)}; may be given several times",
+    )
     tf.add_argument("--clear", action="store_true", help="clear them")
     return top
 
@@ -175,7 +203,10 @@ def _start(given: Any) -> int:
         with _Open(given) as cluster:
             begun = _begin(given, cluster, seconds)
             cluster.leave()
-            rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
+            rows = {
+                node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"}
+                for node, found in begun.items()
+            }
             return show(given, Answers(rows, begun.errors))
     with until_interrupted() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
@@ -236,7 +267,10 @@ def _stop(given: Any) -> int:
     with _Open(given) as cluster:
         with _copying(cluster):
             answers = cluster.stop(given.output)
-        rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
+        rows = {
+            node: {name: value for name, value in each.items() if name != "log" or given.output}
+            for node, each in answers.items()
+        }
         cluster.close()
         return show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
 
@@ -312,7 +346,10 @@ def show(given: Any, answers: Answers) -> int:
     absent = [name for name in given.nodes if not any(is_meant(node, name) for node in known)]
     if absent or not known:
         what = " ".join(absent) or "any process"
-        print(f"inviso {given.command}: {what}: nobody of that name listens; start programs by 'inviso run'", file=sys.stderr)
+        print(
+            f"inviso {given.command}: {what}: nobody of that name listens; start programs by 'inviso run'",
+            file=sys.stderr,
+        )
     if not known:
         return 1
     if given.json:

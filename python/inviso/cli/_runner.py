@@ -71,9 +71,7 @@ class Program:
         return [] if found is None or found.origin is None else [found.origin]
 
 
-def run(
-    program: Program, *, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
-) -> int:
+def run(program: Program, *, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]) -> int:
     """Runs the program to its end. Returns the exit status if the program returns; its exceptions reach the caller.
 
     Args:

@@ -74,7 +74,10 @@ class Answers(Mapping[str, Any]):
         >>> Answers({"a@h": {"state": "new"}}).rows()
         [{'node': 'a@h', 'state': 'new'}]
         """
-        found = [{"node": node, **(each if isinstance(each, dict) else {"result": each})} for node, each in self._results.items()]
+        found = [
+            {"node": node, **(each if isinstance(each, dict) else {"result": each})}
+            for node, each in self._results.items()
+        ]
         return found + [{"node": node, "error": short(error)} for node, error in self.errors.items()]
 
     def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:

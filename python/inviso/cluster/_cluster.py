@@ -105,7 +105,9 @@ class Cluster:
         answers = self._answers(self._control.add(names, self._tag, self._settings))
         self.refused = Answers({}, {**self.refused.errors, **answers.errors})
         self._others |= {node for node, each in answers.items() if isinstance(each, tuple) and each[1] == "tracing"}
-        return Answers({node: each if isinstance(each, str) else each[0] for node, each in answers.items()}, answers.errors)
+        return Answers(
+            {node: each if isinstance(each, str) else each[0] for node, each in answers.items()}, answers.errors
+        )
 
     @property
     def nodes(self) -> list[str]:
@@ -174,9 +176,13 @@ class Cluster:
         """
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.trace, patterns")]
         if not mfas and not messages and not tokens:
-            raise BadArg("Cluster.trace", "patterns", "nothing is asked for; pass a pattern such as 'shop.**', or messages=True")
+            raise BadArg(
+                "Cluster.trace", "patterns", "nothing is asked for; pass a pattern such as 'shop.**', or messages=True"
+            )
         for name, value in (("seconds", seconds), ("limit", limit), ("rate", rate)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf
+            ):
                 raise BadArg("Cluster.trace", name, f"{shown(value)} is no number above 0")
         if ("_", "_", "_") in mfas and seconds is None and limit is None and rate is None:
             why = "every function without a limit; pass seconds=, limit= or rate=, or name a package"
@@ -260,7 +266,10 @@ class Cluster:
         answers = self._answers(self._control.call(None, "counts"))
         gone = self._counted - {*self._control.nodes()}
         answers.errors |= {node: NodeError(node, "its process has ended, and its counts with it") for node in gone}
-        results = {node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}
+        results = {
+            node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each}
+            for node, each in answers.items()
+        }
         return Answers(results, answers.errors)
 
     def stop(self, folder: str | os.PathLike[str] | None = None) -> Answers:
@@ -284,7 +293,11 @@ class Cluster:
         results: dict[str, Any] = {}
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
-            results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
+            results[node] = {
+                "records": each["written"],
+                "lost": each["lost"],
+                "ended": each["ended"] or each["suspended"],
+            }
         self._fetch({node: folders[node] for node in info if node in folders}, results, errors)
         self._write_clocks({node: folder for node, folder in folders.items() if node in results})
         ended = self._ended(errors)

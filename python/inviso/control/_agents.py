@@ -37,7 +37,9 @@ def start(sees: Callable[[], bool]) -> None:
         raise BadArg("control", VARIABLE, f"{shown(given)} can't be split into words: {error}") from None
     command = [sys.executable, "-m", "inviso", "agent", *words, "--detach"]
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False
+    )
     if done.returncode:
         say(f"no agent could be started as {VARIABLE} says: {done.stderr.strip()}")
         return

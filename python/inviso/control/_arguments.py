@@ -59,7 +59,9 @@ def patterns(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Node
             return nodes(where, some), [_pattern(where, (module, function, arity, match_spec, options))]
         case (_, _, _, _) | (_, _, _, _, _):
             return chosen, [_pattern(where, words)]
-    raise _forms(where, "pass (module, function, arity, match_spec), or a list of such patterns, after nodes if you like")
+    raise _forms(
+        where, "pass (module, function, arity, match_spec), or a list of such patterns, after nodes if you like"
+    )
 
 
 def mfas(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, list[Any]]:

@@ -187,13 +187,17 @@ def _may_subscribe(who: Any) -> bool:
     return callable(who) or (isinstance(who, Pid) and who.is_local() and who.is_alive())
 
 
-def split(where: str, words: tuple[Any, ...], count: int, nodes: Any) -> tuple[Control, list[str] | None, tuple[Any, ...]]:
+def split(
+    where: str, words: tuple[Any, ...], count: int, nodes: Any
+) -> tuple[Control, list[str] | None, tuple[Any, ...]]:
     """The control, the nodes, and the ``count`` words after them."""
     control = current_control(where)
     if len(words) == count + 1:
         return control, given.nodes(where, words[0]), words[1:]
     if len(words) != count:
-        raise BadArg(f"control.{where}", "arguments", f"pass {count or 'none'}, after nodes if you like, not {len(words)}")
+        raise BadArg(
+            f"control.{where}", "arguments", f"pass {count or 'none'}, after nodes if you like, not {len(words)}"
+        )
     return control, given.nodes(where, nodes), words
 
 

@@ -124,8 +124,7 @@ class Control:
         return found.node if found is not None else self.node
 
     def folder(self) -> Folder:
-        """The folder of sockets. It is opened at first use, and again if it was removed. OSError if there is no folder.
-        """
+        """The folder of sockets. It is opened at first use, and again if it was removed. OSError if there is no folder."""
         with self._lock:
             if self._folder is not None and not self._folder.is_there():
                 self._folder.close()
@@ -145,7 +144,9 @@ class Control:
         """
         links = self.reached(patterns, self._nodes)
         there = {name: link for name, link in links.items() if link is not None}
-        answers = dict(zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True))
+        answers = dict(
+            zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True)
+        )
         self._hub.leave(*set(there.values()).difference(self._nodes.values()))
         silent = [name for name, link in links.items() if link is None and host_of(name) != host()]
         self.silent = sorted([*silent, *(name for name, answer in answers.items() if answer == (ERROR, "timeout"))])
@@ -338,7 +339,9 @@ class Control:
 
     # calls
 
-    def call(self, names: Iterable[str] | None, request: str, *arguments: Any, timeout: float | None = None) -> list[Any]:
+    def call(
+        self, names: Iterable[str] | None, request: str, *arguments: Any, timeout: float | None = None
+    ) -> list[Any]:
         """The answers of nodes to one request, a pair for each. ``names``: None means all that were added."""
         wanted = self.nodes() if names is None else list(names)
         return self.call_each([(name, list(arguments)) for name in wanted], request, timeout=timeout)
@@ -351,8 +354,7 @@ class Control:
         return [(name, NOT_ADDED if link is None else next(answers)) for name, link, _ in links]
 
     def sources(self, name: str) -> Callable[[str], Source]:
-        """A function that opens a log of a node by its path: a file of this host, or one of another host by its agent.
-        """
+        """A function that opens a log of a node by its path: a file of this host, or one of another host by its agent."""
         link = self._link(name)
         if link is None or not link.is_remote:
             return LocalSource

@@ -76,7 +76,9 @@ def fetch_log(*words: Any) -> Any:
             specs = given.pairs_of_nodes("fetch_log", some) or []
             _own_only(control, to_node)
         case _:
-            raise BadArg("control.fetch_log", "arguments", "pass a folder and a prefix, after what to fetch if you like")
+            raise BadArg(
+                "control.fetch_log", "arguments", "pass a folder and a prefix, after what to fetch if you like"
+            )
     if not os.path.isdir(folder):
         raise BadArg("control.fetch_log", "folder", f"{shown(folder)} is no folder; make it first")
     if os.sep in prefix:

@@ -135,7 +135,9 @@ class RemoteSource:
 
     def _checked(self, answer: Any) -> tuple[bytes, int]:
         match answer:
-            case ("ok", (bytes(data), int(checksum), int(size))) if len(data) <= PART and zlib.crc32(data) == checksum and size >= 0:
+            case ("ok", (bytes(data), int(checksum), int(size))) if (
+                len(data) <= PART and zlib.crc32(data) == checksum and size >= 0
+            ):
                 return data, size
             case ("ok", _):
                 raise OSError(errno.EBADMSG, "its checksum is wrong", self._path)

@@ -12,7 +12,18 @@ from ._component import ERROR, current_control, everywhere, only_names, shaped, 
 from ._control import OK, Control
 
 __all__ = [
-    *("cancel_suspension", "clear", "ctf", "ctf_all", "ctp", "ctp_all", "ctpl", "flush", "get_status", "get_tracerdata"),
+    *(
+        "cancel_suspension",
+        "clear",
+        "ctf",
+        "ctf_all",
+        "ctp",
+        "ctp_all",
+        "ctpl",
+        "flush",
+        "get_status",
+        "get_tracerdata",
+    ),
     *("init_tracing", "stop_tracing", "suspend", "tf", "tp", "tpl"),
 ]
 

@@ -259,7 +259,9 @@ def _mfa(where: str, parts: list[Any]) -> Any:
 
 
 def _no_target(where: str, given: Any) -> Any:
-    why = f"{shown(given)} names no functions; pass a module's name, (module, function, arity) or 'module:function:arity'"
+    why = (
+        f"{shown(given)} names no functions; pass a module's name, (module, function, arity) or 'module:function:arity'"
+    )
     raise BadArg(where, "module", why)
 
 

@@ -215,9 +215,7 @@ class Server:
                     self._wild.discard(flag)
             return [("matched", node(), number)]
 
-    def _refuse_everything(
-        self, where: str, argument: str, what: str, limit: int | None, rate: Rate | None
-    ) -> None:
+    def _refuse_everything(self, where: str, argument: str, what: str, limit: int | None, rate: Rate | None) -> None:
         if limit is None and rate is None and not self._is_limited():
             why = f"{what} traces everything; say how much of it with limit= or rate=, as in dbg.tracer(limit=1000)"
             raise BadArg(where, argument, why)

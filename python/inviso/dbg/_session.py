@@ -116,7 +116,9 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     if function is not None and not callable(function):
         raise BadArg("session/2", "function", f"{shown(function)} can't be called; pass a function without arguments")
     if any(is_one(function) for is_one in _RUN_LATER):
-        why = f"{shown(function)} would run when the session has been left; use `with dbg.session(...):` around its code"
+        why = (
+            f"{shown(function)} would run when the session has been left; use `with dbg.session(...):` around its code"
+        )
         raise BadArg("session/2", "function", why)
     entered = _entered(session)
     if function is None:

@@ -107,7 +107,9 @@ def _handler(handler: Any) -> tuple[Callable[..., Any], Any, bool]:
 def _connected(parameters: Any) -> Reader:
     host, port = parameters if isinstance(parameters, tuple) and len(parameters) == 2 else ("localhost", parameters)
     if not isinstance(host, str) or not host or "\0" in host:
-        raise BadArg("trace_client/3", "parameters", f"{shown(host)} is no host; pass (host, port) with the host's name")
+        raise BadArg(
+            "trace_client/3", "parameters", f"{shown(host)} is no host; pass (host, port) with the host's name"
+        )
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         raise BadArg("trace_client/3", "parameters", f"{shown(port)} is no port; pass a number from 1 to 65535")
     try:

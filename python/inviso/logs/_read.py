@@ -270,7 +270,9 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
     """
     _flag("convert/3", "merged", merged)
     if to not in FORMS:
-        raise BadArg("convert/3", "to", f"{shown(to)} is no form of a log; pass 'erlang' or 'blocks', or see inviso.export")
+        raise BadArg(
+            "convert/3", "to", f"{shown(to)} is no form of a log; pass 'erlang' or 'blocks', or see inviso.export"
+        )
     logs = named("convert/3", "source", source)
     try:
         target = os.fsdecode(out)

@@ -52,7 +52,11 @@ class Stats:
     def _repr_html_(self) -> str:
         from inviso._table import Table
 
-        parts: list[tuple[str, Counter[Any]]] = [("tag", self.tags), ("function", self.functions), ("process", self.processes)]
+        parts: list[tuple[str, Counter[Any]]] = [
+            ("tag", self.tags),
+            ("function", self.functions),
+            ("process", self.processes),
+        ]
         rows = [
             (kind, "{}:{}/{}".format(*key) if isinstance(key, tuple) else str(key), f"{count:,}")
             for kind, counter in parts

@@ -174,9 +174,7 @@ class _Compiler:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tree = ast.parse(source)
-                whole = compile(
-                    tree, self._file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-                )
+                whole = compile(tree, self._file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError):
             return None, "its source can't be read; define it in a file of plain Python"
         # The text may have changed: it must compile to the function's code.
@@ -584,5 +582,3 @@ class _Compiler:
 _FUTURE = functools.reduce(
     lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
 )
-
-

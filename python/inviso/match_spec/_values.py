@@ -14,7 +14,17 @@ from inviso.terms import Atom, BitString, ImproperList, Map, Port, Ref
 from ._spec import is_variable
 
 __all__ = [
-    *("DEEPEST", "after_first", "any_of", "constant", "copied", "decides_itself", "either", "is_no_number", "may_raise"),
+    *(
+        "DEEPEST",
+        "after_first",
+        "any_of",
+        "constant",
+        "copied",
+        "decides_itself",
+        "either",
+        "is_no_number",
+        "may_raise",
+    ),
     "quoted",
 ]
 

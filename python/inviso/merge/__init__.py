@@ -104,7 +104,11 @@ class Moved:
 
     def text(self) -> str:
         """Their number and the largest move, in words."""
-        what = "1 receipt moved to after its sending" if self.receipts == 1 else f"{self.receipts} receipts moved to after their sendings"
+        what = (
+            "1 receipt moved to after its sending"
+            if self.receipts == 1
+            else f"{self.receipts} receipts moved to after their sendings"
+        )
         return f"{what}, {self.most / 1e6:.1f} ms at most"
 
 

@@ -68,7 +68,9 @@ def read(where: str, path: str) -> Clock | None:
     except (OSError, ValueError, RecursionError) as error:
         raise BadArg(where, "clock", f"{path} can't be read: {error}; remove it, or pass clock='wall'") from None
     match found:
-        case {"version": 1, "host": str(host), "to": str(to), "points": list(points)} if points and all(map(_is_point, points)):
+        case {"version": 1, "host": str(host), "to": str(to), "points": list(points)} if points and all(
+            map(_is_point, points)
+        ):
             return Clock(host, to, sorted((when, offset, error) for when, offset, error in points))
     raise BadArg(where, "clock", f"{path} holds no offsets of version {VERSION}; remove it, or pass clock='wall'")
 

@@ -198,7 +198,9 @@ def _of_mapping(where: str, node: Any, source: Any) -> FileSet:
     if len(files) > 1 and any(suffix is not None for _, suffix in files):
         raise BadArg(where, "sources", f"{node}: a wrap set among other logs; pass it alone, or the paths of its files")
     path, suffix = files[0]
-    return FileSet(node, files, beside(files), offsets=offsets_beside(path if suffix is None else f"{path.rstrip('.')}."))
+    return FileSet(
+        node, files, beside(files), offsets=offsets_beside(path if suffix is None else f"{path.rstrip('.')}.")
+    )
 
 
 def folder(path: str) -> list[FileSet]:
@@ -221,7 +223,14 @@ def folder(path: str) -> list[FileSet]:
     for node in sorted({*plain, *wrapped}):
         files = [*handle_logfile_sort_wrapset(wrapped.get(node, [])), *([plain[node]] if node in plain else [])]
         ti = os.path.join(path, f"{node}.ti")
-        sets.append(FileSet(node, [(file, None) for file in files], [ti] if os.path.isfile(ti) else [], offsets=os.path.join(path, f"{node}.clock")))
+        sets.append(
+            FileSet(
+                node,
+                [(file, None) for file in files],
+                [ti] if os.path.isfile(ti) else [],
+                offsets=os.path.join(path, f"{node}.clock"),
+            )
+        )
     return sets
 
 

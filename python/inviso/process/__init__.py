@@ -219,15 +219,23 @@ def send(destination: Destination, message: Any) -> Any:
     """
     if isinstance(destination, str):
         if not is_text(destination):
-            raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
+            raise BadArg(
+                "send/2", "destination", f"no process is registered as {shown(destination)}; register one first"
+            )
         found = _native.relations.whereis(destination)
         known = _native.relations.send(found if isinstance(found, Pid) else None, message, destination)
         if not known:
-            raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
+            raise BadArg(
+                "send/2", "destination", f"no process is registered as {shown(destination)}; register one first"
+            )
     elif _is_name_at_node(destination):
         name, at = destination
         if at != node():
-            raise BadArg("send/2", "destination", f"{shown(at)} is another node; messages go to processes of {shown(node())} only")
+            raise BadArg(
+                "send/2",
+                "destination",
+                f"{shown(at)} is another node; messages go to processes of {shown(node())} only",
+            )
         found = _native.relations.whereis(name)
         _native.relations.send(found if isinstance(found, Pid) else None, message, destination)
     else:
@@ -382,7 +390,11 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     (True, True, True)
     """
     if not is_text(name) or not name or name == "undefined":
-        raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates")
+        raise BadArg(
+            "register/2",
+            "name",
+            f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates",
+        )
     return _register(name, tracee_of(pid))
 
 
@@ -394,7 +406,11 @@ def _register(name: str, pid: Pid | Port) -> bool:
     if why == "dead":
         raise BadArg("register/2", "pid", f"{shown(pid)} has ended; pass a living process")
     if why == "taken":
-        raise BadArg("register/2", "name", f"{shown(name)} is the name of {shown(_native.relations.whereis(name))}; unregister it first")
+        raise BadArg(
+            "register/2",
+            "name",
+            f"{shown(name)} is the name of {shown(_native.relations.whereis(name))}; unregister it first",
+        )
     if why is not None:
         raise BadArg("register/2", "pid", f"{shown(pid)} has a name already; unregister it first")
     return True

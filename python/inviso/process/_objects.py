@@ -146,12 +146,16 @@ def local(function: str, argument: str, given: Any) -> Pid:
         why = f"{shown(given)} {why_no_process(given)}; pass a Pid, or a thread or task that runs"
         raise BadArg(function, argument, why)
     if not pid.is_local():
-        raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {_native.process.node_name()}")
+        raise BadArg(
+            function, argument, f"{shown(pid)} is a process of another node; pass one of {_native.process.node_name()}"
+        )
     return pid
 
 
 def running(function: str, argument: str, given: Any) -> Pid:
     pid = local(function, argument, given)
     if pid.kind not in ("thread", "task"):
-        raise BadArg(function, argument, f"{shown(pid)} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
+        raise BadArg(
+            function, argument, f"{shown(pid)} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task"
+        )
     return pid

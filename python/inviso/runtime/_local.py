@@ -27,6 +27,7 @@ __all__ = [
 
 NOT_STARTED = (Atom("error"), Atom("not_started"))
 
+
 def _nobody() -> Listener | None:
     return None
 
@@ -87,8 +88,12 @@ def _patterns(function: str, given: tuple[Any, ...], sizes: tuple[int, ...]) -> 
     """The patterns of ``(list)``, or of the parts of one pattern."""
     if len(given) == 1:
         listed = given[0]
-        if not isinstance(listed, (list, tuple)) or not all(isinstance(one, (list, tuple)) and len(one) in sizes for one in listed):
-            raise BadArg(f"{function}/1", "patterns", f"it is no list of tuples of {' or '.join(map(str, sizes))}; pass one")
+        if not isinstance(listed, (list, tuple)) or not all(
+            isinstance(one, (list, tuple)) and len(one) in sizes for one in listed
+        ):
+            raise BadArg(
+                f"{function}/1", "patterns", f"it is no list of tuples of {' or '.join(map(str, sizes))}; pass one"
+            )
         return [tuple(one) for one in listed]
     if len(given) not in sizes:
         numbers = ", ".join(map(str, (1, *sizes)))
@@ -173,7 +178,9 @@ def ctp_all() -> Any:
 
 def _confs(function: str, given: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     confs = [given] if len(given) == 2 else given[0] if len(given) == 1 else None
-    if not isinstance(confs, (list, tuple)) or not all(isinstance(one, (list, tuple)) and len(one) == 2 for one in confs):
+    if not isinstance(confs, (list, tuple)) or not all(
+        isinstance(one, (list, tuple)) and len(one) == 2 for one in confs
+    ):
         why = "pass a process and a list of flags, or a list of such pairs"
         raise BadArg(f"{function}/{len(given)}", "arguments", why)
     for _, flags in confs:

@@ -28,8 +28,7 @@ class LogCalls:
     _data: TracerData | None
 
     def do_list_logs(self, spec: Any = None) -> Any:
-        """The log files that exist, with the folder as it was given. ``spec``: tracer data; default: the current ones.
-        """
+        """The log files that exist, with the folder as it was given. ``spec``: tracer data; default: the current ones."""
         if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
         parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
@@ -47,7 +46,10 @@ class LogCalls:
         if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
         if _names_files(spec):
-            paths = [(Atom(kind), [self._resolver.path(os.path.join(folder, name)) for name in names]) for kind, folder, names in spec]
+            paths = [
+                (Atom(kind), [self._resolver.path(os.path.join(folder, name)) for name in names])
+                for kind, folder, names in spec
+            ]
         else:
             parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
             paths = [(kind, each) for kind, _, each in parts]
@@ -77,7 +79,9 @@ class LogCalls:
         return _delete(path)
 
     def _delete_named(self, spec: Any) -> Any:
-        is_data = isinstance(spec, list) and any(isinstance(one, tuple) and one[:1] in (("trace",), ("ti",)) for one in spec)
+        is_data = isinstance(spec, list) and any(
+            isinstance(one, tuple) and one[:1] in (("trace",), ("ti",)) for one in spec
+        )
         if not isinstance(spec, list) or is_data:
             data = parse(spec, self._resolver.path)
             return OK, self._deleted(data) or Atom("no_log")

@@ -27,10 +27,12 @@ RUNNING, SUSPENDED = Atom("running"), Atom("suspended")
 ERROR = Atom("error")
 
 PATTERNS = frozenset({"tp", "tpl", "ctp", "ctpl"})
-META = frozenset({
-    *("init_tpm", "tpm", "tpm_tracer", "tpm_ms", "tpm_ms_tracer", "ctpm_ms", "ctpm"),
-    *("tpm_localnames", "ctpm_localnames", "tpm_globalnames", "ctpm_globalnames"),
-})
+META = frozenset(
+    {
+        *("init_tpm", "tpm", "tpm_tracer", "tpm_ms", "tpm_ms_tracer", "ctpm_ms", "ctpm"),
+        *("tpm_localnames", "ctpm_localnames", "tpm_globalnames", "ctpm_globalnames"),
+    }
+)
 _NOT_WHILE_SUSPENDED = PATTERNS | META | {"init_tracing", "tf"}
 _NOT_WHILE_TRACING = frozenset({"fetch_log", "delete_log"})
 

@@ -50,7 +50,6 @@ def _default() -> Any:
     return meta.init_std_publld(2, [])
 
 
-
 @dataclass(frozen=True, slots=True)
 class TiSpec:
     """The functions that make, remove and clean the public loop data."""

@@ -92,7 +92,9 @@ class Remote(Resolver):
 
     def may_delete(self, path: str) -> bool:
         """Whether it is a file of a log that this process wrote."""
-        return any((path == before and not behind) or _is_of_set(path, before, behind) for before, behind in self._written)
+        return any(
+            (path == before and not behind) or _is_of_set(path, before, behind) for before, behind in self._written
+        )
 
     def function(self, named: Any) -> Callable[..., Any]:
         if not isinstance(named, tuple) or not all(isinstance(word, str) for word in named):

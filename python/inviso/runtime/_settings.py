@@ -35,7 +35,13 @@ that stay free on the log's file system. None: not checked.
 EVERY = 1000
 """Milliseconds between two built-in checks, by default."""
 
-BUILT_IN: Settings = {"dependency": "infinity", "overload": EVERY, "protect": PROTECT, "resume_after": None, "limits": {}}
+BUILT_IN: Settings = {
+    "dependency": "infinity",
+    "overload": EVERY,
+    "protect": PROTECT,
+    "resume_after": None,
+    "limits": {},
+}
 
 
 class Unknown(Exception):
@@ -147,7 +153,9 @@ def _is_limits(value: Any) -> bool:
         return False
     rate = value.get("rate")
     numbers = [limit for name, limit in value.items() if name != "rate"]
-    return all(map(_is_ms, numbers)) and (rate is None or _is_ms(rate) or (isinstance(rate, tuple) and all(map(_is_ms, rate))))
+    return all(map(_is_ms, numbers)) and (
+        rate is None or _is_ms(rate) or (isinstance(rate, tuple) and all(map(_is_ms, rate)))
+    )
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {

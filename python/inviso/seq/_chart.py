@@ -194,7 +194,9 @@ def chart(
 
 def _entries(where: str, events: Any) -> list[Entry]:
     if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
-        raise BadArg(where, "events", f"{clipped(shown(events), 80)} is no sequence of events; pass what merge() returned")
+        raise BadArg(
+            where, "events", f"{clipped(shown(events), 80)} is no sequence of events; pass what merge() returned"
+        )
     found = list(events)
     if all(isinstance(event, Entry) for event in found):
         return found
@@ -284,9 +286,7 @@ def _arrow(x1: int, y1: int, x2: int, y2: int, kind: str = "") -> str:
     """A line with an arrowhead at its end."""
     length = max(((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5, 1.0)
     u, v = (x2 - x1) / length, (y2 - y1) / length
-    head = " ".join(
-        f"{x2 - 9 * u + side * 4 * v:.1f},{y2 - 9 * v - side * 4 * u:.1f}" for side in (1, -1)
-    )
+    head = " ".join(f"{x2 - 9 * u + side * 4 * v:.1f},{y2 - 9 * v - side * 4 * u:.1f}" for side in (1, -1))
     return (
         f'<line class="a{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/><polygon class="s" points="{x2},{y2} {head}"/>'
     )

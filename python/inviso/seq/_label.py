@@ -58,10 +58,14 @@ class label:
         elif isinstance(events, Iterable):
             chosen = list(events)
         else:
-            raise BadArg(where, "events", f"{shown(events)} is no list; pass 'all', or some of 'send', 'receive', 'print'")
+            raise BadArg(
+                where, "events", f"{shown(events)} is no list; pass 'all', or some of 'send', 'receive', 'print'"
+            )
         for event in chosen:
             if event not in _EVENTS:
-                raise BadArg(where, "events", f"unknown event {shown(event)}; pass 'all', or some of 'send', 'receive', 'print'")
+                raise BadArg(
+                    where, "events", f"unknown event {shown(event)}; pass 'all', or some of 'send', 'receive', 'print'"
+                )
         if timestamp is not None and timestamp not in _TIMES:
             why = f"{shown(timestamp)} is no kind of timestamp; pass one of {', '.join(map(repr, _TIMES))}, or None"
             raise BadArg(where, "timestamp", why)

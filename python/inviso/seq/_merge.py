@@ -111,7 +111,9 @@ class Output:
         events = tuple(checked(where, "events", event) for event in self.events)
         for event in events:
             if len(event) == 4 and _stamp(anchor, event[3]) is None:
-                raise BadArg(where, "events", f"{shown(event[3])} is no time stamp; pass events as the system tracer got them")
+                raise BadArg(
+                    where, "events", f"{shown(event[3])} is no time stamp; pass events as the system tracer got them"
+                )
         if type(self.dropped) is not int or self.dropped < 0:
             raise BadArg(where, "dropped", f"{shown(self.dropped)} is no number of events; pass an int from 0 on")
         object.__setattr__(self, "anchor", Anchor(*anchor))
@@ -162,7 +164,10 @@ class Output:
         base64.
         """
         events = [
-            {"text": format(event), "term": binascii.b2a_base64(_native.etf.term_to_binary(event), newline=False).decode()}
+            {
+                "text": format(event),
+                "term": binascii.b2a_base64(_native.etf.term_to_binary(event), newline=False).decode(),
+            }
             for event in self.events
         ]
         anchor = {"monotonic_ns": self.anchor.monotonic, "wall_ns": self.anchor.wall}

@@ -69,7 +69,9 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
     """
     where = "inject/2"
     if setter is not None and not callable(setter):
-        raise BadArg(where, "setter", f"{shown(setter)} can't be called; pass a function of carrier, name and value, or None")
+        raise BadArg(
+            where, "setter", f"{shown(setter)} can't be called; pass a function of carrier, name and value, or None"
+        )
     if setter is None and not isinstance(carrier, MutableMapping):
         raise BadArg(where, "carrier", f"{type(carrier).__name__} is no mutable mapping; pass one, or a setter")
     with current() as value:
@@ -273,10 +275,14 @@ def _found(where: str, carrier: Any) -> Iterator[Any]:
     items = getattr(carrier, "items", None)
     pairs = items() if callable(items) else carrier
     if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
-        raise BadArg(where, "carrier", f"{type(carrier).__name__} is neither a mapping nor pairs; pass one, or a getter")
+        raise BadArg(
+            where, "carrier", f"{type(carrier).__name__} is neither a mapping nor pairs; pass one, or a getter"
+        )
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise BadArg(where, "carrier", f"{shown(pair)} is no pair of a name and its value; pass a mapping, or a getter")
+            raise BadArg(
+                where, "carrier", f"{shown(pair)} is no pair of a name and its value; pass a mapping, or a getter"
+            )
         if _is_header(pair[0]):
             yield from _values(pair[1])
 

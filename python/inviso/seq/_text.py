@@ -23,7 +23,35 @@ _DEPTH = 100
 _VERBS = {"send": "Sent", "receive": "Received", "print": "Info"}
 # erl_scan:reserved_word/1
 _RESERVED = frozenset(
-    ["after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr", "bxor", "case", "catch", "cond", "div", "end", "fun", "if", "let", "not", "of", "or", "orelse", "receive", "rem", "try", "when", "xor"]
+    [
+        "after",
+        "and",
+        "andalso",
+        "band",
+        "begin",
+        "bnot",
+        "bor",
+        "bsl",
+        "bsr",
+        "bxor",
+        "case",
+        "catch",
+        "cond",
+        "div",
+        "end",
+        "fun",
+        "if",
+        "let",
+        "not",
+        "of",
+        "or",
+        "orelse",
+        "receive",
+        "rem",
+        "try",
+        "when",
+        "xor",
+    ]
 )
 _ESCAPES = {"\x1b": "\\e", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
 
@@ -223,7 +251,12 @@ def _float(value: float) -> str:
 
 
 def _atom(name: str) -> str:
-    if name not in _RESERVED and name[:1].isascii() and name[:1].islower() and all(c.isascii() and (c.isalnum() or c in "_@") for c in name):
+    if (
+        name not in _RESERVED
+        and name[:1].isascii()
+        and name[:1].islower()
+        and all(c.isascii() and (c.isalnum() or c in "_@") for c in name)
+    ):
         return str(name)
     return "'" + "".join(f"\\{c}" if c in "'\\" else _character(c, '"') for c in name) + "'"
 

@@ -78,7 +78,9 @@ def _set_label(where: str, argument: str, label: Any) -> Any:
         return _native.seq.set_label(label)
     except _native.trace.LimitReached:
         size, depth = _native.seq.label_limits()
-        why = f"a label of type {type(label).__name__} is too long or too deep; pass one of at most {size:,} bytes in the"
+        why = (
+            f"a label of type {type(label).__name__} is too long or too deep; pass one of at most {size:,} bytes in the"
+        )
         raise BadArg(where, argument, f"{why} external term format, and {depth} containers inside each other") from None
 
 
@@ -224,7 +226,9 @@ def get_system_tracer() -> Pid | TracePort | tuple[Any, Any] | bool:
     return _answer(_native.seq.tracer())
 
 
-def _answer(tracer: Pid | _native.trace_port.LogPort | tuple[Any, Any] | None) -> Pid | TracePort | tuple[Any, Any] | bool:
+def _answer(
+    tracer: Pid | _native.trace_port.LogPort | tuple[Any, Any] | None,
+) -> Pid | TracePort | tuple[Any, Any] | bool:
     if isinstance(tracer, _native.trace_port.LogPort):
         return trace_ports.of(tracer)
     return False if tracer is None else tracer
@@ -249,7 +253,9 @@ def carrier(queue: Any, on: bool) -> None:
         raise BadArg("carrier/2", "on", f"{shown(on)} is not a bool; pass True or False")
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
         raise BadArg("carrier/2", "queue", f"{shown(queue)} is no queue; pass one that has put and get")
-    if "multiprocessing.managers" in sys.modules and isinstance(queue, sys.modules["multiprocessing.managers"].BaseProxy):
+    if "multiprocessing.managers" in sys.modules and isinstance(
+        queue, sys.modules["multiprocessing.managers"].BaseProxy
+    ):
         why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
         raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
     _native.seq.carrier(queue, on)

@@ -90,7 +90,9 @@ def inspect(
     'shop:total/1'
     """
     if not isinstance(result, Profile):
-        raise bad("tprof.inspect, result", f"{shown(result)} is no profile", "give what profile() or collect() returned")
+        raise bad(
+            "tprof.inspect, result", f"{shown(result)} is no profile", "give what profile() or collect() returned"
+        )
     view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
     sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
     rows("tprof.inspect, limit", limit)
@@ -134,7 +136,9 @@ def format(
         sections = list(inspect(what, view, sort, limit=limit).values())
     else:
         if not isinstance(what, (Section, Mapping)):
-            raise bad("tprof.format, what", f"{shown(what)} is no profile", "give a Profile, or what inspect made of it")
+            raise bad(
+                "tprof.format, what", f"{shown(what)} is no profile", "give a Profile, or what inspect made of it"
+            )
         sections = [what] if isinstance(what, Section) else list(what.values())
         if view is not None or sort is not None or limit is not None:
             raise bad("tprof.format, view, sort, limit", "these tables are made already", "give the options to inspect")

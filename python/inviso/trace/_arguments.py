@@ -54,7 +54,9 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
         raise BadArg(where, argument, f"the function {shown(name)} is not a str; pass its __qualname__")
     for part in (module, name):
         if not is_text(part):
-            raise BadArg(where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text")
+            raise BadArg(
+                where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text"
+            )
     if "*" in name or "*" in module.removesuffix(".**") or module == ".**":
         why = f"{shown(module if '*' in module else name)} has a '*' that stands for nothing"
         raise BadArg(where, argument, f"{why}; 'package.**' as the module is a package and all below it, '_' is any")

@@ -46,7 +46,9 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
     if capture is None:
         return
     if not isinstance(capture, Mapping):
-        raise BadArg(where, "opts", f"capture {shown(capture)} is no set of limits; pass {{'items': 10}}, say, or 'ref'")
+        raise BadArg(
+            where, "opts", f"capture {shown(capture)} is no set of limits; pass {{'items': 10}}, say, or 'ref'"
+        )
     for key, value in capture.items():
         one_of(where, "opts", "limit of capture", key, CAPTURE)
         least, most = _CAPTURE_RANGE[key]
@@ -60,7 +62,9 @@ def check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise BadArg(where, "opts", f"share {shown(share)} is no share; pass a number above 0 up to 1, such as 0.1")
     if share < 1 and not is_called:
-        raise BadArg(where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option")
+        raise BadArg(
+            where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option"
+        )
     if share < 1 and options["overflow"] == "block":
         raise BadArg(where, "opts", "overflow 'block' waits for a tracer that share lets rest; drop one of them")
 

@@ -69,7 +69,9 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
     if native.tracer is not None or native.port is not None:
         raise BadArg(where, "session", f"the messages of {shown(session)} go to its tracer; make one with tracer None")
     if session._takes_objects():
-        raise BadArg(where, "session", f"{shown(session)} has objects (capture 'ref'), which no log takes; drop that option")
+        raise BadArg(
+            where, "session", f"{shown(session)} has objects (capture 'ref'), which no log takes; drop that option"
+        )
     if not isinstance(compress, bool):
         raise BadArg(where, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if isinstance(to, TracePort):
@@ -110,7 +112,9 @@ def recorded(
     if number is not None:
         known = isinstance(number, int) and not isinstance(number, bool) and number in signals.valid_signals()
         if not known or number in _NO_DUMP:
-            raise BadArg(where, "opts", f"dump_signal {shown(number)} can't be handled; pass one such as signal.SIGUSR2")
+            raise BadArg(
+                where, "opts", f"dump_signal {shown(number)} can't be handled; pass one such as signal.SIGUSR2"
+            )
     exceptions = None if options["dump_on"] is None else _exceptions(where, options["dump_on"])
     seconds = None
     if options["dump_slower"] is not None:

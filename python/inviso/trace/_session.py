@@ -174,4 +174,6 @@ class Session(Handle):
             why = f"{shown(self)} calls its tracer module, and has no messages; make one with tracer None"
             raise BadArg(function, "session", why)
         if self._native.tracer is not None or self._native.port is not None:
-            raise BadArg(function, "session", f"the messages of {shown(self)} go to its tracer; make one with tracer None")
+            raise BadArg(
+                function, "session", f"the messages of {shown(self)} go to its tracer; make one with tracer None"
+            )

@@ -129,7 +129,9 @@ def create(
     for atom, constant in (("true", True), ("false", False), ("undefined", None)):
         name = atom if name is constant else name
     if not is_text(name):
-        raise BadArg(where, "name", f"{shown(name)} is not a str without lone surrogates; pass a name such as 'my_session'")
+        raise BadArg(
+            where, "name", f"{shown(name)} is not a str without lone surrogates; pass a name such as 'my_session'"
+        )
     options = options_of(where, opts)
     module: Any = None
     port, recording = None, recorded(where, tracer, options)
@@ -149,7 +151,9 @@ def create(
     elif isinstance(tracer, tuple):
         module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
-        why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
+        why = (
+            f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
+        )
         raise BadArg(where, "tracer", why)
     called = _native.trace.TracerFunction(tracer) if callable(tracer) and not module else None
     check_share(where, options, called is not None)

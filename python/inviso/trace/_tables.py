@@ -41,7 +41,10 @@ OPTIONS: dict[str, Any] = {
 }
 # The words for all processes or ports of a kind.
 GROUPS = {
-    "procs": {word: word.removesuffix("_processes") for word in ("all", "existing", "new", "existing_processes", "new_processes")}
+    "procs": {
+        word: word.removesuffix("_processes")
+        for word in ("all", "existing", "new", "existing_processes", "new_processes")
+    }
     | {"processes": "all"},
     "ports": {word: word.removesuffix("_ports") for word in ("all", "existing", "new", "existing_ports", "new_ports")}
     | {"ports": "all"},

@@ -181,7 +181,9 @@ def p(item: Any, flags: Any) -> Any:
     try:
         words = flags_of(flags)
     except BadFlags as wrong:
-        raise BadArg("p/2", "flags", f"{shown(wrong.args[0])} are no trace flags; pass 'call', 'm', ['c', 'sos'] …") from None
+        raise BadArg(
+            "p/2", "flags", f"{shown(wrong.args[0])} are no trace flags; pass 'call', 'm', ['c', 'sos'] …"
+        ) from None
     who = meant(item)
     run = _now()
     if run is None:
@@ -289,7 +291,9 @@ def _mfa(where: str, words: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     match (*given, "_", "_", "_")[:3]:
         case (str(module), str(function), int() | "_" as arity) if len(given) <= 3 and module and function:
             return module, function, arity
-    raise BadArg(f"{where}/{len(words)}", "arguments", f"{shown(words)} names no functions; pass (module, function, arity)")
+    raise BadArg(
+        f"{where}/{len(words)}", "arguments", f"{shown(words)} names no functions; pass (module, function, arity)"
+    )
 
 
 def seq_trigger_ms(flags: Any = "all") -> list[Any]:
@@ -305,7 +309,9 @@ def seq_trigger_ms(flags: Any = "all") -> list[Any]:
     words = _TOKEN_FLAGS[:4] if flags == "all" else (flags,) if isinstance(flags, str) else tuple(flags)
     wrong = [flag for flag in words if flag not in _TOKEN_FLAGS]
     if wrong:
-        raise BadArg("seq_trigger_ms/1", "flags", f"{shown(wrong[0])} is no flag of a token; pass {', '.join(_TOKEN_FLAGS)}")
+        raise BadArg(
+            "seq_trigger_ms/1", "flags", f"{shown(wrong[0])} is no flag of a token; pass {', '.join(_TOKEN_FLAGS)}"
+        )
     return [("_", [], [("set_seq_token", flag, True) for flag in words])]
 
 
@@ -392,7 +398,9 @@ def _start_timer(run: Run, wait: float, at_end: Any) -> None:
     run.timer.start(wait)
 
 
-RUNNABLE.update({
-    **{"tracer": tracer, "p": p, "tp": tp, "tpl": tpl, "ctp": ctp, "ctpl": ctpl, "ctpg": ctpg},
-    **{"start_trace": start_trace, "stop": stop, "write_trace_info": write_trace_info},
-})
+RUNNABLE.update(
+    {
+        **{"tracer": tracer, "p": p, "tp": tp, "tpl": tpl, "ctp": ctp, "ctpl": ctpl, "ctpg": ctpg},
+        **{"start_trace": start_trace, "stop": stop, "write_trace_info": write_trace_info},
+    }
+)

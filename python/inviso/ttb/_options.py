@@ -40,11 +40,17 @@ def timer(given: Any) -> tuple[float | None, Any]:
         case (int() | float() as wait, opts) if not isinstance(wait, bool) and wait >= 0:
             stop_options(opts)
             return wait / 1000, opts
-    raise BadArg("tracer/2", "opts", f"timer {shown(given)} is no time; pass milliseconds, or (milliseconds, options of stop)")
+    raise BadArg(
+        "tracer/2", "opts", f"timer {shown(given)} is no time; pass milliseconds, or (milliseconds, options of stop)"
+    )
 
 
 def stop_options(opts: Any) -> dict[str, Any]:
-    items = [opts] if isinstance(opts, str) or (isinstance(opts, tuple) and opts[:1] in (("fetch_dir",), ("format",))) else opts
+    items = (
+        [opts]
+        if isinstance(opts, str) or (isinstance(opts, tuple) and opts[:1] in (("fetch_dir",), ("format",)))
+        else opts
+    )
     given: dict[str, Any] = {"nofetch": False, "fetch_dir": None, "format": None, "return_fetch_dir": False}
     for item in items:
         match item:

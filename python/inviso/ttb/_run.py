@@ -125,7 +125,9 @@ def meant(item: Any) -> Any:
     found = None if isinstance(item, str) else tracee_of(item)
     if isinstance(found, Pid):
         return found
-    raise BadArg("p/2", "item", f"{shown(item)} is no process; pass 'all', 'new', 'existing', a Pid or a registered name")
+    raise BadArg(
+        "p/2", "item", f"{shown(item)} is no process; pass 'all', 'new', 'existing', a Pid or a registered name"
+    )
 
 
 def matched(node: str, answer: Any) -> Any:
@@ -141,7 +143,11 @@ def matched(node: str, answer: Any) -> Any:
 def fetch(control: Control, folder: str) -> None:
     """Moves the logs of all nodes into a folder."""
     for node, answer in control.call(None, "log_paths"):
-        result = fetched(answer[1], folder, "", control.sources(node)) if answer[0] == OK and answer[1] != "no_log" else answer
+        result = (
+            fetched(answer[1], folder, "", control.sources(node))
+            if answer[0] == OK and answer[1] != "no_log"
+            else answer
+        )
         if result[0] == "complete":
             control.call([node], "delete_log")
         else:
