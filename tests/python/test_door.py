@@ -225,3 +225,67 @@ def test_exceptions_of_methods_that_were_taken_are_the_programs(session: trace.S
         other.close(), one.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             one.recv(1)
+
+
+def test_the_collector_may_run_where_an_object_that_was_traced_ends() -> None:
+    """Without asyncio, a look for its task class ran Python code while the directory's table was in use."""
+    done = child(
+        """
+import gc, queue, sys, inviso
+from inviso import trace
+assert "_asyncio" not in sys.modules
+session = trace.session_create("look")
+session.process("all", True, ["send", "receive"])
+def used():
+    items = queue.SimpleQueue()
+    items.put(1)
+    items.get()
+    return items
+class Cycle:
+    pass
+gc.disable()
+for _ in range(100):
+    cycle = Cycle()
+    cycle.own, cycle.items = cycle, used()
+one = used()
+del cycle
+gc.set_threshold(1)
+gc.enable()
+del one
+gc.collect()
+print(len(session.drain()), trace.session_info("all") != [])
+session.destroy()
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "202 True\n", "")
+
+
+def test_a_failure_does_not_reach_the_pickling_of_multiprocessing() -> None:
+    """A pool's thread ended by such a failure, and the pool's end waited for it for ever."""
+    done = child(
+        """
+import multiprocessing, inviso
+from inviso import _native, seq_trace, trace
+from multiprocessing.pool import ThreadPool
+session = trace.session_create("look")
+session.process("all", True, ["send", "receive"])
+seq_trace.set_token("label", 1)
+_native.seq.fail_at_pickles()
+context = multiprocessing.get_context("fork")
+items = context.SimpleQueue()
+items.put([1])
+print(items.get())
+with ThreadPool(2) as pool:
+    print(pool.map(abs, [-1, -2]))
+def work(items):
+    items.put("here")
+process = context.Process(target=work, args=(items,))
+process.start()
+print(items.get())
+process.join()
+print(process.exitcode)
+session.destroy()
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "[1]\n[1, 2]\nhere\n0\n")
+    assert "a test asked for this failure" in done.stderr

@@ -73,7 +73,7 @@ mod _native {
     #[pymodule]
     mod seq {
         #[pymodule_export]
-        use crate::api::pickles::{pickle_failed, pickled, start, started, unpickled};
+        use crate::api::pickles::{fail_at_pickles, pickle_failed, pickled, start, started, unpickled};
         #[pymodule_export]
         use crate::api::seq::{
             carrier, clear, label_limits, overflows, print, reset, set_flags, set_label, set_serial, set_tracer, token,

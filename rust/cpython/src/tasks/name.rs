@@ -13,7 +13,7 @@
 //! # Checked by
 //! `tests/python/test_process_pids.py`, `tests/python/test_executors.py`.
 
-use super::running::task_type;
+use super::running::{known_task_type, task_type};
 use crate::layout;
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::OnceLock;
@@ -57,7 +57,7 @@ pub fn learn(py: Python<'_>) {
 pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
     // SAFETY: the caller promises an object that has not been cleared; all objects of the class have the field.
     unsafe {
-        match (PLACE.get(), task_type(Python::assume_attached())) {
+        match (PLACE.get(), known_task_type(Python::assume_attached())) {
             (Some(Some(place)), Some(class)) if is_a(task, class) => *task.byte_add(*place).cast::<usize>(),
             _ => 0,
         }
@@ -79,7 +79,7 @@ unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
 /// # Safety
 /// Nothing of `task` has been cleared yet; the calling thread is attached.
 pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
-    let class = task_type(py)?;
+    let class = known_task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
     let name = unsafe {
         if !is_a(task, class) {

@@ -539,15 +539,23 @@ mod running {
     }
 }
 
-/// asyncio's own task class, if the program has imported it.
+/// asyncio's own task class, after [`task_type`] has found it.
+static TASK_TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// asyncio's own task class, if the program has imported it. It may run Python code while it has not.
 #[inline]
 pub fn task_type<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
-    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     #[cold]
     fn find<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
         let modules = py.import("sys").ok()?.getattr("modules").ok()?;
         let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
-        Some(KNOWN.get_or_init(py, || class.unbind()).bind(py))
+        Some(TASK_TYPE.get_or_init(py, || class.unbind()).bind(py))
     }
-    KNOWN.get(py).map(|known| known.bind(py)).or_else(|| find(py))
+    known_task_type(py).or_else(|| find(py))
+}
+
+/// asyncio's own task class, if [`task_type`] has found it. Runs no code.
+#[inline]
+pub fn known_task_type<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
+    TASK_TYPE.get(py).map(|known| known.bind(py))
 }

@@ -1,6 +1,9 @@
 //! Numbers and tokens that stand after the pickles of `multiprocessing`, for `inviso._pickles`.
 //!
 //! A number comes first, then a token. Each ends with its name and version, so that it is found from the end.
+//!
+//! The program's own pickling calls these functions, so none of them raises: a failure of the tracer is reported, and
+//! the object goes without number and token.
 
 use super::{
     running::as_process,
@@ -8,6 +11,7 @@ use super::{
     wire::{self, SeqSending},
 };
 use crate::{
+    door,
     instrument::{message_view, senders, tokens},
     library::{
         multiprocess::{
@@ -18,13 +22,44 @@ use crate::{
     },
 };
 use inviso_core::{messages::About, seq::Carried};
+use inviso_cpython::interpreter::again;
 use inviso_term::record::numbered::Number;
 use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the functions fail, see [`fail_at_pickles`].
+static FAILS: AtomicBool = AtomicBool::new(false);
+
+/// Makes the functions fail until the process ends. For tests.
+#[pyfunction]
+pub fn fail_at_pickles() {
+    FAILS.store(true, Ordering::Relaxed);
+}
+
+/// Runs `with`. Reports its error, or its panic, and returns `otherwise` then.
+fn never_raises<R>(py: Python<'_>, otherwise: R, with: impl FnOnce() -> PyResult<R>) -> R {
+    let run = || {
+        assert!(!FAILS.load(Ordering::Relaxed), "a test asked for this failure");
+        with()
+    };
+    match door::guard(run) {
+        Some(Ok(done)) => done,
+        Some(Err(error)) => {
+            again::report(py, error);
+            otherwise
+        }
+        None => otherwise,
+    }
+}
 
 /// The bytes to write after the pickle of an object: its number as a message, and the token that it carries; None
 /// without both. The code that pickles calls this.
 #[pyfunction]
-pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
+pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> Option<Py<PyBytes>> {
+    never_raises(py, None, || try_pickled(py, object))
+}
+
+fn try_pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
     as_process(py, |py, state| {
         let mut trailer = Vec::new();
         // SAFETY: the thread is attached; the caller holds the object, and the variables of the frames that run stand.
@@ -53,7 +88,11 @@ pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<
 
 /// The pickle could not be made.
 #[pyfunction]
-pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) {
+    never_raises(py, (), || try_pickle_failed(py, object))
+}
+
+fn try_pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     as_process(py, |_, state| {
         // SAFETY: the thread is attached; the caller holds the object, and the variables of the frames that run stand.
         unsafe { pickles::failed(state, object) };
@@ -88,7 +127,11 @@ impl Trailer {
 /// An object has been unpickled. False if the bytes after the pickle look like a token but are not one; then there is
 /// no token. The code that unpickles calls this.
 #[pyfunction]
-pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> bool {
+    never_raises(py, true, || try_unpickled(py, data, object))
+}
+
+fn try_unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let trailer = match PyBuffer::<u8>::get(data) {
         Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
             // SAFETY: the buffer's bytes are in one piece and stand while it is held; nothing else runs meanwhile.
@@ -126,7 +169,11 @@ pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyA
 /// A process is about to be started. Returns the bytes that go along with it and, with a token, its sending; None while
 /// no token is in use. The bytes are empty if the library starts the process for itself.
 #[pyfunction]
-pub fn start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
+pub fn start(py: Python<'_>, process: &Bound<'_, PyAny>) -> Option<(Py<PyBytes>, Option<SeqSending>)> {
+    never_raises(py, None, || try_start(py, process))
+}
+
+fn try_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
     as_process(py, |py, state| {
         if !state.host.node.seq_in_use() {
             return Ok(None);
@@ -151,7 +198,11 @@ pub fn start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<
 /// This process was started by one where tokens are in use, so they are in use here. The token, if there is one, is the
 /// main thread's.
 #[pyfunction]
-pub fn started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
+pub fn started(py: Python<'_>, token: &[u8]) {
+    never_raises(py, (), || try_started(py, token))
+}
+
+fn try_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let _in_use = seq::begin(py)?;
     let arrived = wire::arrived(py, token)?;
     as_process(py, |_, state| {

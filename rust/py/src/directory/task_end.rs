@@ -55,7 +55,7 @@ pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
         if cfg!(Py_GIL_DISABLED) || !TRACED.load(Ordering::Acquire) {
             return false;
         }
-        let Some(class) = tasks::task_type(Python::assume_attached()) else { return false };
+        let Some(class) = tasks::known_task_type(Python::assume_attached()) else { return false };
         let class = class.as_ptr().cast();
         if ffi::Py_TYPE(task) != class || ffi::PyObject_GC_IsFinalized(task) != 0 {
             return false;
@@ -93,7 +93,7 @@ pub fn forget(py: Python<'_>) {
 }
 
 fn give_back(py: Python<'_>) {
-    let (Some(class), original) = (tasks::task_type(py), ORIGINAL.load(Ordering::Acquire)) else { return };
+    let (Some(class), original) = (tasks::known_task_type(py), ORIGINAL.load(Ordering::Acquire)) else { return };
     let ours = finalise as *mut ();
     let _not_ours = slot(class.as_ptr().cast()).compare_exchange(ours, original, Ordering::AcqRel, Ordering::Acquire);
 }

@@ -57,7 +57,7 @@ pub struct Tasks {
 
 impl Tasks {
     /// Removes an object that has ended, if `told` accepts how its end is reported. Keeps its given name, or else its
-    /// own.
+    /// own. Runs no code of Python's: the table is in use.
     ///
     /// # Safety
     /// Attached; nothing of the object at this address has been cleared.
