@@ -199,16 +199,20 @@ def check(name: str) -> None:
     assert output == expected
     assert counted == counts, {name: (counted[name], n) for name, n in counts.items() if counted[name] != n}
 
-    with trace.session_create("time") as session:
-        session.process(inviso.self(), True, ["call"])
-        session.function(WILD, True, ["call_time"])
-        start = time.perf_counter()
-        output = program()
-        wall = time.perf_counter() - start
-        session.function(WILD, "pause", ["call_time"])
-        timed = [row for row in rows(session, "call_time") if row[0] in counts]
-    assert output == expected
-    assert Counter({name: count for name, count, _ in timed}) == counts
-    seconds = sum(ns for *_, ns in timed) / 1e9
-    assert 0.9 * wall <= seconds <= wall, (seconds, wall)
+    for attempt in range(5):
+        with trace.session_create("time") as session:
+            session.process(inviso.self(), True, ["call"])
+            session.function(WILD, True, ["call_time"])
+            start = time.perf_counter()
+            output = program()
+            wall = time.perf_counter() - start
+            session.function(WILD, "pause", ["call_time"])
+            timed = [row for row in rows(session, "call_time") if row[0] in counts]
+        assert output == expected
+        assert Counter({name: count for name, count, _ in timed}) == counts
+        seconds = sum(ns for *_, ns in timed) / 1e9
+        assert seconds <= wall
+        if seconds >= 0.9 * wall:  # or another program had the processor before the first call, or after the last one
+            break
+        assert attempt < 4, (seconds, wall)
     print(name, len(calls))
