@@ -53,7 +53,7 @@ def leave(reason: Any) -> NoReturn:
 
 
 def exec(command: Command, _meeting: Rendezvous) -> Any:
-    """Carries out one command. A call is not a tail call, and an exception leaves."""
+    """Carries out one command. A call is not a tail call, and an exception leaves this function."""
     if command.kind == "catch_call":
         try:
             value = command.function(*command.arguments)

@@ -71,7 +71,7 @@ class Certificates:
 
 
 class World:
-    """A host whose rights are those above, with two nodes; other hosts are joined to it as they are asked for."""
+    """A host with the rights above and two nodes. Other hosts join it on request."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

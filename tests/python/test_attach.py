@@ -232,7 +232,7 @@ NOBODY = 65534
 
 @needs_root
 def test_another_users_process(folder: Path) -> None:
-    """Asked by another user than the one whose process it is."""
+    """The request is from another user than the owner of the process."""
     folder.chmod(0o755)
     text = f"""
 import os

@@ -40,7 +40,7 @@ def test_a_look_leaves_what_is_traced_alone(shop: list[Node]) -> None:
     with Cluster("shop-1") as cluster:
         assert cluster.stop()[f"shop-1@{HOST}"]["records"] == 1
     with Cluster("shop-1") as cluster:
-        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "new", "who stops it ends it"
+        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "new", "the stop ends the component"
 
 
 def test_a_start_that_fails_leaves_nothing_open(shop: list[Node]) -> None:

@@ -65,7 +65,7 @@ def test_what_was_collected_is_counted(session: trace.Session) -> None:
     assert 0 < figures(end)["duration"] <= end[4] - begin[4] + 1_000_000
 
 
-@pytest.mark.skipif(FREE_THREADED, reason="a free-threaded build collects when it likes")
+@pytest.mark.skipif(FREE_THREADED, reason="a free-threaded build collects at times of its own")
 def test_one_that_comes_of_itself(session: trace.Session) -> None:
     own(session, ["garbage_collection"])
     for _ in range(20_000):

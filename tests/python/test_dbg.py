@@ -830,7 +830,7 @@ def test_a_line_is_bounded_and_moves_no_cursor() -> None:
 def test_what_dbg_does_itself_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     dbg.tracer("process", (lambda message, state: state, None))
     for name in ("self", "node", "whereis"):
-        monkeypatch.delitem(vars(inviso), name, raising=False)  # as at their first mention
+        monkeypatch.delitem(vars(inviso), name, raising=False)  # as before their first use
     with trace.session_create("everything") as session:
         session.function(("_", "_", "_"), True, ["local"])
         me = inviso.self()

@@ -1,4 +1,4 @@
-"""The live comparison with Erlang, without an Erlang: its scenarios, requests and output. A short run if there is one."""
+"""The live comparison with Erlang, without an Erlang: its scenarios, requests, output. With an Erlang a short run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOLD = ROOT / "tests" / "data" / "gold" / "match_spec.jsonl"
 
 
 def made(count: int, seed: int = 1) -> list[Case]:
-    """So many cases."""
+    """This number of cases."""
     maker = Maker(seed)
     return [maker.case() for _ in range(count)]
 

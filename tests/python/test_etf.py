@@ -320,7 +320,7 @@ def test_changed_bytes_are_a_term_or_refused() -> None:
 
 
 def check_changed(seed: int, times: int) -> None:
-    """This many terms of the gold file, changed at random."""
+    """Checks this many terms of the gold file, changed at random."""
     chance = random.Random(seed)
     for _ in range(times):
         data = bytearray(chance.choice(chance.choice(GOLD)))

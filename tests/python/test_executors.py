@@ -578,7 +578,7 @@ assert len(s.drain()) >= 4
 
 
 class Hostile:
-    """Any call of it ends the test."""
+    """An object on which any call ends the test."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -358,7 +358,7 @@ s = record(sys.argv[1])
 
 
 def forking(code: str, *arguments: str, warns: bool = False) -> None:
-    """Runs a program that forks; a warning fails, unless it has threads of its own."""
+    """Runs a program that forks. A warning is a failure, unless the program has threads of its own."""
     warnings = "ignore" if warns else "error"
     command = [sys.executable, "-X", "faulthandler", "-W", f"{warnings}::DeprecationWarning", "-c", FORKS + code]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)

@@ -335,7 +335,7 @@ print(out)
 
 
 def test_tasks_whose_code_runs_in_greenlets() -> None:
-    """As database drivers do it: plain code in a greenlet, which switches to a task's coroutine in order to wait."""
+    """Database drivers do this: plain code runs in a greenlet, which switches to a task's coroutine to wait."""
     text = """
 import asyncio, greenlet
 async def spawn(function, *arguments):
@@ -490,7 +490,7 @@ print("done")
     ],
 )
 def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
-    """As on a free-threaded interpreter; this one claims to be one."""
+    """A free-threaded interpreter can't tell greenlets apart; here an ordinary one claims to be free-threaded."""
     (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
     text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
     done = subprocess.run(

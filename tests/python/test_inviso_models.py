@@ -43,7 +43,7 @@ FUNCTIONS = {"one": one, "two": two}
 
 
 class Peer:
-    """A control, as the host of a component knows it."""
+    """A control, in the view of the host of a component."""
 
     def __init__(self, number: int) -> None:
         self.node, self.pid = f"control-{number}@here", number

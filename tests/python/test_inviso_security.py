@@ -1,4 +1,4 @@
-"""Rights to trace a process, and names that a control may use: files, functions, nodes. Each refusal gives its reason."""
+"""Rights to trace a process, and names that a control may use: files, functions, nodes. Refusals give their reasons."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_peer_of_another_user_is_refused(place: Place) -> None:
     path = str(place.sockets / f"{node.pid}.sock")
     with pytest.raises(Failed, match="PermissionError"):
         other.ask(f"socket.socket(socket.AF_UNIX).connect({path!r})")
-    # doors that somebody left open
+    # a folder and a socket that are open to others
     for folder in [place.sockets, *place.sockets.parents][:-1]:
         if stat.S_IMODE(folder.stat().st_mode) & 0o001 == 0 and str(folder).startswith(tempfile.gettempdir() + os.sep):
             folder.chmod(folder.stat().st_mode | 0o011)

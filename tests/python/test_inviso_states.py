@@ -1,6 +1,6 @@
 """The answers of a runtime component in each state and status, and its next state.
 
-The table is written from the description of the original, not from the machine that it tests. The rows name its
+The table is written from the description of the original, not from the tested state machine. The rows name its
 paragraphs, 1.2 to 1.8 and 2.1.
 """
 

@@ -50,7 +50,7 @@ class Ran:
 
     @property
     def table(self) -> str:
-        """The only one."""
+        """The only table."""
         [shown] = self.tables
         assert len(shown["text/html"].encode()) <= SIZE
         return str(shown["text/plain"])

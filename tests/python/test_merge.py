@@ -272,7 +272,7 @@ def test_the_lines_are_invisos(write: Callable[..., str], tmp_path: Path) -> Non
         "'node-1@h' [] {drop,4}\n"
         f"'node-1@h' [db] {{trace_ts,{me},call,{{m,f,[2]}},{{0,2,0}}}}\n"
     )
-    # the same by a handler in Python, with Erlang's name of none
+    # the same from a reader in Python, and with Inviso's argument ``Dbg``
     files = [("reader", [([], None, log.Drop(4)), ([Atom("db")], wall(2), called(2, 2))], ("node-1@h", []))]
     assert merge.merge(files, out, "Dbg") == ("ok", 2)
     assert out.read_text().splitlines() == [

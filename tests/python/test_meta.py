@@ -1100,7 +1100,7 @@ def test_metacast_of_this_node(traced: Runtime) -> None:
             cast(["shop@elsewhere"], pid, *WORK[:2], *rest)  # type: ignore[operator]
 
 
-# the seed's examples
+# the examples of Inviso's guide
 
 
 def test_the_seeds_assoc_id(traced: Runtime) -> None:

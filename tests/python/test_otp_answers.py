@@ -375,7 +375,7 @@ class Another:
         self.pid = inviso.spawn(self.body)
 
     def body(self) -> None:
-        """Its function."""
+        """The function of its thread."""
         self.begin.wait()
         if self.job is not None:
             self.job()
@@ -383,7 +383,7 @@ class Another:
         self.over.wait()
 
     def run(self, job: Any) -> None:
-        """Has it do the job."""
+        """Makes it do the job."""
         self.job = job
         self.begin.set()
         assert self.done.wait(30)

@@ -958,7 +958,7 @@ def test_a_socket_that_a_finaliser_closes_is_closed_once(session: trace.Session)
 
 
 def list_ports() -> None:
-    """Lists the ports in every way there is."""
+    """Lists the ports in every possible way."""
     inviso.ports()
     with trace.session_create("other") as other:
         other.port("existing", True, ["ports"])
@@ -1341,7 +1341,7 @@ def test_classes_of_the_program(session: trace.Session) -> None:
 
 
 class Hostile(socket.socket):
-    """Whose attributes are traps."""
+    """An object whose attributes are traps."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in TRAPS:

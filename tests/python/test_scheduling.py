@@ -19,7 +19,7 @@ from trace_tools import good, in_threads
 from waiting import until
 
 NEW = sys.version_info >= (3, 12)
-eager = pytest.mark.skipif(not NEW, reason="eager tasks are of 3.12")
+eager = pytest.mark.skipif(not NEW, reason="eager tasks came with 3.12")
 
 
 async def leaf(n: int = 0) -> int:
@@ -48,7 +48,7 @@ def turns(messages: list[Any], pid: inviso.Pid | None = None) -> list[Any]:
 
 
 def strict(messages: list[Any]) -> dict[inviso.Pid, int]:
-    """Each task's ``in`` and ``out`` come in turns, from ``in`` to ``out``; how many steps each had."""
+    """Checks that each task's ``in`` and ``out`` alternate, from ``in`` to ``out``. Returns the steps of each."""
     by_pid: dict[inviso.Pid, list[str]] = {}
     for message in messages:
         if message[2] in ("in", "out") and message[1].kind == "task":

@@ -530,7 +530,7 @@ def test_other_refusals() -> None:
 
 
 class Someone:
-    """Looks like a Pid."""
+    """An object that looks like a Pid."""
 
     kind = "thread"
 

@@ -612,7 +612,7 @@ def test_the_module_is_at_hand() -> None:
 
 
 def settled(port: TracePort) -> None:
-    """Its thread has closed it."""
+    """Waits until its thread has closed it."""
     until(lambda: not port.is_open())
 
 

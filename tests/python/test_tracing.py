@@ -1,4 +1,4 @@
-"""A session, its tracer and its limits as one object, and why it ended."""
+"""A session, its tracer and its limits as one object, and the reason of its end."""
 
 from __future__ import annotations
 
