@@ -58,7 +58,7 @@ print(after - before)
 
 
 def start_line(times: int) -> dict[str, Any]:
-    """The best time that the start files add to an interpreter's start, in fresh processes, without variables for them."""
+    """The best time that the start files add to an interpreter's start, in fresh processes, without their variables."""
     place = os.path.join(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "packaging/data/purelib"
     )
