@@ -90,8 +90,8 @@ pub fn client(bytes: &[u8]) {
     let found = all(Reader::new(pieces).limit(limit));
     assert_eq!(found, all(Reader::new(bytes).limit(limit)));
 
-    // a client that follows gets everything but the end, or but the records that a damaged block may hide: after the report of
-    // such a block it waits for a next one, and the other client knows that no more comes
+    // a client that follows gets everything but the end, or but the records that a damaged block may hide: after the
+    // report of such a block it waits for a next one, and the other client knows that no more comes
     let mut reader = Reader::new(bytes).limit(limit).follow(true);
     let mut lost = false;
     for expected in &found {

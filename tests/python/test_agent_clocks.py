@@ -72,7 +72,7 @@ def hosts(tmp_path: Path, shim: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         there.close()
 
 
-def test_what_happens_in_turns_is_merged_in_turns(hosts: tuple[Host, Host]) -> None:
+def test_alternating_events_are_merged_in_their_order(hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     nodes = [here.node("one"), there.node("two")]
     until(lambda: here.sees(nodes[1].name))
@@ -147,7 +147,7 @@ def test_files_of_offsets(tmp_path: Path) -> None:
         '{"version": 1, "host": "a", "to": "b", "points": [[1, 99999999999999999999999, 3]]}',
     ],
 )  # fmt: skip
-def test_files_that_hold_none(tmp_path: Path, text: str) -> None:
+def test_files_without_offsets(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a@web.clock"
     path.write_text(text)
     with pytest.raises(BadArg, match=r"clock: .*a@web\.clock"):

@@ -250,7 +250,7 @@ def sockets(pid: int) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_agent_listens_where_it_was_told_and_looks_for_nobody(place: Path, made: list[Host]) -> None:
+def test_an_agent_listens_where_it_was_told_and_searches_for_no_peer(place: Path, made: list[Host]) -> None:
     """By default zenoh listens at all addresses and searches for others by multicast."""
     port = free_port()
     made.append(Host(HOST, place / "here", endpoint=f"tcp/127.0.0.1:{port}"))

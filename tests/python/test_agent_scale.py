@@ -99,7 +99,7 @@ def test_nodes_that_come_and_go(hosts: tuple[Host, Host], speaker: subprocess.Po
         assert max(grown[1:]) < rounds * (20 * 3000 + MANY * 1000) + (4 << 20), grown
 
 
-def test_an_agent_that_takes_nobody(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
+def test_an_agent_that_hangs(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
     """The wait for all nodes together is as long as that for one."""
     with closing(Control(name=f"control@{HOST}", timeout=1)) as control:
         hosts[0].agent.send_signal(signal.SIGSTOP)

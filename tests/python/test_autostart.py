@@ -50,7 +50,7 @@ def test_a_program_writes_its_log(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["no", ""])
-def test_nothing_is_done_where_it_says_no(python: Path, tmp_path: Path, value: str) -> None:
+def test_nothing_is_done_if_the_variable_says_no(python: Path, tmp_path: Path, value: str) -> None:
     prepared(tmp_path)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=value)
     assert (done.stdout, done.stderr) == ("42\n", "")

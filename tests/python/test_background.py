@@ -9,7 +9,7 @@ import pytest
 from inviso._background import Timer
 
 
-def test_only_its_own_thread_is_current() -> None:
+def test_only_the_background_thread_itself_is_current() -> None:
     seen: list[bool] = []
     stepped = threading.Event()
 

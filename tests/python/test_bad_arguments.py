@@ -533,7 +533,7 @@ LONE = "\udc80"
         (lambda s: tprof.profile(print, pattern=LONE), "pattern"),
     ],
 )
-def test_a_name_with_a_lone_surrogate_is_nobodys(session: trace.Session, call: Any, argument: str) -> None:
+def test_a_name_with_a_lone_surrogate_is_refused(session: trace.Session, call: Any, argument: str) -> None:
     with pytest.raises(inviso.BadArg, match="surrogate|registered") as raised:
         call(session)
     assert raised.value.argument == argument

@@ -214,7 +214,7 @@ def test_values_of_variables(text: str) -> None:
     assert given.variables == [("A", VALUES[text])]
 
 
-def test_a_broken_note_is_none(shop: Shop) -> None:
+def test_a_broken_note_is_ignored(shop: Shop) -> None:
     shop.run("case", "on", "calls", "Function=work", "-n", "shop-*")
     (note,) = (shop.place.sockets / "cases").iterdir()
     assert note.stat().st_mode & 0o777 == 0o600

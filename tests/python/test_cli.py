@@ -182,7 +182,7 @@ USAGE = {
 
 
 @pytest.mark.parametrize("words", USAGE, ids=" ".join)
-def test_a_wrong_command_line_runs_nothing_and_tells_the_mend(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_wrong_command_line_runs_nothing_and_names_the_remedy(words: tuple[str, ...], tmp_path: Path) -> None:
     script(tmp_path, "print('ran')", "x.py")
     run = execute(command(*words), tmp_path)
     assert run.returncode == 2

@@ -275,7 +275,7 @@ def test_no_progress_where_it_can_not_be_drawn(env: dict[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"])
-def test_a_fork_under_the_progress_line_is_as_ever(ending: str, tmp_path: Path) -> None:
+def test_a_fork_under_the_progress_line_works_as_usual(ending: str, tmp_path: Path) -> None:
     text = (
         "import os, sys, warnings\nwarnings.simplefilter('always')\nprint('READY', flush=True)\nsys.stdin.readline()\n"
         f"if os.fork() == 0:\n    os._exit(0)\nos.wait()\nprint('FORKED', flush=True)\nsys.stdin.readline()\n{ending}\n"

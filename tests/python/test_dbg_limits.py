@@ -138,7 +138,7 @@ def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> Non
     assert found and 10_000 < int(found[1]) < 100_000
 
 
-def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
+def test_the_user_sets_how_many_may_be_lost() -> None:
     go = threading.Event()
     seen: list[Any] = []
     dbg.tracer("process", (lambda message, state: go.wait() and seen.append(message), None), lost=1 << 40)
@@ -246,7 +246,7 @@ print("it was written", file=sys.stderr, flush=True)
     assert (out.count("a line of its own\n"), err) == (100, "")
 
 
-def test_nobody_s_line_comes_within_one(tmp_path: Path) -> None:
+def test_no_line_comes_inside_another_one(tmp_path: Path) -> None:
     program = Piped(
         """
 import os

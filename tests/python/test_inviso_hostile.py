@@ -319,7 +319,7 @@ def test_frames_come_the_same_in_pieces(seed: int) -> None:
 SOON = sets("GREETING", 2.0)
 
 
-def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
+def test_a_silent_peer_is_disconnected_after_a_time(place: Place) -> None:
     node = place.node(before=SOON)
     with Peer(place.sockets, node.pid, greets=False) as silent, Peer(place.sockets, node.pid, greets=False) as slow:
         slow.raw(b"\0\0")

@@ -350,7 +350,7 @@ def test_many_that_want_one_name_at_once(place: Place, control: Control) -> None
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "", "../x", "a" * 65, "a@b/c", "a@..\0", "é", "a@b c"])
-def test_names_that_are_none(place: Place, name: str) -> None:
+def test_invalid_names(place: Place, name: str) -> None:
     child = place.child("from inviso import runtime")
     with pytest.raises(Failed, match="BadArg: runtime.listen, node"):
         child.ask(f"runtime.listen({name!r})")

@@ -219,7 +219,7 @@ def test_no_import_of_the_package_is_hidden() -> None:
         assert hidden is None, path
 
 
-def test_a_module_is_one_thing() -> None:
+def test_no_module_is_long() -> None:
     for path in MODULES.values():
         assert len(path.read_text().splitlines()) <= 600, path
 
@@ -607,7 +607,7 @@ def tracked() -> list[pathlib.Path]:
     return [path for name in os.fsdecode(listed.stdout).split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def test_nothing_leans_on_a_machine() -> None:
+def test_no_file_depends_on_a_machine() -> None:
     # a class of one letter, so that this file passes its own test
     folders = r"(?<![\w.$}])/(wor[k]|roo[t]|hom[e]/\w+|User[s]|tm[p]/\w)/"
     forbidden = re.compile(rf"{folders}|\.\./share[d]|https?://(pyp[i]|crate[s]|files[.]pythonhosted)\b")
@@ -617,7 +617,7 @@ def test_nothing_leans_on_a_machine() -> None:
             assert found is None, f"{path.relative_to(ROOT)}: {found.group()}"
 
 
-def test_nothing_built_is_kept() -> None:
+def test_no_built_file_is_in_the_repository() -> None:
     assert [path for path in tracked() if path.suffix in (".so", ".pyc", ".whl", ".pyd")] == []
 
 

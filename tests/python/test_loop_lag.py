@@ -68,7 +68,7 @@ def test_loops_that_run_are_found_once(event_loop: asyncio.AbstractEventLoop) ->
     assert event_loops() == [event_loop]
 
 
-def test_one_that_does_not_run_is_none() -> None:
+def test_a_loop_that_does_not_run_is_not_found() -> None:
     made = asyncio.new_event_loop()
     assert event_loops() == []
     made.close()

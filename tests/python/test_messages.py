@@ -262,7 +262,7 @@ def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) 
 
 
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
-def test_who_waits_since_before_there_was_a_session_receives(kind: Any) -> None:
+def test_a_receiver_that_waited_before_the_session_receives(kind: Any) -> None:
     good(f"""
 import queue, threading
 from inviso import trace
@@ -682,7 +682,7 @@ def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None
 
 
 @pytest.mark.parametrize("kind", [queue.PriorityQueue, asyncio.PriorityQueue])
-def test_what_cannot_be_ordered_is_sent_for_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
+def test_an_item_that_cannot_be_ordered_is_sent_because_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
     session.process(inviso.self(), True, ["send", "receive"])
     box = kind()
     box.put_nowait(1)

@@ -180,7 +180,7 @@ def test_times_are_the_wall_clock_s_or_refused() -> None:
     assert (span.start_time, span.end_time) == (SECOND - 500, SECOND)
 
 
-def test_bad_arguments_name_the_mend() -> None:
+def test_errors_of_arguments_name_the_remedy() -> None:
     for argument, options in (
         ("out", {"out": "ftp://h"}), ("out", {"out": "http://"}),
         ("exporter", {"exporter": 5}), ("values", {"values": -1}),

@@ -72,7 +72,7 @@ def test_a_port_is_a_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     assert inviso.process.object_of(one) in (None, pair[0])
 
 
-def test_a_port_that_is_made_is_none_of_those_that_are_there(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_new_port_is_not_among_the_existing_ones(pair: tuple[socket.socket, socket.socket]) -> None:
     made = [Port() for _ in range(10)]
     assert len(set(made)) == 10
     assert not set(made) & set(inviso.ports())

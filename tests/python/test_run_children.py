@@ -169,8 +169,8 @@ def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) 
     return done.stdout
 
 
-def test_programs_see_nothing_of_it(python: Path, folder: Path) -> None:
-    """Not in its own environment and not in a grandchild's."""
+def test_a_program_gets_no_variables_of_ours(python: Path, folder: Path) -> None:
+    """Neither in its own environment nor in a grandchild's."""
     program = (
         "print([name for name in os.environ if 'INVISO' in name], flush=True)\n"
         "subprocess.run([sys.executable, '-c', \"import os, sys, subprocess; subprocess.run([sys.executable, "

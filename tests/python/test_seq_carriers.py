@@ -155,7 +155,7 @@ def test_a_token_of_a_match_spec_s_travels_as_any_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["function", "on_load", "send"])
-def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
+def test_messages_are_not_watched_if_nobody_can_set_a_token(how: str) -> None:
     seq_trace.reset_trace()
     plain = multiprocessing.reduction.ForkingPickler.loads
     with trace.session_create("labels", None, []) as session:

@@ -228,7 +228,7 @@ def test_a_malformed_argument_changes_nothing(shop: Shop) -> None:
     assert ok(tool.get_session_data()) == ("not_tracing", 1, [])
 
 
-def test_initial_cases_and_tracer_data_of_ones_own(shop: Shop) -> None:
+def test_initial_cases_and_custom_tracer_data(shop: Shop) -> None:
     seen: list[Any] = []
 
     def tdg(node: str, moment: Any, *more: Any) -> Any:

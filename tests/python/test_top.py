@@ -378,7 +378,7 @@ def test_a_node_that_dies_is_a_row_and_the_others_go_on(shop: list[Child], live:
     assert live.refresh().errors == {shop[0].name: "its process has ended"}, "it stays"
 
 
-def test_a_node_that_has_ended_before_is_none(shop: list[Child], live: Live) -> None:
+def test_a_node_that_ended_before_is_left_out(shop: list[Child], live: Live) -> None:
     shop[0].kill()
     shop[0].close()
     for _ in range(3):
