@@ -56,7 +56,7 @@ def printed(path: str, out: str) -> int:
 
 
 def main(rounds: str) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     with tempfile.TemporaryDirectory() as folder:
         path, blocks, out = (os.path.join(folder, name) for name in ("erlang", "blocks", "out"))
         written(path)

@@ -190,7 +190,7 @@ def measured(work: Work, mode: str, other: inviso.Pid) -> float:
 
 
 def main(rounds: str, names: str = "") -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     stop = threading.Event()
     idle = threading.Thread(target=stop.wait)
     idle.start()

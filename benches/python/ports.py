@@ -100,7 +100,7 @@ def _viztracer(path: str) -> tuple[float, float, float]:
 
 
 def main(rounds: str = "5", say: Callable[[str], object] = print) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     modes = [mode for mode in MODES if mode != "viztracer" or importlib.util.find_spec("viztracer")]
     seconds: dict[str, list[float]] = defaultdict(list)
     size: dict[str, float] = {}

@@ -179,7 +179,7 @@ def put_into(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """See the module."""
+    """Makes tables as the docstring of the module tells."""
     parser = argparse.ArgumentParser(prog="benches.python.report", description=__doc__)
     parser.add_argument("results", nargs="+", type=Path)
     parser.add_argument("--into", type=Path)

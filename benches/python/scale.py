@@ -269,7 +269,7 @@ def end_of_an_agent(hosts: Hosts, control: Any, tell: Callable[[str, float, str]
 
 
 def known(control: Any) -> list[str]:
-    """The nodes of this host, and those of others that its agent knows; none of them is asked."""
+    """The nodes of this host, and those of others that its agent knows; no node is asked."""
     return [*control.folder().names(), *(name for _, _, name in control._elsewhere(["*"]))]
 
 

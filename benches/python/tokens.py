@@ -76,7 +76,7 @@ def measured(name: str, mode: str) -> float:
 
 
 def main(rounds: str) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     gc.collect()
     gc.freeze()

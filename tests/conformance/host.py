@@ -1,4 +1,4 @@
-"""The scenario processes: ``host:proc/1`` is what they run, and ``host:exec/2`` is the caller that cases see.
+"""The scenario processes: they run ``host:proc/1``, and ``host:exec/2`` is the caller in the cases.
 
 ``exec`` has no handler around a plain call, so that an exception leaves it and enters ``loop``; nothing stands between
 ``exec`` and the called function.

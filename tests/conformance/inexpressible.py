@@ -75,7 +75,7 @@ class Pattern:
 
 
 def reason(case: Case | SpecCase) -> str | None:
-    """Why Python can't express a case; None if it can."""
+    """The reason why Python can't express a case; None if it can."""
     if isinstance(case, SpecCase):
         return None
     return foreign(case) or tagged_serial(case) or hidden_frames(case)
@@ -228,7 +228,7 @@ def patterns(case: Case) -> list[Pattern]:
 
 
 def pattern(step: list[Any]) -> Pattern | None:
-    """What a ``function`` step sets; None if it takes something away or is no pattern."""
+    """The pattern that a ``function`` step sets; None if it removes one, or sets none."""
     _, _, session, target, spec, flags = step
     match target:
         case {"t": [{"a": module}, {"a": function}, _]} if not is_atom(spec, "false") and isinstance(flags, list):

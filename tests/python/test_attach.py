@@ -36,7 +36,7 @@ from waiting import until
 LIMIT = 60
 PATH = str(Path(inviso.__file__).parents[1])
 can_attach = pytest.mark.skipif(sys.version_info < (3, 14), reason="Python can be attached to from 3.14 on")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 BUSY = """
 import sys

@@ -140,7 +140,7 @@ def test_what_others_may_write_is_not_read(python: Path, tmp_path: Path, what: s
 
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @needs_root

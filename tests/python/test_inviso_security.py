@@ -19,7 +19,7 @@ from inviso_tools import HOST, Child, Failed, Peer, Place
 from waiting import until
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture

@@ -271,7 +271,7 @@ CORE_ROOMS = {
     "control": {"sync", "count", "record", "state"},  # patterns, flags, sessions: publish, arm, wait, retire
     "point": {"sync", "clock", "count", "record", "state", "trace", "control"},  # a Rust program as its own host
 }
-# Arrows up that remain, by file and room, each with its reason. There are none.
+# Remaining imports of higher rooms, by file and room, each with its reason. There are none.
 UP: dict[tuple[str, str], str] = {}
 CORE = ROOT / "rust" / "core" / "src"
 

@@ -233,7 +233,7 @@ def test_a_queue_is_what_it_would_be_without(operations: list[Any], carried: boo
 
 
 def operate_async(box: Any, operation: tuple[Any, ...]) -> Any:
-    """One step of a program that uses an `asyncio.Queue` likewise, outside a loop."""
+    """One step of a program that uses an `asyncio.Queue` in the same way, outside a loop."""
     name, *args = operation
     if name == "put":
         coroutine = box.put(*args)

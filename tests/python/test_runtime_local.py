@@ -113,7 +113,7 @@ def test_a_request_in_the_components_own_thread_is_done_at_once(component: None)
 
 
 def test_requests_of_many_threads_are_each_answered(component: None) -> None:
-    """Each thread sees its own pattern set, then taken: no request is lost, and none is between two of another's."""
+    """Each thread sees its own pattern set, then removed: no request is lost, and none comes between two of another."""
     wrong: list[Any] = []
 
     def work(number: int) -> None:

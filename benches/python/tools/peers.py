@@ -80,7 +80,7 @@ class Yappi(Tool):
 
 @dataclass
 class VizTracer(Tool):
-    """viztracer; what it saw is read after the small run only, since its buffer wraps in a whole one."""
+    """viztracer; its data are read after the small run only, because its buffer wraps in a whole one."""
 
     options: dict[str, Any] = field(default_factory=dict)
     _tracer: Any = None
