@@ -1,7 +1,7 @@
 """Measures what tracing costs, beside the least that it can cost and beside other tools: python -m benches.python
 
-All of it takes about a quarter of an hour; --quick a minute, to see that it works. Peers that are not installed are left out
-(python -m pip install -r benches/python/requirements.txt). Nothing else should run on the machine meanwhile.
+All of it takes about a quarter of an hour; --quick a minute, to see that it works. Peers that are not installed are
+left out (python -m pip install -r benches/python/requirements.txt). Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
     python -m benches.python.overload [--runs 9]
 
 A process asks the service all the time, over four connections, and notes how long each answer took. Then a tool
-(:mod:`inviso.tool`) has every call of the application traced, with arguments, returns and time stamps, which the service
-can't bear: the runtime component suspends itself. The tool reactivates it after two seconds, and it drowns again.
+(:mod:`inviso.tool`) has every call of the application traced, with arguments, returns and time stamps, which the
+service can't bear: the runtime component suspends itself. The tool reactivates it after two seconds, and it drowns
+again.
 
-One line of JSON on standard output for each figure: medians over the runs. "Suspended after" is measured from the answer of
-the call that set the patterns, in intervals of the overload check.
+One line of JSON on standard output for each figure: medians over the runs. "Suspended after" is measured from the
+answer of the call that set the patterns, in intervals of the overload check.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Each round times each kind of work (``WORK``) four times: with no session, with one that asks for nothing, with one
 that traces another process, and with one that traces it; the order goes on by one in each round. Each time is the best
-of up to 5 runs within 50 ms, so that what happens once (the first page of a ring) is not what is measured. The last line
+of up to 5 runs within 50 ms, so that work that is done once (the first page of a ring) is not measured. The last line
 is JSON: nanoseconds of one piece of work with no session, and three ratios to that, each the median of the rounds.
 """
 

@@ -235,8 +235,8 @@ def come_and_go(hosts: Hosts, control: Any, given: argparse.Namespace, tell: Cal
 
 
 def refused(control: Any, names: set[str]) -> int:
-    """Adds those that are not added; how many of them could not be: a host that gets no processor for two seconds is lost for
-    a moment, with its nodes.
+    """Adds the nodes that are not added, and returns the number of failures. A host that gets no processor for two
+    seconds is lost for a moment, with its nodes.
     """
     new = sorted(names.difference(control.nodes()))
     return sum(answer != ("ok", "new") for _, answer in control.add(new, "bench", {}))

@@ -120,8 +120,8 @@ def attach(
     version, program = _python_of(pid)
     if version < FIRST:
         raise TooOld(
-            f"process {pid} runs Python {version[0]}.{version[1]}, and only {FIRST[0]}.{FIRST[1]} and later can be attached to; "
-            f"start it with 'inviso run', or with INVISO_AUTOSTART set to a config file"
+            f"process {pid} runs Python {version[0]}.{version[1]}, and only {FIRST[0]}.{FIRST[1]} and later can be "
+            f"attached to; start it with 'inviso run', or with INVISO_AUTOSTART set to a config file"
         )
     _remove_old_folders()
     with _Attempt(pid, uid) as attempt:
@@ -131,8 +131,8 @@ def attach(
         answer = attempt.wait(until)
         if answer is None:
             raise StillPending(
-                f"the main thread of process {pid} ran no Python code for {timeout:g} s (it waits, or is in native code); "
-                f"the attempt was withdrawn. Try again later, or give it longer"
+                f"the main thread of process {pid} ran no Python code for {timeout:g} s (it waits, or is in native "
+                f"code); the attempt was withdrawn. Try again later, or give it longer"
             )
     if "node" not in answer:
         kind = OtherBuild if answer.get("kind") == "import" else CannotAttach
@@ -283,8 +283,8 @@ def _refusal(pid: int, kind: str, number: str, text: str) -> CannotAttach:
         return NoProcess(f"there is no process {pid} any more")
     if "not enabled" in text or "disabled" in text:
         return RemoteDebugDisabled(
-            f"process {pid} lets nobody attach; it was started with -X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG, "
-            f"or its Python was built so"
+            f"process {pid} lets nobody attach; it was started with -X disable-remote-debug or "
+            f"PYTHON_DISABLE_REMOTE_DEBUG, or its Python was built so"
         )
     if "version" in text or "release" in text:
         return OtherBuild(f"process {pid} is of another build of Python: {text}")

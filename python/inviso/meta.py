@@ -355,5 +355,8 @@ def _cast(message: tuple[Any, ...]) -> Any:
 def _check_nodes(where: str, nodes: Iterable[str]) -> None:
     for node in nodes:
         if node != process.node():
-            why = f"{shown(node)} is another node, and meta tracers of others can't be reached yet; pass {process.node()!r} only"
+            why = (
+                f"{shown(node)} is another node, and meta tracers of others can't be reached yet; "
+                f"pass {process.node()!r} only"
+            )
             raise BadArg(where, "nodes", why)

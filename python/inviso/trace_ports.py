@@ -274,7 +274,10 @@ def _file(path: str, compress: bool) -> PortGenerator:
 
 def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     if not 3 <= len(parameters) <= 5 or parameters[1] != "wrap":
-        why = f"{shown(parameters)} is no wrap set; pass (name, 'wrap', suffix), with a size and a count after that or not"
+        why = (
+            f"{shown(parameters)} is not a wrap set; pass (name, 'wrap', suffix), with a size and a count after that "
+            "or not"
+        )
         raise BadArg(_WHERE, "parameters", why)
     name, _, suffix, *rest = parameters
     path = _path(name)

@@ -1,4 +1,4 @@
-"""The live comparison with Erlang, without an Erlang: its scenarios, requests and output. A short run if there is one."""
+"""The live comparison with Erlang, without an Erlang: scenarios, requests and output. A short run if there is one."""
 
 from __future__ import annotations
 

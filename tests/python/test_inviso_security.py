@@ -1,4 +1,4 @@
-"""Rights to trace a process, and names that a control may use: files, functions, nodes. Each refusal gives its reason."""
+"""Rights to trace a process, and names that a control may use: files, functions, nodes. Refusals give their reason."""
 
 from __future__ import annotations
 

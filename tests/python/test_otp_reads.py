@@ -1,4 +1,4 @@
-"""A real Erlang reads the output of trace ports: `dbg:trace_client` on our files, wrap sets and sockets, term by term."""
+"""A real Erlang reads output of trace ports: `dbg:trace_client` on our files, wrap sets and sockets, term by term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures in a headless Chromium: they draw their data, zoom, search, and obey keys. Counts are compared, not pixels."""
+"""Pictures in a headless Chromium: they draw their data, zoom, search, obey keys. Counts are compared, not pixels."""
 
 from __future__ import annotations
 

@@ -137,7 +137,8 @@ def test_another_process_has_the_label_and_the_sender_s_node() -> None:
     assert (
         child(
             "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
-            "_, label, _, pid, _ = seq_trace.get_token(); print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
+            "_, label, _, pid, _ = seq_trace.get_token();"
+            "print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
             VALUE=value,
         )
         == "client@here False True thread"

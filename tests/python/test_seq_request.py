@@ -1,4 +1,4 @@
-"""A request through whole services, with others over the same pools and connections: all its events, no foreign ones."""
+"""A request through whole services, with others over the same pools and connections: all its events, no others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Called when an interpreter starts: by ``inviso_start.pth``, from Python 3.15 on by ``inviso_start.start``.
 
-Nothing of inviso is imported unless the environment asks for it: INVISO_AUTOSTART has this process traced from its first
-line, INVISO_CHILDREN has it measured with the one that started it. (For pytest: PYTEST_DONT_REWRITE.)
+Nothing of inviso is imported unless the environment asks for it: INVISO_AUTOSTART has this process traced from its
+first line, INVISO_CHILDREN has it measured with the one that started it. (For pytest: PYTEST_DONT_REWRITE.)
 """
 
 

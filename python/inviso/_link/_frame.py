@@ -111,7 +111,7 @@ def peer_of(term: Any) -> dict[str, Any]:
     >>> peer_of(("inviso", (2, 0), {}))
     Traceback (most recent call last):
     ...
-    inviso._link._frame.BadFrame: it speaks version 2 of the protocol, and this is version 1; install the same inviso on both sides
+    inviso._link._frame.BadFrame: it speaks version 2 of the protocol, and this is version 1; install the same inviso...
     """
     match term:
         case ("inviso", (int(major), int()), dict(about)) if major == VERSION[0]:

@@ -204,7 +204,7 @@ class _Watch:
 
 
 def _is_copy(function: Function) -> bool:
-    """Whether ``exec`` made it with the name of a function in its module's file. Celery does that to check arguments."""
+    """Whether ``exec`` made it with the name of a function in its module's file, as Celery does to check arguments."""
     if not function.filename.startswith("<") or not function.function.isidentifier():
         return False
     try:

@@ -112,5 +112,6 @@ class Keys:
         """The foreign cluster or version of the agent with such a token, as text; None if it is the own one."""
         _, cluster, version, host, _ = key.split("/")
         if version != str(self.version):
-            return f"version {version} of the protocol, on host {host} of cluster {cluster}; this one speaks {self.version}"
+            spoken = f"this one speaks {self.version}"
+            return f"version {version} of the protocol, on host {host} of cluster {cluster}; {spoken}"
         return None if cluster == self.cluster else f"cluster {cluster}, on host {host}"

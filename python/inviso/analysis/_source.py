@@ -17,8 +17,8 @@ from ..trace import Session
 __all__ = ["Source", "opened"]
 
 _NO_SOURCE = (
-    "pass the path of a log, a wrap set (name, 'wrap', suffix), several logs (a list, a folder, or a mapping of nodes to logs), "
-    "a session without a tracer, or a list of trace messages"
+    "pass the path of a log, a wrap set (name, 'wrap', suffix), several logs (a list, a folder, or a mapping of nodes "
+    "to logs), a session without a tracer, or a list of trace messages"
 )
 
 

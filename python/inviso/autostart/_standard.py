@@ -46,7 +46,7 @@ def init(parameters: Any) -> None:
     >>> autostart.init([("tracefile", "x")])
     Traceback (most recent call last):
     ...
-    inviso.errors.BadArg: init/1, parameters: unknown parameter 'tracefile'; there are tracerdata, cmdfiles, bindings, translations, debug
+    inviso.errors.BadArg: init/1, parameters: unknown parameter 'tracefile'; there are tracerdata, cmdfiles, ...
     """
     given = _pairs(parameters)
     for name in given:

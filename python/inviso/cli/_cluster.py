@@ -112,8 +112,14 @@ def parser() -> argparse.ArgumentParser:
     command("nodes", "List the processes of this host that can be traced from outside.")
     command("status", "Show the state of nodes, and what they have traced.")
     start = command("start", "Trace nodes: for a time, or until 'inviso stop'.", "+")
-    start.add_argument("-p", "--pattern", action="append", default=[], metavar="PATTERN",
-                       help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times")  # fmt: skip
+    start.add_argument(
+        "-p",
+        "--pattern",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times",
+    )
     start.add_argument("--messages", action="store_true", help="the messages of threads and tasks, too")
     start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
     start.add_argument("--returns", action="store_true", help="results and exceptions of functions, too")

@@ -424,7 +424,7 @@ class Cluster:
         ...     cluster.merge("all.txt")
         Traceback (most recent call last):
         ...
-        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, and stop first
+        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, ...
         """
         from inviso.merge import logs
 

@@ -57,7 +57,7 @@ class Merging:
 
 
 def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
-    """Opens a mapping of nodes to logs, or a folder of logs, as :func:`inviso.merge.logs`. None for any other source."""
+    """Opens a mapping of nodes to logs, or a folder of logs, as :func:`inviso.merge.logs`. None for other sources."""
     is_folder = isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom) and os.path.isdir(source)
     if not is_folder and not isinstance(source, Mapping):
         return None

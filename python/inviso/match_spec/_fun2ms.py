@@ -66,8 +66,8 @@ _FUNCTIONS = _TESTS | {
     "hd", "length", "map_get", "map_size", "max", "min", "node", "self", "size", "tl", "trunc", "tuple_size",
 }  # fmt: skip
 _ACTIONS = frozenset({
-    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "dump", "enable_trace", "exception_trace",
-    "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
+    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "dump", "enable_trace",
+    "exception_trace", "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
 })  # fmt: skip
 
 # The function for a len, and the types that have an index. The function for the last type raises for all other types.
@@ -146,8 +146,8 @@ class _Compiler:
                 return found
         self._unknown(
             why
-            or "its source is not known; pass its text, as in ms('lambda n: n > 1'), define it in a file or a notebook cell, or "
-            "write the specification by hand"
+            or "its source is not known; pass its text, as in ms('lambda n: n > 1'), define it in a file or a notebook "
+            "cell, or write the specification by hand"
         )
 
     def _sources(self) -> Iterator[list[str]]:

@@ -115,7 +115,7 @@ def _batches(reader: Any, columns: Sequence[tuple[str, ...]], arrow: Any) -> Ite
 
 
 class _Choice:
-    """Chooses the name by which each column is read. Of several names, the first one with a value is used from then on."""
+    """Chooses the name by which each column is read. The first of several names with a value is used from then on."""
 
     def __init__(self, columns: Sequence[tuple[str, ...]]) -> None:
         self._columns = list(columns)

@@ -231,8 +231,10 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
 def _program(words: list[str]) -> str:
     """The script or module of a command line; ``python`` if it has none.
 
-    >>> _program(["python", "-X", "dev", "work/job.py", "-c"]), _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
-    ('work/job.py', 'job', 'python')
+    >>> _program(["python", "-X", "dev", "work/job.py", "-c"])
+    'work/job.py'
+    >>> _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
+    ('job', 'python')
     """
     rest = iter(words[1:])
     for word in rest:

@@ -113,7 +113,8 @@ class Chart:
 
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" class="inviso-seq" style="background:#fff" role="img"><style>{_STYLE}</style>'
+            f'viewBox="0 0 {width} {height}" class="inviso-seq" style="background:#fff" role="img">'
+            f"<style>{_STYLE}</style>"
         ]
         for n, (node, name) in enumerate(lines):
             parts.append(f'<line class="l" x1="{x(n)}" y1="{_TOP - 8}" x2="{x(n)}" y2="{height - _STEP}"/>')

@@ -319,7 +319,8 @@ class Entry:
             without one.
 
     >>> from inviso import seq_trace
-    >>> (entry,) = seq_trace.merge(Output("a@b", Anchor(0, 0), [("seq_trace", 1, ("print", (0, 1), inviso.self(), [], "x"), 7)]))
+    >>> events = [("seq_trace", 1, ("print", (0, 1), inviso.self(), [], "x"), 7)]
+    >>> (entry,) = seq_trace.merge(Output("a@b", Anchor(0, 0), events))
     >>> entry.time, entry.by, entry.after, entry.tag, entry.content
     (7, 'time', None, 'print', 'x')
     """

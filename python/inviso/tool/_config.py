@@ -1,4 +1,4 @@
-"""The settings of a tool: keyword arguments, then a file of Python literals with a pair of key and value on each line."""
+"""The settings of a tool: keyword arguments, then a file of Python literals with a pair of key and value a line."""
 
 from __future__ import annotations
 

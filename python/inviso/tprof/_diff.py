@@ -113,7 +113,7 @@ class Diff:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: ``version`` 1, ``type``, ``by``, ``unit``, ``before``, ``after``, and ``changes``, a dict each."""
+        """Plain data: ``version`` 1, ``type``, ``by``, ``unit``, ``before``, ``after``, and ``changes``: dicts."""
         keys = (
             "module",
             "function",

@@ -69,7 +69,10 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     if (any(wild) or module.endswith(".**")) and not wildcards:
         raise BadArg(where, argument, f"{shown(mfa)} has wildcards; name one function, with its arity")
     if module.endswith(".**") and wild != (False, True, True):
-        why = f"{shown(mfa)} names a function below a package; 'package.**' takes all its functions, with '_' as the last two"
+        why = (
+            f"{shown(mfa)} names a function below a package; 'package.**' takes all its functions, "
+            "with '_' as the last two"
+        )
         raise BadArg(where, argument, why)
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
         why = f"{shown(mfa)} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"

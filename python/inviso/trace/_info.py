@@ -102,7 +102,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
         return None
     if not isinstance(what, tuple):
-        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
+        why = (
+            f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or "
+            "'session'"
+        )
         raise BadArg(where, "what", why)
     mfa = mfa_of(where, "item", what, wildcards=False)  # OTP blames the item
     one_of(where, "item", "item of functions", item, (*ITEMS, "call_latency", "all"))

@@ -89,8 +89,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 def recorded(
     where: str, tracer: Any, options: dict[str, Any]
 ) -> tuple[_native.match_spec.MatchProgram | list[type[BaseException]] | None, float | None] | None:
-    """Checks the options of a flight recorder. Returns what starts its dumps: exceptions and a time in seconds. None for
-    any other session.
+    """Checks the options of a flight recorder. Returns the exceptions and the time in seconds that start its dumps.
+    None for any other session.
     """
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
     asks += ["dump_every"] * ("dump_every" in options["given"])
