@@ -179,9 +179,9 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
 
 def _check_number(function: str, pid: Any, timeout: Any) -> None:
     if type(pid) is not int or pid <= 0:
-        raise BadArg(function, "pid", f"{shown(pid)} is no number of a process; pass one from 1")
+        raise BadArg(function, "pid", f"{shown(pid)} is not a number of a process; pass one from 1")
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout < float("inf"):
-        raise BadArg(function, "timeout", f"{shown(timeout)} is no number of seconds; pass one above 0")
+        raise BadArg(function, "timeout", f"{shown(timeout)} is not a number of seconds; pass one above 0")
 
 
 def _node_of(pid: int, timeout: float) -> str | None:
@@ -224,7 +224,7 @@ def _python_of(pid: int) -> tuple[tuple[int, int], str | None]:
     interpreter = _PROGRAM.search(program)
     found = interpreter or library
     if found is None:
-        raise NotPython(f"process {pid} runs {program}, which is no Python")
+        raise NotPython(f"process {pid} runs {program}, which is not Python")
     if is_elsewhere:
         raise OtherBuild(f"process {pid} has a root directory of its own; attach from within its container")
     return (3, int(found[1])), program if interpreter else None

@@ -267,7 +267,7 @@ def test_global_stands_alone(other: str, spec: Any, there_is_something_to_change
 
 @pytest.mark.parametrize("what", [*NO_MFA, "threads", ("json", "loads", "_"), FOREIGN])
 def test_things_to_ask_about(what: Any, there_is_something_to_change: trace.Session) -> None:
-    # a tuple that is no function is the item's fault, as in OTP
+    # a tuple that is not a function is the item's fault, as in OTP
     other = not isinstance(what, tuple)
     refused("what" if other else "item", lambda: there_is_something_to_change.info(what, "traced"))
 

@@ -198,7 +198,7 @@ def test_compression_is_kept_only_where_it_helps() -> None:
 
 @pytest.mark.parametrize("level", [-1, 10, 1.0, None, True, "6"])
 def test_a_level_of_compression_that_is_none(level: Any) -> None:
-    with pytest.raises(BadArg, match=r"dumps/2, compressed: .* is no level .*; pass an int from 0 to 9"):
+    with pytest.raises(BadArg, match=r"dumps/2, compressed: .* is not a level .*; pass an int from 0 to 9"):
         etf.dumps(1, compressed=level)
 
 
@@ -273,7 +273,7 @@ def test_limits_of_reading() -> None:
     with pytest.raises(BadArg, match="too large"):
         etf.loads(bomb, size=1 << 20)
     for name in ("depth", "size"):
-        with pytest.raises(BadArg, match=f"{name}: 0 is no limit; pass an int from 1"):
+        with pytest.raises(BadArg, match=f"{name}: 0 is not a limit; pass an int from 1"):
             etf.loads(deep, **{name: 0})
     with pytest.raises(BadArg, match="data: str is not bytes"):
         etf.loads("text")  # type: ignore[arg-type]

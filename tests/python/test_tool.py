@@ -748,7 +748,7 @@ DEFINITIONS = {
     "('a', 'on', [], 'f', 'g')": "no trace case",
     "('a', 'off', [], 'f')": "no trace case",
     "('a', 'on_off', [], 'f')": "no trace case",
-    "('a', 'on', ['Nodes'], 'f')": "'Nodes' is no variable",
+    "('a', 'on', ['Nodes'], 'f')": "'Nodes' is not a variable",
     "('a', 'on', ['no name'], 'f')": "no variable",
     "('a', 'on', ['A', 'A'], 'f')": "twice",
     "('a', 'on', [], 'f')\n('a', 'on', [], 'g')": "twice",

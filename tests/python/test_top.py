@@ -531,9 +531,9 @@ def test_a_record_is_json(live: Live) -> None:
     ("words", "why"),
     [
         (["-p", "_", "--once"], "pattern: every function is too many"), (["-p", "a:b:c:d", "--once"], "pattern"),
-        (["--sort", "size"], "invalid choice: 'size'"), (["--every", "0"], "'0' is no time"),
-        (["--rows", "0"], "'0' is no number"),
-        ([], "output: it is no terminal; use --once or --json"),
+        (["--sort", "size"], "invalid choice: 'size'"), (["--every", "0"], "'0' is not a time"),
+        (["--rows", "0"], "'0' is not a number"),
+        ([], "output: it is not a terminal; use --once or --json"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line(words: list[str], why: str) -> None:

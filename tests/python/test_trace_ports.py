@@ -686,9 +686,9 @@ def test_what_is_lost_may_be_too_much(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"limit": 0}, r"TracePort\.limit, limit: 0 is no number of messages; pass an int from 1"),
-        ({"rate": (1, 0)}, r"TracePort\.limit, rate: \(1, 0\) is no rate; pass messages a second"),
-        ({"lost": -1}, r"TracePort\.limit, lost: -1 is no number of messages; pass an int from 0"),
+        ({"limit": 0}, r"TracePort\.limit, limit: 0 is not a number of messages; pass an int from 1"),
+        ({"rate": (1, 0)}, r"TracePort\.limit, rate: \(1, 0\) is not a rate; pass messages a second"),
+        ({"lost": -1}, r"TracePort\.limit, lost: -1 is not a number of messages; pass an int from 0"),
     ],
 )
 def test_what_is_no_limit(more: dict[str, Any], text: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class Folder:
             descriptor = moved(os.open(path, _FLAGS))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
+                raise PermissionError(errno.EPERM, "it is not a folder; remove it, or set INVISO_DIR", path) from None
             raise
         found = os.fstat(descriptor)
         is_ours = found.st_uid == os.geteuid() or (is_control and os.geteuid() == 0)

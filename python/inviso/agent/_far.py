@@ -181,7 +181,7 @@ class Far:
                     case ("call", int(number), str(request), list(arguments), int(time)) if 0 <= time <= MOST:
                         self._call(name, node, wire, number, request, arguments, time / 1000)
                     case _:
-                        raise BadFrame("it is no request")
+                        raise BadFrame("it is not a request")
         except BadFrame as wrong:
             wire.send((Atom("refused"), str(wrong)))
         wire.close()

@@ -36,7 +36,7 @@ class Keys:
         for what, name in (("cluster", cluster), ("host", host)):
             if not _PART.match(name):
                 raise BadArg(
-                    "agent", what, f"{shown(name)} is no name; pass up to 64 letters, digits, '_', '.' and '-'"
+                    "agent", what, f"{shown(name)} is not a name; pass up to 64 letters, digits, '_', '.' and '-'"
                 )
         self.cluster = cluster
         self.host = host

@@ -69,7 +69,7 @@ def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
     []
     """
     if not isinstance(shortest_ms, (int, float)) or isinstance(shortest_ms, bool) or not 0 <= shortest_ms < 1e9:
-        raise BadArg("blockers/2", "shortest_ms", f"{shown(shortest_ms)} is no time; pass milliseconds")
+        raise BadArg("blockers/2", "shortest_ms", f"{shown(shortest_ms)} is not a time; pass milliseconds")
     return _table("blockers", "blockers", source, shortest=round(shortest_ms * 1e6))
 
 
@@ -143,7 +143,7 @@ def _key(where: str, argument: str, key: Any, what: str) -> int | None:
     try:
         return operator.index(key)
     except TypeError:
-        raise BadArg(where, argument, f"{shown(key)} is no key; pass a {what}, or None") from None
+        raise BadArg(where, argument, f"{shown(key)} is not a key; pass a {what}, or None") from None
 
 
 def _table(name: str, native: str, source: Any, hint: Callable[[Source], str] | None = None, **asked: Any) -> Table:

@@ -57,7 +57,9 @@ class Source:
         where = "tables/1"
 
         def refused(error: TypeError) -> Exception:
-            return BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them")
+            return BadArg(
+                where, "source", f"a message that is not a term: {error}; pass messages as a tracer gets them"
+            )
 
         return (lambda: next(parts, None), refused)
 

@@ -168,7 +168,7 @@ def seconds(text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if found is None or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 5s, 500ms or 2m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give one such as 5s, 500ms or 2m")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -179,7 +179,7 @@ def number(text: str) -> int:
     12
     """
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; give one from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number; give one from 1")
     return int(text)
 
 

@@ -85,7 +85,7 @@ def _run(words: list[str]) -> int:
         return _print(sources, clock, limit, options)
     form = options.get("--to", "erlang")
     if form not in FORMS:
-        raise Usage(f"--to: {form!r} is no form of a merged log; give {', '.join(FORMS)}")
+        raise Usage(f"--to: {form!r} is not a form of a merged log; give {', '.join(FORMS)}")
     for option in ("--limit", "--color"):
         if option in options:
             raise Usage(f"{option}: it is for lines on the terminal; leave out -o")
@@ -100,7 +100,7 @@ def _sources(given: list[str]) -> Any:
     for word in given:
         node, equals, path = word.partition("=")
         if not (node and equals and path):
-            what = "is no folder" if len(given) == 1 and not equals else "is not NODE=LOG"
+            what = "is not a folder" if len(given) == 1 and not equals else "is not NODE=LOG"
             raise Usage(f"{word!r} {what}; give a folder of logs, or NODE=LOG for each node")
         sources.setdefault(node, []).append(path)
     return sources

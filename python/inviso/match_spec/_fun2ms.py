@@ -89,7 +89,7 @@ _CLASSES: dict[Any, Callable[[Any], Any]] = {
 def clause(function: Any) -> tuple[Any, list[Any], list[Any]]:
     """Translates a lambda, or a function that only returns an expression, into a clause ``(head, guards, body)``."""
     if not isinstance(function, types.FunctionType):
-        raise BadArg("ms/1", "functions", f"{function!r} is no function; pass a lambda")
+        raise BadArg("ms/1", "functions", f"{function!r} is not a function; pass a lambda")
     return _Compiler(function).clause()
 
 
@@ -108,7 +108,7 @@ def of_source(source: str) -> types.FunctionType:
         why = "the lambda can't be read; it is nested too deep, or has null bytes"
         raise BadArg("ms/1", "functions", why) from None
     if not isinstance(tree.body, ast.Lambda):
-        why = f"{reprlib.repr(source)} is no lambda; pass one such as 'lambda a, b: a > b'"
+        why = f"{reprlib.repr(source)} is not a lambda; pass one such as 'lambda a, b: a > b'"
         raise BadArg("ms/1", "functions", why)
     linecache.cache[file] = (len(text), None, lines, file)
     return types.FunctionType(next(code for code in inner if code.co_name == "<lambda>"), {})
@@ -258,7 +258,7 @@ class _Compiler:
             parts = body.elts
             for part in parts:
                 if not self._acts(part):
-                    self._refuse(part, "a tuple with something that is no action", "join conditions by 'and'")
+                    self._refuse(part, "a tuple with something that is not an action", "join conditions by 'and'")
                 if not isinstance(part, ast.Call):
                     self._refuse(part, "an action in something else", "write the actions one after the other")
             return [], list(parts)
@@ -409,7 +409,7 @@ class _Compiler:
             value = self._free(several)
             if isinstance(value, tuple) and isinstance(value[1], tuple | list | set | frozenset) and value[1]:
                 return [quoted(each) for each in value[1]]
-        self._refuse(node, "'in' something that is no literal", "write one value or more: x in (1, 2, 3)")
+        self._refuse(node, "'in' something that is not a literal", "write one value or more: x in (1, 2, 3)")
 
     def _isinstance(self, node: Any) -> Any:
         x, classes = node.args

@@ -281,7 +281,7 @@ def send_after(time: float, destination: Process, message: Any) -> Timer:
     """
     number = isinstance(time, (int, float)) and not isinstance(time, bool)
     if not number or not 0 <= time < 1 << 40:
-        raise BadArg("send_after/3", "time", f"{shown(time)} is no time in milliseconds; pass a number from 0")
+        raise BadArg("send_after/3", "time", f"{shown(time)} is not a time in milliseconds; pass a number from 0")
     return Timer(time / 1000, running("send_after/3", "destination", destination), message)
 
 
@@ -393,7 +393,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
         raise BadArg(
             "register/2",
             "name",
-            f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates",
+            f"{shown(name)} is not a name; pass a str other than 'undefined', without lone surrogates",
         )
     return _register(name, tracee_of(pid))
 
@@ -444,7 +444,7 @@ def whereis(name: str) -> Any:
     True
     """
     if not isinstance(name, str):
-        raise BadArg("whereis/1", "name", f"{shown(name)} is no name; pass a str")
+        raise BadArg("whereis/1", "name", f"{shown(name)} is not a name; pass a str")
     return _native.relations.whereis(name) if is_text(name) else None
 
 

@@ -220,10 +220,10 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
     base = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(program).removesuffix(".py"))[:48] or "python"
     name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
     if not _NAME.fullmatch(name):
-        why = f"{shown(text)} is no name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
+        why = f"{shown(text)} is not a name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
         raise BadArg("runtime.listen", "node", why)
     if host and not _HOST.fullmatch(host):
-        why = f"{shown(host)} is no name of a host; leave it out, and it is this one's"
+        why = f"{shown(host)} is not a name of a host; leave it out, and it is this one's"
         raise BadArg("runtime.listen", "node", why)
     return f"{name}@{host or own_host()}"
 

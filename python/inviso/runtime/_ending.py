@@ -1,4 +1,4 @@
-"""Writes the log before a SIGTERM ends the process, if the program handles none. Workers of a pool end that way."""
+"""Writes the log before a SIGTERM ends the process, unless the program handles it. Workers of a pool end that way."""
 
 from __future__ import annotations
 

@@ -185,10 +185,12 @@ def chart(
         if type(number) is not int or number < least:
             raise BadArg(where, argument, f"{shown(number)} is too small, or no int; pass one from {least} on")
     if names is not None and not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{shown(names)} is no mapping; pass one of pids to their names")
+        raise BadArg(where, "names", f"{shown(names)} is not a mapping; pass one of pids to their names")
     for pid, name in (names or {}).items():
         if not (isinstance(pid, Pid) and isinstance(name, str)):
-            raise BadArg(where, "names", f"{shown((pid, name))} is no Pid with its name; pass a mapping of pids to str")
+            raise BadArg(
+                where, "names", f"{shown((pid, name))} is not a Pid with its name; pass a mapping of pids to str"
+            )
     entries = _entries(where, events)
     return _Drawing(names or {}, entries[:limit]).chart(len(entries) - min(limit, len(entries)), width)
 
@@ -196,7 +198,7 @@ def chart(
 def _entries(where: str, events: Any) -> list[Entry]:
     if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
         raise BadArg(
-            where, "events", f"{clipped(shown(events), 80)} is no sequence of events; pass what merge() returned"
+            where, "events", f"{clipped(shown(events), 80)} is not a sequence of events; pass what merge() returned"
         )
     found = list(events)
     if all(isinstance(event, Entry) for event in found):

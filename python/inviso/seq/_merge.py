@@ -102,20 +102,20 @@ class Output:
     def __post_init__(self) -> None:
         where = "Output/4"
         if not isinstance(self.node, str):
-            raise BadArg(where, "node", f"{shown(self.node)} is no name; pass a str, name@host")
+            raise BadArg(where, "node", f"{shown(self.node)} is not a name; pass a str, name@host")
         anchor = self.anchor
         if not (isinstance(anchor, tuple) and len(anchor) == 2 and all(type(ns) is int for ns in anchor)):
-            raise BadArg(where, "anchor", f"{shown(anchor)} is no pair of monotonic and wall ns; pass an Anchor")
+            raise BadArg(where, "anchor", f"{shown(anchor)} is not a pair of monotonic and wall ns; pass an Anchor")
         if isinstance(self.events, (str, bytes)) or not isinstance(self.events, Iterable):
-            raise BadArg(where, "events", f"{shown(self.events)} is no sequence; pass what the system tracer got")
+            raise BadArg(where, "events", f"{shown(self.events)} is not a sequence; pass what the system tracer got")
         events = tuple(checked(where, "events", event) for event in self.events)
         for event in events:
             if len(event) == 4 and _stamp(anchor, event[3]) is None:
                 raise BadArg(
-                    where, "events", f"{shown(event[3])} is no time stamp; pass events as the system tracer got them"
+                    where, "events", f"{shown(event[3])} is not a time stamp; pass events as the system tracer got them"
                 )
         if type(self.dropped) is not int or self.dropped < 0:
-            raise BadArg(where, "dropped", f"{shown(self.dropped)} is no number of events; pass an int from 0 on")
+            raise BadArg(where, "dropped", f"{shown(self.dropped)} is not a number of events; pass an int from 0 on")
         object.__setattr__(self, "anchor", Anchor(*anchor))
         object.__setattr__(self, "events", events)
 
@@ -230,7 +230,7 @@ class Collector:
 
     def __init__(self, *, limit: int = 1_000_000) -> None:
         if type(limit) is not int or limit < 1:
-            raise BadArg("Collector/1", "limit", f"{shown(limit)} is no number of events; pass an int from 1 on")
+            raise BadArg("Collector/1", "limit", f"{shown(limit)} is not a number of events; pass an int from 1 on")
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
@@ -262,7 +262,7 @@ class Collector:
             if isinstance(before, tuple):
                 _set_module(before)
             else:
-                # a trace port closes when it is no session's tracer any more
+                # a trace port closes when it is the tracer of no session any more
                 _native.seq.set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._is_stopped = True
         self._ask("stop")
@@ -390,7 +390,9 @@ def merge(*outputs: Output) -> list[Entry]:
     """
     for output in outputs:
         if not isinstance(output, Output):
-            raise BadArg("merge/n", "outputs", f"{clipped(shown(output), 80)} is no Output; pass Collector.output()'s")
+            raise BadArg(
+                "merge/n", "outputs", f"{clipped(shown(output), 80)} is not an Output; pass Collector.output()'s"
+            )
     events = [_Event(output, message) for output in outputs for message in output.events]
     _time(events)
     _relate(events)

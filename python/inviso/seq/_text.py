@@ -185,7 +185,7 @@ def checked(where: str, argument: str, message: Any) -> tuple[Any, ...]:
             serial = info[1]
             if isinstance(serial, tuple) and len(serial) == 2 and all(type(n) is int for n in serial):
                 return message
-    raise BadArg(where, argument, f"{clipped(shown(message), 80)} is no event; pass what the system tracer got")
+    raise BadArg(where, argument, f"{clipped(shown(message), 80)} is not an event; pass what the system tracer got")
 
 
 def term(value: Any, depth: int = _DEPTH) -> str:

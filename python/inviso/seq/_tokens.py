@@ -66,7 +66,9 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     if name == "serial":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
         if pair is None:
-            raise BadArg(where, "value", f"{shown(value)} is no serial; pass (previous, current), two ints of 64 bits")
+            raise BadArg(
+                where, "value", f"{shown(value)} is not a serial; pass (previous, current), two ints of 64 bits"
+            )
         return _native.seq.set_serial(*pair)
     if not isinstance(value, bool):
         raise BadArg(where, "value", f"{shown(value)} is not a bool; pass True or False")
@@ -89,7 +91,7 @@ def _set_whole(token: Any) -> Any:
     if token is None or (isinstance(token, list) and not token):
         return _native.seq.clear()
     if not (isinstance(token, tuple) and len(token) == 5 and _is_int(token[0])):
-        raise BadArg(where, "token", f"{shown(token)} is no token; pass what get_token() returned, or None")
+        raise BadArg(where, "token", f"{shown(token)} is not a token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
     _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
@@ -252,7 +254,7 @@ def carrier(queue: Any, on: bool) -> None:
     if not isinstance(on, bool):
         raise BadArg("carrier/2", "on", f"{shown(on)} is not a bool; pass True or False")
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
-        raise BadArg("carrier/2", "queue", f"{shown(queue)} is no queue; pass one that has put and get")
+        raise BadArg("carrier/2", "queue", f"{shown(queue)} is not a queue; pass one that has put and get")
     if "multiprocessing.managers" in sys.modules and isinstance(
         queue, sys.modules["multiprocessing.managers"].BaseProxy
     ):
@@ -265,7 +267,7 @@ def _component(where: str, component: Any) -> str:
     if isinstance(component, str) and component in (*_FLAGS, "label", "serial"):
         return str(component)
     known = ", ".join(("label", "serial", *_FLAGS))
-    raise BadArg(where, "component", f"{shown(component)} is no component of a token; they are {known}")
+    raise BadArg(where, "component", f"{shown(component)} is not a component of a token; they are {known}")
 
 
 def _is_serial(value: Any) -> bool:

@@ -96,7 +96,7 @@ class Profiler:
     ) -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
         if not isinstance(name, str):
-            raise BadArg("tprof.Profiler", "name", f"{shown(name)} is no name; pass a str")
+            raise BadArg("tprof.Profiler", "name", f"{shown(name)} is not a name; pass a str")
         check_tree("tprof.Profiler, tree", tree, type)
         patterns = None if pattern is None else parse(pattern, "tprof.Profiler, pattern")
         session = session_create(name, None, [])

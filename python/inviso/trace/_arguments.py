@@ -75,7 +75,7 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
         )
         raise BadArg(where, argument, why)
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
-        why = f"{shown(mfa)} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
+        why = f"{shown(mfa)} is not a pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
         raise BadArg(where, argument, why)
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
@@ -88,5 +88,5 @@ def spec_of(where: str, spec: Any) -> tuple[str, _native.match_spec.MatchProgram
         return name, None
     if derives(spec, list):
         return "on", compiled(where, spec, "call") if list.__len__(spec) else None
-    why = f"{shown(spec)} is no match specification; pass True, False, 'pause', 'restart' or []"
+    why = f"{shown(spec)} is not a match specification; pass True, False, 'pause', 'restart' or []"
     raise BadArg(where, "match_spec", why)

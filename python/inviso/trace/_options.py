@@ -21,7 +21,7 @@ def options_of(where: str, opts: Any) -> dict[str, Any]:
     try:
         given = dict(opts)
     except (TypeError, ValueError):
-        raise BadArg(where, "opts", f"{shown(opts)} is no list of options; pass [] or a dict") from None
+        raise BadArg(where, "opts", f"{shown(opts)} is not a list of options; pass [] or a dict") from None
     options = dict(OPTIONS, given=frozenset(given))
     for key, value in given.items():
         one_of(where, "opts", "option", key, OPTIONS)
@@ -47,7 +47,7 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
         return
     if not isinstance(capture, Mapping):
         raise BadArg(
-            where, "opts", f"capture {shown(capture)} is no set of limits; pass {{'items': 10}}, say, or 'ref'"
+            where, "opts", f"capture {shown(capture)} is not a set of limits; pass {{'items': 10}}, say, or 'ref'"
         )
     for key, value in capture.items():
         one_of(where, "opts", "limit of capture", key, CAPTURE)
@@ -60,7 +60,7 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
 def check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
     share = options["share"]
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise BadArg(where, "opts", f"share {shown(share)} is no share; pass a number above 0 up to 1, such as 0.1")
+        raise BadArg(where, "opts", f"share {shown(share)} is not a share; pass a number above 0 up to 1, such as 0.1")
     if share < 1 and not is_called:
         raise BadArg(
             where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option"

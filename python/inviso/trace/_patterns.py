@@ -166,7 +166,7 @@ def _messages(where: str, context: str, session: Session, spec: Any, flags: Any,
     if derives(spec, list):
         program = compiled(where, spec, context) if list.__len__(spec) else None
     elif spec is not True and spec is not False:
-        reason = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
+        reason = f"{shown(spec)} is not a match specification; pass True, False or a list of clauses"
         raise BadArg(where, "match_spec", reason)
     if given:
         raise BadArg(where, argument, why)
@@ -195,5 +195,7 @@ def control_word(value: int | None = None) -> int:
     if value is None:
         return _native.match_spec.control_word()
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
-        raise BadArg("control_word/1", "value", f"{shown(value)} is no int of 32 bits; pass one from 0 to 4294967295")
+        raise BadArg(
+            "control_word/1", "value", f"{shown(value)} is not an int of 32 bits; pass one from 0 to 4294967295"
+        )
     return _native.match_spec.set_control_word(value)
