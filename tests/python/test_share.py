@@ -132,8 +132,8 @@ for n in range(300): test_share.one(n)
         (print, {"share": True}, "share True is not a share"),
         (print, {"share": "all"}, "share 'all' is not a share"),
         (print, {"share": float("nan")}, "share nan is not a share"),
-        (None, {"share": 0.5}, "share is of a callable tracer's time"),
-        (inviso.self(), {"share": 0.5}, "share is of a callable tracer's time"),
+        (None, {"share": 0.5}, "share limits the time of a callable tracer"),
+        (inviso.self(), {"share": 0.5}, "share limits the time of a callable tracer"),
         (print, {"share": 0.5, "overflow": "block"}, "overflow 'block' waits"),
     ],
 )

@@ -183,7 +183,7 @@ def chart(
     where = "chart/1"
     for argument, number, least in (("width", width, 50), ("limit", limit, 1)):
         if type(number) is not int or number < least:
-            raise BadArg(where, argument, f"{shown(number)} is too small, or no int; pass one from {least} on")
+            raise BadArg(where, argument, f"{shown(number)} is not an int from {least} on; pass one")
     if names is not None and not isinstance(names, Mapping):
         raise BadArg(where, "names", f"{shown(names)} is not a mapping; pass one of pids to their names")
     for pid, name in (names or {}).items():
@@ -273,7 +273,7 @@ class _Drawing:
 
 
 def _fitting(lines: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """At most so many lifelines; the last one stands for all others."""
+    """At most ``most`` lifelines. The last one stands for all others."""
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], ("", f"{len(lines) - most + 1} others")]

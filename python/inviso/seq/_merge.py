@@ -83,7 +83,7 @@ class Output:
         anchor: its clocks at one moment.
         events: the tracer's messages in their order: ``("seq_trace", label, info)``, maybe with a timestamp as the
             fourth element.
-        dropped: the number of further events: beyond the collector's limit, or lost before it got them.
+        dropped: the number of missing events: those beyond the collector's limit, and those lost before it got them.
 
     Raises:
         BadArg: an attribute has a wrong type or value.
@@ -155,7 +155,7 @@ class Output:
         except ValueError as why:
             raise BadArg(where, "data", f"{why}; pass what to_etf() returned") from None
         if not (isinstance(term, tuple) and len(term) == 6 and term[:2] == (_FORM, 1)):
-            raise BadArg(where, "data", "it is a term, but no output; pass what to_etf() returned")
+            raise BadArg(where, "data", "it is a term, but not an output; pass what to_etf() returned")
         _, _, node, anchor, dropped, events = term
         return cls(node, anchor, events, dropped)
 
@@ -207,13 +207,13 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
 
 
 class Collector:
-    """A process that collects events: it is the system tracer inside a ``with`` block; afterwards the previous one is
-    it again.
+    """A process that collects events. Inside a ``with`` block it is the system tracer. After the block the previous
+    system tracer is set again.
 
     It doesn't trace its callers, and they keep their tokens. In a second block it adds to the events that it has.
 
     Args:
-        limit: the number of events to keep; later events, and events that come too fast, are counted.
+        limit: the number of events to keep; later events, and events that come too fast, are only counted.
 
     Raises:
         BadArg: ``limit`` is not a number of events.

@@ -222,7 +222,7 @@ def _encoded(token: bytes) -> str | None:
 
 
 def take(values: list[Any], without: str) -> bool:
-    """Receives the one value of a header, if it is a token."""
+    """Receives the token of a header, if its only value is a token."""
     if values:
         token = _decoded(values[0]) if len(values) == 1 else None
         if token is not None and _native.seq.extract(token):

@@ -49,8 +49,8 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
         ``(last, 0)`` with the last serial that the process received. For None the previous token. For a token None.
 
     Raises:
-        BadArg: an unknown component, or a value that it can't have. Of a whole token, the parts before the wrong one
-            are set.
+        BadArg: an unknown component, or a value that it can't have. If a part of a whole token is wrong, the parts
+            before it are set.
 
     >>> set_token("label", "order 7"), set_token("send", True)
     (0, False)
@@ -134,7 +134,7 @@ def print(*arguments: Any) -> None:
     doesn't matter, and 1 differs from 1.0.
 
     Raises:
-        BadArg: not one or two arguments; a label that is an atom.
+        BadArg: there are not one or two arguments, or the label is an atom.
 
     >>> print("nobody has a token")
     """
@@ -258,7 +258,7 @@ def carrier(queue: Any, on: bool) -> None:
     if "multiprocessing.managers" in sys.modules and isinstance(
         queue, sys.modules["multiprocessing.managers"].BaseProxy
     ):
-        why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
+        why = "belongs to a manager, whose calls always carry the token; pass a queue of this process"
         raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
     _native.seq.carrier(queue, on)
 

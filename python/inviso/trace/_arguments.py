@@ -55,7 +55,7 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     for part in (module, name):
         if not is_text(part):
             raise BadArg(
-                where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text"
+                where, argument, f"{shown(part)} has a lone surrogate, and no name has one; pass a name without"
             )
     if "*" in name or "*" in module.removesuffix(".**") or module == ".**":
         why = f"{shown(module if '*' in module else name)} has a '*' that stands for nothing"

@@ -118,7 +118,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         items = (*ITEMS, "call_latency") if kinds[0] & LATENCY else ITEMS
         values = {i: _value(session, mfa, i, kinds[0]) for i in items}
         if values["meta"] == []:
-            values["meta"] = False  # so does OTP
+            values["meta"] = False  # as in OTP
         return (Atom(item), [(Atom(i), value) for i, value in values.items()])
     return (Atom(item), _value(session, mfa, item, kinds[0]))
 

@@ -41,7 +41,7 @@ def options_of(where: str, opts: Any) -> dict[str, Any]:
 def _check_capture(where: str, capture: Any, texts: bool) -> None:
     if isinstance(capture, str) and capture == "ref":
         if texts:
-            raise BadArg(where, "opts", "capture 'ref' hands over the objects, and repr their texts; drop one of them")
+            raise BadArg(where, "opts", "capture 'ref' hands over objects, and repr hands over texts; drop one of them")
         return
     if capture is None:
         return
@@ -63,14 +63,16 @@ def check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
         raise BadArg(where, "opts", f"share {shown(share)} is not a share; pass a number above 0 up to 1, such as 0.1")
     if share < 1 and not is_called:
         raise BadArg(
-            where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option"
+            where,
+            "opts",
+            "share limits the time of a callable tracer; pass a callable as the tracer, or drop the option",
         )
     if share < 1 and options["overflow"] == "block":
-        raise BadArg(where, "opts", "overflow 'block' waits for a tracer that share lets rest; drop one of them")
+        raise BadArg(where, "opts", "overflow 'block' waits for the tracer, and share makes it rest; drop one of them")
 
 
 def taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
-    """The limits of a copy of arguments, and whether it has objects, texts or values."""
+    """The limits of a copy of arguments, and its contents: objects, texts or values."""
     capture = options["capture"]
     limits = CAPTURE | (dict(capture) if isinstance(capture, Mapping) else {})
     takes = "objects" if isinstance(capture, str) else "texts" if options["repr"] else "values"

@@ -41,8 +41,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 
     Args:
         session: one that is its own tracer. A flight recorder, whose ``overflow`` is ``"overwrite"``, has the newest
-            messages in its rings; with ``"drop"`` they are the oldest that fitted. Messages that were received from it,
-            or delivered by ``delivered``, are not written.
+            messages in its rings. With ``"drop"`` the rings have the oldest messages that fitted. Messages that were
+            received from it, or delivered by ``delivered``, are not written.
         to: a file's name, or an open trace port.
         compress: as of :func:`inviso.trace_ports.trace_port`.
 
@@ -76,7 +76,7 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
         raise BadArg(where, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if isinstance(to, TracePort):
         if compress:
-            raise BadArg(where, "compress", "a trace port is compressed or not when it is opened; drop compress")
+            raise BadArg(where, "compress", "compression of a trace port is set when it is opened; drop compress")
         if not to.is_open():
             raise BadArg(where, "to", f"{shown(to)} takes nothing more; open another one")
         return Dump(to.path, *native.dump_to_port(to._native))
