@@ -651,7 +651,7 @@ def test_wrong_dumps(tmp_path: Path) -> None:
     with trace.session_create("x", None, {"capture": "ref"}) as session, pytest.raises(BadArg, match="no log takes"):
         session.dump(tmp_path / "x")
     with recorder() as session:
-        with pytest.raises(BadArg, match="no file's name"):
+        with pytest.raises(BadArg, match="not a file's name"):
             session.dump(7)  # type: ignore[arg-type]
         with pytest.raises(FileNotFoundError):
             session.dump(tmp_path / "no" / "x")

@@ -532,7 +532,7 @@ def test_a_handler_that_fails_ends_its_client(write: Callable[..., str], monkeyp
         (("ip", ("", 1)), "parameters: '' is not a host"),
         (("ip", 65536), "parameters: 65536 is not a port"),
         (("file", "x", 7), "handler: 7 is not a handler; pass a callable, (function, state), or None"),
-        (("file", "x", (7, 7)), "no handler"),
+        (("file", "x", (7, 7)), "not a handler"),
         (("file", 7), "parameters: 7 is not a log"),
     ],
 )

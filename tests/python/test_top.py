@@ -296,7 +296,7 @@ def test_functions_of_the_process_that_is_asked_for() -> None:
     "wrong", [None, 5, {}, {"at": 1}, {**answer(0), "counts": {}}, {**answer(0), "lag": "x"}, answer(0, queues=[1])]
 )
 def test_what_is_no_answer(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="no sample"):
+    with pytest.raises(ValueError, match="not a sample"):
         Rates().add(wrong)
 
 
