@@ -278,7 +278,7 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda a: a in [], "not a literal"),  # noqa: RUF060
     (lambda a: a == {1, 2}, "Set"),
     (lambda a: a == {(1, [a]): 2}, "as a key"),
-    (lambda a: a + "x" == "yx", "no numbers"),
+    (lambda a: a + "x" == "yx", "not about numbers"),
     (lambda a: a == NAMES.nowhere, "nowhere"),
     (lambda a: a == CYCLIC, "a list"),
     (lambda a: isinstance(a, collections.abc.Mapping), "inherit"),

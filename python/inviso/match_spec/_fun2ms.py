@@ -496,7 +496,7 @@ class _Compiler:
 
     def _arithmetic(self, node: ast.expr, op: ast.operator, a: Any, b: Any) -> Any:
         if any(is_no_number(operand) for operand in (a, b)):
-            self._refuse(node, f"{ast.unparse(node)!r}, which is about no numbers,", "compare with what it gives")
+            self._refuse(node, f"{ast.unparse(node)!r}, which is not about numbers,", "compare with what it gives")
         if type(op) in _ARITHMETIC:
             return (_ARITHMETIC[type(op)], a, b)
         remainder = ("rem", ("+", ("rem", a, b), b), b)  # with the sign of b, as in Python
