@@ -6,7 +6,8 @@
 * the time until a killed runtime is noticed, and until an agent that hangs is noticed.
 * copying a log, beside a plain copy of the file; memory of the agent that sends.
 
-``--tls`` is a folder with ``ca.pem``, ``agent.pem`` and ``agent.key``. One line of JSON on standard output for each figure.
+``--tls`` is a folder with ``ca.pem``, ``agent.pem`` and ``agent.key``. One line of JSON on standard output for each
+figure.
 """
 
 from __future__ import annotations

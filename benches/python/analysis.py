@@ -2,9 +2,10 @@
 
     python -m benches.python.analysis [MESSAGES]
 
-Each table is made by a process of its own, from one log of blocks: calls with their returns, and messages through a queue, with
-monotonic time stamps. A line of JSON each: millions of messages a second (the best of three, by the time of the processor), and the
-largest memory. ``path``: the seconds that `critical_path` takes over as many events of one label.
+Each table is made by a process of its own, from one log of blocks: calls with their returns, and messages through a
+queue, with monotonic time stamps. A line of JSON each: millions of messages a second (the best of three, by the time of
+the processor), and the largest memory. ``path``: the seconds that `critical_path` takes over as many events of one
+label.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benches.python.cluster [--nodes 1000] [--real 50] [--rounds 1000]
 
-* ``get_status`` of one real runtime that does nothing, beside a bare echo of the same frames over the same kind of socket;
-  and of one whose main thread holds the GIL, beside the switch interval.
-* ``tf`` on all nodes: ``--real`` of them are processes, the others speak the real protocol, each over its own socket, from
-  the threads of a few processes. Every answer is checked.
+* ``get_status`` of one real runtime that does nothing, beside a bare echo of the same frames over the same kind of
+  socket; and of one whose main thread holds the GIL, beside the switch interval.
+* ``tf`` on all nodes: ``--real`` of them are processes, the others speak the real protocol, each over its own socket,
+  from the threads of a few processes. Every answer is checked.
 * memory of the control for each node, and its growth over rounds of ``get_status`` on all.
 * the time until a control is told of a killed runtime.
 * a program with a listener at rest, beside the same program without: processor time of recursive calls, in turns.

@@ -6,8 +6,8 @@ A process asks the service all the time, over four connections, and notes how lo
 (:mod:`inviso.tool`) traces every call of the application, with arguments, returns and time stamps. That is too much for
 the service: the runtime component suspends itself. After two seconds the tool reactivates it, and it suspends again.
 
-One line of JSON on standard output for each figure: medians over the runs. "Suspended after" is measured from the answer of
-the call that set the patterns, in intervals of the overload check.
+One line of JSON on standard output for each figure: medians over the runs. "Suspended after" is measured from the
+answer of the call that set the patterns, in intervals of the overload check.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benches.python.programs [ROUNDS [NAMES]]
 
-A workload takes some 100 ms untraced, does the same work in each run, and checks its result. Workloads are subjects of the runner: each
-tool of ``COLUMNS`` has a process of its own, and the rounds of all tools are interleaved. The output is two tables, and a last line of
-JSON with the slow-down of each workload and tool. ``best`` is the best of the rounds over the best of ``none``, which traces nothing.
-``median`` is the median of the rounds' own ratios.
+A workload takes some 100 ms untraced, does the same work in each run, and checks its result. Workloads are subjects of
+the runner: each tool of ``COLUMNS`` has a process of its own, and the rounds of all tools are interleaved. The output
+is two tables, and a last line of JSON with the slow-down of each workload and tool. ``best`` is the best of the rounds
+over the best of ``none``, which traces nothing. ``median`` is the median of the rounds' own ratios.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _TEMPLATES = {
 <h1>{{ order.customer|title }}</h1>
 <table>
 {% for line in order.lines %}
-{% call row(loop.index, loop.cycle("odd", "even")) %}<td>{{ line.name|truncate(12) }}<td>{{ price(line.total) }}{% endcall %}
+{% call row(loop.index, loop.cycle("odd", "even")) %}<td>{{ line.name|truncate(12) }}<td>{{ price(line.total) }}{%
+endcall %}
 {% endfor %}
 </table>
 <p>{{ price(order.lines|sum(attribute="total")) }}

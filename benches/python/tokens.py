@@ -2,10 +2,10 @@
 
     python -m benches.python.tokens ROUNDS
 
-Each round times each kind of work three times: with no token anywhere, with one that another process has, and with one that each
-message carries, whose events are told to a system tracer, which reads them after each run. Each time is the best of up to 5 runs
-within 50 ms. The last line is JSON: nanoseconds of one piece of work with no token, and what the others take besides, in
-nanoseconds and as a ratio; each the median of the rounds.
+Each round times each kind of work three times: with no token anywhere, with one that another process has, and with one
+that each message carries. A system tracer gets the events of that one, and reads them after each run. Each time is the
+best of up to 5 runs within 50 ms. The last line is JSON: nanoseconds of one piece of work with no token, and the
+additional time of the others, in nanoseconds and as a ratio; each the median of the rounds.
 """
 
 from __future__ import annotations

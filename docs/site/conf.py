@@ -149,7 +149,7 @@ def without_private(
     signature: str | None,
     result: str | None,
 ) -> tuple[str, None] | None:
-    """A class that only this package can make (its constructor takes what is private) is shown without a constructor."""
+    """Hides the constructor of a class that only this package can make: it takes arguments of private types."""
     shown = (signature or "").replace("inviso.cluster._answers.", "inviso.cluster.")  # where public names are written
     return ("", None) if what == "class" and re.search(r"\b_[A-Za-z]|\bnative\b", shown) else None
 

@@ -120,8 +120,8 @@ def attach(
     version, program = _python_of(pid)
     if version < FIRST:
         raise TooOld(
-            f"process {pid} runs Python {version[0]}.{version[1]}, and only {FIRST[0]}.{FIRST[1]} and later can be attached to; "
-            f"start it with 'inviso run', or with INVISO_AUTOSTART set to a config file"
+            f"process {pid} runs Python {version[0]}.{version[1]}, and only {FIRST[0]}.{FIRST[1]} and later can be "
+            f"attached to; start it with 'inviso run', or with INVISO_AUTOSTART set to a config file"
         )
     _remove_old_folders()
     with _Attempt(pid, uid) as attempt:
@@ -131,8 +131,8 @@ def attach(
         answer = attempt.wait(until)
         if answer is None:
             raise StillPending(
-                f"the main thread of process {pid} ran no Python code for {timeout:g} s (it waits, or is in native code); "
-                f"the attempt was withdrawn. Try again later, or give it longer"
+                f"the main thread of process {pid} ran no Python code for {timeout:g} s (it waits, or is in native "
+                f"code); the attempt was withdrawn. Try again later, or give it longer"
             )
     if "node" not in answer:
         kind = OtherBuild if answer.get("kind") == "import" else CannotAttach
@@ -179,9 +179,9 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
 
 def _check_number(function: str, pid: Any, timeout: Any) -> None:
     if type(pid) is not int or pid <= 0:
-        raise BadArg(function, "pid", f"{shown(pid)} is no number of a process; pass one from 1")
+        raise BadArg(function, "pid", f"{shown(pid)} is not a number of a process; pass one from 1")
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout < float("inf"):
-        raise BadArg(function, "timeout", f"{shown(timeout)} is no number of seconds; pass one above 0")
+        raise BadArg(function, "timeout", f"{shown(timeout)} is not a number of seconds; pass one above 0")
 
 
 def _node_of(pid: int, timeout: float) -> str | None:
@@ -224,7 +224,7 @@ def _python_of(pid: int) -> tuple[tuple[int, int], str | None]:
     interpreter = _PROGRAM.search(program)
     found = interpreter or library
     if found is None:
-        raise NotPython(f"process {pid} runs {program}, which is no Python")
+        raise NotPython(f"process {pid} runs {program}, which is not Python")
     if is_elsewhere:
         raise OtherBuild(f"process {pid} has a root directory of its own; attach from within its container")
     return (3, int(found[1])), program if interpreter else None
@@ -283,8 +283,8 @@ def _refusal(pid: int, kind: str, number: str, text: str) -> CannotAttach:
         return NoProcess(f"there is no process {pid} any more")
     if "not enabled" in text or "disabled" in text:
         return RemoteDebugDisabled(
-            f"process {pid} lets nobody attach; it was started with -X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG, "
-            f"or its Python was built so"
+            f"process {pid} lets nobody attach; it was started with -X disable-remote-debug or "
+            f"PYTHON_DISABLE_REMOTE_DEBUG, or its Python was built so"
         )
     if "version" in text or "release" in text:
         return OtherBuild(f"process {pid} is of another build of Python: {text}")

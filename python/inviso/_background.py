@@ -55,8 +55,8 @@ class Timer:
         self._is_over = False
 
     def is_current(self) -> bool:
-        """Whether the thread runs and is the calling one. The identifier is deleted at its end, as a later thread may get
-        the same.
+        """Whether the thread runs and is the calling one. The identifier is deleted at its end, as a later thread may
+        get the same.
         """
         return bool(self._ident == get_ident())
 
@@ -72,7 +72,7 @@ class Timer:
                     self._locks = locks
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end. Does nothing in the thread itself, for example if its function forks."""
+        """Ends the thread and waits for its end. Does nothing in the thread itself, such as if its function forks."""
         if self.is_current():
             return
         with self._changing:

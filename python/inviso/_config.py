@@ -227,7 +227,7 @@ def _of_file(path: str) -> dict[str, Any]:
     table = content.get("tool", {})
     table = table.get("inviso", {}) if isinstance(table, dict) else {}
     if not isinstance(table, dict):
-        raise BadArg("config", "file", f"{path}: tool.inviso is no table; write [tool.inviso]")
+        raise BadArg("config", "file", f"{path}: tool.inviso is not a table; write [tool.inviso]")
     if table and owner not in (os.geteuid(), 0):
         raise BadArg("config", "file", f"{path} is another user's; set {FILE} to a file of yours")
     return table

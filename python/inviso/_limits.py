@@ -114,14 +114,14 @@ def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
     """Refuses a wrong limit, rate, or bound of lost messages."""
     if limit is not None and not _number(limit, 1):
         raise BadArg(
-            where, "limit", f"{shown(limit)} is no number of messages; pass an int from 1, or None for no limit"
+            where, "limit", f"{shown(limit)} is not a number of messages; pass an int from 1, or None for no limit"
         )
     pair = rate if isinstance(rate, tuple) else (rate, 1000)
     if rate is not None and not (len(pair) == 2 and _number(pair[0], 1) and _number(pair[1], 1)):
-        why = f"{shown(rate)} is no rate; pass messages a second, an int from 1, or (messages, milliseconds)"
+        why = f"{shown(rate)} is not a rate; pass messages a second, an int from 1, or (messages, milliseconds)"
         raise BadArg(where, "rate", why)
     if lost is not None and not _number(lost, 0):
-        raise BadArg(where, "lost", f"{shown(lost)} is no number of messages; pass an int from 0")
+        raise BadArg(where, "lost", f"{shown(lost)} is not a number of messages; pass an int from 0")
 
 
 def _number(value: Any, least: int) -> bool:

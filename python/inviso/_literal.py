@@ -42,7 +42,7 @@ def read(text: str) -> Any:
     >>> read("open('f')")
     Traceback (most recent call last):
     ...
-    inviso._literal.NotLiteral: line 1: 'open('f')' is no literal; write values, lists, tuples, dicts, Atom('a')
+    inviso._literal.NotLiteral: line 1: 'open('f')' is not a literal; write values, lists, tuples, dicts, Atom('a')
     """
     terms = read_all(text)
     if len(terms) != 1:
@@ -134,5 +134,6 @@ def _term(node: ast.AST, depth: int) -> Any:
                 raise NotLiteral(f"line {node.lineno}: {name}: {error}") from None
     what = ast.unparse(node)
     raise NotLiteral(
-        f"line {getattr(node, 'lineno', 1)}: '{what[:80]}' is no literal; write values, lists, tuples, dicts, Atom('a')"
+        f"line {getattr(node, 'lineno', 1)}: '{what[:80]}' is not a literal; "
+        "write values, lists, tuples, dicts, Atom('a')"
     )

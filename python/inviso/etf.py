@@ -71,7 +71,7 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
     """
     if not isinstance(compressed, int) or isinstance(compressed, bool) or not 0 <= compressed <= 9:
         raise BadArg(
-            "dumps/2", "compressed", f"{shown(compressed)} is no level of compression; pass an int from 0 to 9"
+            "dumps/2", "compressed", f"{shown(compressed)} is not a level of compression; pass an int from 0 to 9"
         )
     try:
         data = _native.etf.dumps(term)
@@ -112,7 +112,7 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
     """
     for name, limit in (("depth", depth), ("size", size)):
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise BadArg("loads/2", name, f"{shown(limit)} is no limit; pass an int from 1")
+            raise BadArg("loads/2", name, f"{shown(limit)} is not a limit; pass an int from 1")
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise BadArg("loads/2", "data", f"{type(data).__name__} is not bytes; pass what dumps or term_to_binary made")
     whole = data if isinstance(data, bytes) else bytes(data)

@@ -108,7 +108,7 @@ def unalias(pid: Any, name: Any, ts: Stamp | None = None) -> bytes:
 
 def _entry(where: str, pid: Any, name: Any, what: Any, ts: Stamp | None) -> bytes:
     if ts is not None and not is_stamp(ts):
-        raise BadArg(where, "ts", f"{shown(ts)} is no now-stamp; pass (megaseconds, seconds, microseconds), or None")
+        raise BadArg(where, "ts", f"{shown(ts)} is not a now-stamp; pass (megaseconds, seconds, microseconds), or None")
     return etf.dumps((pid, name, what, now() if ts is None else ts))
 
 
@@ -135,7 +135,7 @@ def init_std_publld(size: int, global_data: Any = ()) -> tuple[tuple[list[Any], 
     (([], [], []), {'orders': 0})
     """
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise BadArg("init_std_publld/2", "size", f"{shown(size)} is no number of lists; pass an int from 1")
+        raise BadArg("init_std_publld/2", "size", f"{shown(size)} is not a number of lists; pass an int from 1")
     return tuple([] for _ in range(size)), global_data
 
 
@@ -229,7 +229,7 @@ def write_ti(output: bytes | list[Any]) -> Any:
     ('error', 'no_metatracer')
     """
     if entries(output) is None:
-        raise BadArg("write_ti/1", "output", f"{shown(output)} is no output; pass bytes, or a list of bytes")
+        raise BadArg("write_ti/1", "output", f"{shown(output)} is not output; pass bytes, or a list of bytes")
     if _tracer is None:
         return NO_METATRACER
     return _tracer.write_ti(output)
@@ -355,5 +355,8 @@ def _cast(message: tuple[Any, ...]) -> Any:
 def _check_nodes(where: str, nodes: Iterable[str]) -> None:
     for node in nodes:
         if node != process.node():
-            why = f"{shown(node)} is another node, and meta tracers of others can't be reached yet; pass {process.node()!r} only"
+            why = (
+                f"{shown(node)} is another node, and meta tracers of others can't be reached yet; "
+                f"pass {process.node()!r} only"
+            )
             raise BadArg(where, "nodes", why)

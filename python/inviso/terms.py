@@ -56,7 +56,7 @@ class Ref:
 
     @staticmethod
     def _of(number: int, node: tuple[int, str, int] | None = None) -> Ref:
-        """A reference by its number. ``node`` is for another node's: the bits above 64, the node's name and creation."""
+        """A reference by its number. ``node`` is for another node's: the bits above 64, its name and creation."""
         reference = Ref.__new__(Ref)
         reference._number = number
         reference._node = node

@@ -239,7 +239,7 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
     <trace port generator: wrap set calls*.log, 4 files of 1000 bytes>
     """
     if not isinstance(kind, str) or kind not in ("file", "ip"):
-        raise BadArg(_WHERE, "kind", f"{shown(kind)} is no kind of trace port; pass 'file' or 'ip'")
+        raise BadArg(_WHERE, "kind", f"{shown(kind)} is not a kind of trace port; pass 'file' or 'ip'")
     if not isinstance(compress, bool):
         raise BadArg(_WHERE, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if kind == "ip":
@@ -274,7 +274,10 @@ def _file(path: str, compress: bool) -> PortGenerator:
 
 def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     if not 3 <= len(parameters) <= 5 or parameters[1] != "wrap":
-        why = f"{shown(parameters)} is no wrap set; pass (name, 'wrap', suffix), with a size and a count after that or not"
+        why = (
+            f"{shown(parameters)} is not a wrap set; pass (name, 'wrap', suffix), with a size and a count after that "
+            "or not"
+        )
         raise BadArg(_WHERE, "parameters", why)
     name, _, suffix, *rest = parameters
     path = _path(name)
@@ -288,14 +291,16 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     milliseconds: int | None = None
     if isinstance(size, tuple):
         if not (len(size) == 2 and size[0] == "time" and _is_number(size[1], 1, 1 << 48)):
-            raise BadArg(_WHERE, "parameters", f"{shown(size)} is no time; pass ('time', milliseconds), an int from 1")
+            raise BadArg(
+                _WHERE, "parameters", f"{shown(size)} is not a time; pass ('time', milliseconds), an int from 1"
+            )
         milliseconds = size[1]
     elif not _is_number(size, 0, 1 << 62):
-        why = f"the size {shown(size)} is no number of bytes; pass an int from 0, or ('time', ms)"
+        why = f"the size {shown(size)} is not a number of bytes; pass an int from 0, or ('time', ms)"
         raise BadArg(_WHERE, "parameters", why)
     count = rest[1] if len(rest) > 1 else _COUNT
     if not _is_number(count, 1, (1 << 32) - 1):
-        raise BadArg(_WHERE, "parameters", f"the count {shown(count)} is no number of files; pass an int from 1")
+        raise BadArg(_WHERE, "parameters", f"the count {shown(count)} is not a number of files; pass an int from 1")
 
     bytes_: int | None = None if milliseconds else size
     whole = os.path.abspath(path)  # the program may change its working directory before the next file is made
@@ -311,15 +316,15 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
 def _socket(parameters: Any, host: Any) -> PortGenerator:
     number, queue = parameters if isinstance(parameters, tuple) and len(parameters) == 2 else (parameters, _QUEUE)
     if not _is_number(number, 0, 65_535):
-        why = f"{shown(parameters)} is no port to listen on; pass a number from 0 to 65535, or (number, queue_size)"
+        why = f"{shown(parameters)} is not a port to listen on; pass a number from 0 to 65535, or (number, queue_size)"
         raise BadArg(_WHERE, "parameters", why)
     if not _is_number(queue, 0, 1 << 32):
         raise BadArg(
-            _WHERE, "parameters", f"the queue's size {shown(queue)} is no number of messages; pass an int from 0"
+            _WHERE, "parameters", f"the queue's size {shown(queue)} is not a number of messages; pass an int from 0"
         )
     if not isinstance(host, str) or not host or "\0" in host:
         raise BadArg(
-            _WHERE, "host", f"{shown(host)} is no host to listen on; pass a name or address such as '127.0.0.1'"
+            _WHERE, "host", f"{shown(host)} is not a host to listen on; pass a name or address such as '127.0.0.1'"
         )
 
     def opens() -> TracePort:
@@ -352,7 +357,7 @@ def _path(path: Any) -> str:
 def path_of(where: str, argument: str, path: Any) -> str:
     """Checks a file's name. The number of a descriptor is not allowed."""
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise BadArg(where, argument, f"{shown(path)} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
+        raise BadArg(where, argument, f"{shown(path)} is not a file's name; pass a str" + _OR_SET * (where == _WHERE))
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise BadArg(where, argument, f"{shown(name)} can't be a file's name; pass a path")

@@ -333,7 +333,7 @@ def _checked(where: str, module: NativeTracer, state: Any) -> Any:
     try:
         _native.etf.term_to_binary(state)
     except (TypeError, _native.trace.LimitReached) as error:
-        raise BadArg(where, "tracer", f"the state of {shown(module)} is no term: {error}; pass one") from None
+        raise BadArg(where, "tracer", f"the state of {shown(module)} is not a term: {error}; pass one") from None
     return state
 
 
@@ -344,7 +344,7 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
         BadArg: it is not a pair, or a callback is missing or can't be called.
     """
     if len(tracer) != 2:
-        raise BadArg(where, "tracer", f"{shown(tracer)} is no tracer module; pass (module, state)")
+        raise BadArg(where, "tracer", f"{shown(tracer)} is not a tracer module; pass (module, state)")
     module, state = tracer
     if isinstance(module, NativeTracer):
         return module, _checked(where, module, state), [module._native]
@@ -358,7 +358,9 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
         if not pair:
             missing = [f"{name}()" for name, callback in zip(names, found, strict=True) if callback is None]
             if missing:
-                why = f"{shown(module)} is no tracer module: it has no {' and no '.join(missing)}; add what is missing"
+                why = (
+                    f"{shown(module)} is not a tracer module: it has no {' and no '.join(missing)}; add what is missing"
+                )
                 raise BadArg(where, "tracer", why)
         callbacks += found
     return module, state, callbacks

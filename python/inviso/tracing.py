@@ -354,7 +354,9 @@ def begin(
     if not is_function:
         if drained or output is not None:
             argument = "drained" if drained else "output"
-            raise BadArg(where, argument, f"{shown(tracer)} is no tracer function; pass one, or leave out {argument}")
+            raise BadArg(
+                where, argument, f"{shown(tracer)} is not a tracer function; pass one, or leave out {argument}"
+            )
         if not isinstance(tracer, TracePort):
             _refuse_limits(where, tracer, limit, rate, lost)
     handler = None

@@ -368,7 +368,7 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (["--host", "a/b"], 2, "is no name"), (["--cluster", "*"], 2, "is no name"),
+        (["--host", "a/b"], 2, "is not a name"), (["--cluster", "*"], 2, "is not a name"),
         (["--listen", "nowhere"], 2, "shows no certificate"),
         (["--connect", "tcp/203.0.113.1:1"], 2, "connect: 'tcp/203.0.113.1:1' shows"),
         (["--insecure", "--listen", "nowhere"], 2, "endpoints"),
@@ -484,7 +484,7 @@ def test_a_request_in_the_wrong_class_is_refused(hosts: tuple[Host, Host], tmp_p
 
 
 def test_names() -> None:
-    with pytest.raises(BadArg, match="agent, host: 'a b' is no name"):
+    with pytest.raises(BadArg, match="agent, host: 'a b' is not a name"):
         Keys("test", "a b")
     with pytest.raises(ValueError):
         Keys("test", "web").parts("inviso/test/web/shop/alive")

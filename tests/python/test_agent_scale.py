@@ -125,7 +125,7 @@ def test_a_question_is_given_up_when_nobody_waits_for_it(hosts: tuple[Host, Host
         assert peer.next()[0] == "inviso"
         assert peer.next()[:2] == ("answer", 1)  # the agent's own process has no such wait
         peer.send(("call", 2, "get_status", [], -1))
-        assert peer.next() == ("refused", "it is no request")
+        assert peer.next() == ("refused", "it is not a request")
 
 
 def test_an_agent_may_have_as_many_files_as_the_system_lets_it(hosts: tuple[Host, Host]) -> None:

@@ -220,7 +220,7 @@ def test_without_a_certificate_nobody_is_let_in(world: World) -> None:
     [
         ("[ops]\nfly = ['*']", "pass a table with watch, read, trace"), ("ops = 1", "pass a table with"),
         ("[ops]\nwatch = '*'", "pass a list of names"), ("[ops]\nwatch = ['a/b']", "pass a list of names"),
-        ("[ops", "is no TOML"), ("[ops]\nwatch = [1]", "pass a list of names"),
+        ("[ops", "is not TOML"), ("[ops]\nwatch = [1]", "pass a list of names"),
     ],
 )  # fmt: skip
 def test_malformed_rights(tmp_path: Path, text: str, why: str) -> None:

@@ -280,7 +280,7 @@ def test_what_is_no_process_or_no_python() -> None:
         attach(2**22 + 1)
     other = subprocess.Popen(["sleep", "60"])
     try:
-        with pytest.raises(NotPython, match="is no Python"):
+        with pytest.raises(NotPython, match="is not Python"):
             attach(other.pid)
     finally:
         other.kill()
@@ -323,7 +323,7 @@ def test_a_listener_that_is_there_is_enough(folder: Path) -> None:
 
 @pytest.mark.parametrize("pid", [0, -1, True, "7", 1.5])
 def test_malformed_numbers(pid: Any) -> None:
-    with pytest.raises(BadArg, match="is no number of a process"):
+    with pytest.raises(BadArg, match="is not a number of a process"):
         attach(pid)
     with pytest.raises(BadArg):
         detach(1, timeout=0)

@@ -101,15 +101,15 @@ def test_processes_that_race_for_the_counter(python: Path, tmp_path: Path) -> No
 
 WRONG = {
     "no such file": (None, "No such file"),
-    "no literal": ("('repeat', open('x'))", "is no literal"),
-    "no pair": ("42", "is no pair"),
+    "no literal": ("('repeat', open('x'))", "is not a literal"),
+    "no pair": ("42", "is not a pair"),
     "unknown key": ("('repaet', 1)", "unknown key 'repaet'"),
     "repeat": ("('repeat', 'often')", "write a number"),
     "mfa": ("('mfa', ('a', 'b'))", 'write ("module"'),
     "wait": ("('wait', -1)", "write a number of seconds"),
     "an option": ("('options', [('dependancy', 1)])", "there is no option"),
     "no text": ("", "can't decode"),
-    "node": ("('node', 'a b')", "is no name"),
+    "node": ("('node', 'a b')", "is not a name"),
 }
 
 
@@ -291,7 +291,7 @@ def test_items_of_cmdfiles(python: Path, tmp_path: Path) -> None:
     assert [line.partition(": ")[0] for line in said] == [
         *(f"{tmp_path}/bad.case, line {number}" for number in (1, 3, 4)),
         f"{tmp_path}/missing.case can't be read",
-        "7 is no item of cmdfiles; it is skipped",
+        "7 is not an item of cmdfiles; it is skipped",
     ]
 
 

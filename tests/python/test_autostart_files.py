@@ -166,5 +166,5 @@ def test_a_counter_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "auto.config", 0o600)
-    with pytest.raises(Wrong, match="it is no file"):
+    with pytest.raises(Wrong, match="it is not a file"):
         load(str(tmp_path / "auto.config"), counts=True)

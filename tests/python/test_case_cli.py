@@ -175,7 +175,7 @@ def test_a_case_that_fails(shop: Shop) -> None:
 WRONG = {
     "no variable": (["on", "calls", "-n", "x"], "'calls' needs a value of its variable Function; give Function=VALUE"),
     "other variable": (["run", "calls", "Modul=a", "-n", "x"], "'calls' has no variable 'Modul'; it has Function"),
-    "malformed": (["run", "calls", "Function", "-n", "x"], "'Function' is no variable"),
+    "malformed": (["run", "calls", "Function", "-n", "x"], "'Function' is not a variable"),
     "no nodes": (["on", "flags"], "-n/--node"),
     "case": (["on", "flag", "-n", "x"], "there is no trace case 'flag'; there are calls, flags, fails"),
     "file": (["list", "--cases", "/nowhere"], "/nowhere can't be read"),

@@ -227,7 +227,7 @@ def test_a_program_run_by_inviso_run(tmp_path: Path) -> None:
     unnamed = command("run", "job.py")
     assert unnamed.stdout.startswith("job-")
     bad = command("run", "--node", "a b", "job.py")
-    assert bad.returncode == 2 and "is no name" in bad.stderr
+    assert bad.returncode == 2 and "is not a name" in bad.stderr
     assert command("run", "--help").stdout.startswith("usage: inviso run")
 
 

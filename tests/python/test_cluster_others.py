@@ -142,7 +142,7 @@ def test_names_and_patterns_that_match_nothing_are_reported(shop: list[Node]) ->
 @pytest.mark.parametrize("name", ["seconds", "limit", "rate"])
 @pytest.mark.parametrize("value", ["5s", 0, -1, True, float("inf"), float("nan")])
 def test_numbers_are_checked(shop: list[Node], name: str, value: object) -> None:
-    with Cluster("shop-1") as cluster, pytest.raises(BadArg, match=f"{name}.* is no number above 0"):
+    with Cluster("shop-1") as cluster, pytest.raises(BadArg, match=f"{name}.* is not a number above 0"):
         cluster.trace("__main__", **{name: value})  # type: ignore[arg-type]
 
 

@@ -61,7 +61,7 @@ def test_a_file_that_is_named(tmp_path: Path) -> None:
     [
         ("[tool.inviso]\nnode = 1", "node: 1 .*pyproject.toml. is wrong; give a text"),
         ("[tool.inviso]\nnodes = 'a'", "nodes: there is no such setting"),
-        ("[tool]\ninviso = 1", "tool.inviso is no table"),
+        ("[tool]\ninviso = 1", "tool.inviso is not a table"),
         ("[tool.inviso", "can't be read"),
         ("[tool.inviso]\nallow = 'shop'", "give a list of names of modules"),
         ("[tool.inviso]\nwait = true", "give a number of seconds"),

@@ -218,7 +218,7 @@ def test_a_task_that_goes_to_a_pool_of_processes() -> None:
 def test_examples_of_docstrings() -> None:
     assert doctest.testmod(dask) == (0, 5)
     for wrong in (7, SimpleNamespace(client=SimpleNamespace(asynchronous=True))):
-        with pytest.raises(BadArg, match=r"result/2, future: .* is no future of a client that waits"):
+        with pytest.raises(BadArg, match=r"result/2, future: .* is not a future of a client that waits"):
             dask.result(wrong)
 
 

@@ -466,9 +466,9 @@ def test_c_calls_with_flags(capsys: pytest.CaptureFixture[str]) -> None:
 def test_c_refuses_what_is_wrong_before_anything_begins() -> None:
     before = inviso.processes()
     for args in 5, {"a": 1}, {1}, "1", b"1", None, iter([1]):
-        with pytest.raises(BadArg, match="c/4, args: .* is no list of arguments; pass one"):
+        with pytest.raises(BadArg, match="c/4, args: .* is not a list of arguments; pass one"):
             dbg.c("json", "loads", args)  # type: ignore[arg-type]
-    with pytest.raises(BadArg, match="c/4, module: 5 is no module; pass its name"):
+    with pytest.raises(BadArg, match="c/4, module: 5 is not a module; pass its name"):
         dbg.c(5, "loads", [])  # type: ignore[arg-type]
     assert not {*inviso.processes()} - {*before} and dbg.c("json", "loads", ("[1]",), "c") == [1]
 
@@ -558,7 +558,7 @@ def test_sessions_are_isolated() -> None:
                  lambda: dbg.session_destroy(7), lambda: dbg.session(7, dbg.tracer)):  # fmt: skip
         with pytest.raises(BadArg, match="session"):
             call()
-    with pytest.raises(BadArg, match="is no name; pass a str"):
+    with pytest.raises(BadArg, match="is not a name; pass a str"):
         dbg.session_create(7)  # type: ignore[arg-type]
 
 
@@ -615,34 +615,34 @@ def test_a_session_that_is_let_go_ends() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: dbg.tracer("nowhere", 1), "tracer/2, type: 'nowhere' is no kind of tracer; pass 'process', 'file'"),
-        (lambda: dbg.tracer("process", print), "tracer/2, data: .* is no handler; pass"),
+        (lambda: dbg.tracer("nowhere", 1), "tracer/2, type: 'nowhere' is not a kind of tracer; pass 'process', 'file'"),
+        (lambda: dbg.tracer("process", print), "tracer/2, data: .* is not a handler; pass"),
         (lambda: dbg.tracer("process"), "tracer/1, arguments: pass nothing, or a kind and its data"),
-        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is no file's name; pass a str"),
+        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is not a file's name; pass a str"),
         (lambda: dbg.tracer("file", "a\0"), "tracer/2, data: .* can't be a file's name; pass a path"),
-        (lambda: dbg.wtp(7), "wtp/1, name: 7 is no file's name; pass a str"),
-        (lambda: dbg.wtp(None), "wtp/1, name: None is no file's name; pass a str"),
-        (lambda: dbg.rtp(7), "rtp/1, name: 7 is no file's name; pass a str"),
-        (lambda: dbg.rtp([]), "rtp/1, name: .* is no file's name; pass a str"),
-        (lambda: dbg.tracer("module", 7), "tracer/2, data: 7 is no tracer module; pass"),
-        (lambda: dbg.tracer("module", (5, 6)), "tracer/2, data: 5 is no tracer module: it has no enabled"),
-        (lambda: dbg.tracer(7, "process", (print, 0)), "tracer/3, node: 7 is no node; pass the name"),
-        (lambda: dbg.tracer(limit=0), "tracer/0, limit: 0 is no number of messages; pass an int from 1"),
-        (lambda: dbg.tracer(rate=(1,)), "tracer/0, rate: .* is no rate; pass messages a second"),
-        (lambda: dbg.tracer(rate=True), "tracer/0, rate: True is no rate; pass"),
-        (lambda: dbg.tracer(lost=-1), "tracer/0, lost: -1 is no number of messages; pass an int from 0"),
+        (lambda: dbg.wtp(7), "wtp/1, name: 7 is not a file's name; pass a str"),
+        (lambda: dbg.wtp(None), "wtp/1, name: None is not a file's name; pass a str"),
+        (lambda: dbg.rtp(7), "rtp/1, name: 7 is not a file's name; pass a str"),
+        (lambda: dbg.rtp([]), "rtp/1, name: .* is not a file's name; pass a str"),
+        (lambda: dbg.tracer("module", 7), "tracer/2, data: 7 is not a tracer module; pass"),
+        (lambda: dbg.tracer("module", (5, 6)), "tracer/2, data: 5 is not a tracer module: it has no enabled"),
+        (lambda: dbg.tracer(7, "process", (print, 0)), "tracer/3, node: 7 is not a node; pass the name"),
+        (lambda: dbg.tracer(limit=0), "tracer/0, limit: 0 is not a number of messages; pass an int from 1"),
+        (lambda: dbg.tracer(rate=(1,)), "tracer/0, rate: .* is not a rate; pass messages a second"),
+        (lambda: dbg.tracer(rate=True), "tracer/0, rate: True is not a rate; pass"),
+        (lambda: dbg.tracer(lost=-1), "tracer/0, lost: -1 is not a number of messages; pass an int from 0"),
         (lambda: dbg.tracer("module", print, limit=1), "tracer/2, limit: a tracer module counts nothing; leave it out"),
         (lambda: dbg.tp(7, []), "tp/2, module: 7 names no functions; pass a module's name"),
         (lambda: dbg.tp("m", "f", 1, 2, 3), "tp/5, module: there are 5 arguments; pass"),
         (lambda: dbg.tp(), "tp/0, module: there are 0 arguments; pass"),
         (lambda: dbg.tp("_", "f", []), "tp/3, module: .* has a function but any module; name the module too"),
-        (lambda: dbg.tp("m", "f", 1.5), "tp/3, match_spec: 1.5 is no match specification; pass a list, a lambda"),
+        (lambda: dbg.tp("m", "f", 1.5), "tp/3, match_spec: 1.5 is not a match specification; pass a list, a lambda"),
         (lambda: dbg.tp("a:b:c:d", []), "tp/2, module: .* has 4 parts; write module:function:arity"),
         (lambda: dbg.ctp(1, 2, 3, 4), "ctp/4, module: there are 4 arguments; pass"),
         (lambda: dbg.h("nothing"), "h/1, item: there is no help for 'nothing'; dbg.h.. prints what there is"),
         (lambda: dbg.h([]), "h/1, item: there is no help for .*; dbg.h.. prints what there is"),
         (lambda: dbg.session("new", 5), "session/2, function: 5 can't be called; pass a function without arguments"),
-        (lambda: dbg.trace_port_control("jump"), "operation: 'jump' is no operation; pass 'flush'"),
+        (lambda: dbg.trace_port_control("jump"), "operation: 'jump' is not an operation; pass 'flush'"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(call: Any, text: str) -> None:

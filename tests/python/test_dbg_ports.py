@@ -106,7 +106,7 @@ def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_port(tmp_path: Path) -> None:
     assert dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "no" / "where"))) == ("error", "enoent")
     for wrong in (7, lambda: None, lambda: 7):
-        with pytest.raises(BadArg, match=r"is no trace port; pass what dbg\.trace_port"):
+        with pytest.raises(BadArg, match=r"is not a trace port; pass what dbg\.trace_port"):
             dbg.tracer("port", wrong)
     assert dbg.get_tracer()[0] == "error"
 
@@ -131,7 +131,7 @@ def test_a_tracer_module(how: str) -> None:
     with pytest.raises(BadArg, match="a tracer module counts nothing"):
         dbg.p("all", "c", limit=3)
     dbg.stop()
-    with pytest.raises(BadArg, match="is no tracer module; pass"):
+    with pytest.raises(BadArg, match="is not a tracer module; pass"):
         dbg.tracer("module", lambda: 7)
 
 

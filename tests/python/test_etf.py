@@ -273,7 +273,7 @@ def test_limits_of_reading() -> None:
     with pytest.raises(BadArg, match="too large"):
         etf.loads(bomb, size=1 << 20)
     for name in ("depth", "size"):
-        with pytest.raises(BadArg, match=f"{name}: 0 is no limit; pass an int from 1"):
+        with pytest.raises(BadArg, match=f"{name}: 0 is not a limit; pass an int from 1"):
             etf.loads(deep, **{name: 0})
     with pytest.raises(BadArg, match="data: str is not bytes"):
         etf.loads("text")  # type: ignore[arg-type]

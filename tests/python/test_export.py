@@ -589,7 +589,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
     with pytest.raises(KeyError, match="broken"):
         export.perfetto(broken(), tmp_path / "out")
-    with pytest.raises(BadArg, match="no term"):
+    with pytest.raises(BadArg, match="not a term"):
         export.perfetto([call("a", 1), object()], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     for name in ("out", "out.gz"):

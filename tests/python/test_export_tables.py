@@ -221,7 +221,9 @@ def test_what_reading_raises_is_told() -> None:
         pyarrow.table(rows)
     assert isinstance(rows.error, KeyError)
     rows = export.arrow([MESSAGES[0], object()])
-    with pytest.raises((OSError, pyarrow.ArrowException), match="BadArg: arrow/1, source: a message that is no term"):
+    with pytest.raises(
+        (OSError, pyarrow.ArrowException), match="BadArg: arrow/1, source: a message that is not a term"
+    ):
         pyarrow.table(rows)
     assert isinstance(rows.error, BadArg)
     with pytest.raises(BadArg, match="keep the table"):
@@ -244,7 +246,7 @@ def test_what_we_read_ourselves_raises_the_sources_own_error(raised: type[BaseEx
     ):
         with pytest.raises(raised, match="^mine$"):
             read()
-    with pytest.raises(BadArg, match="parquet/2, source: a message that is no term"):
+    with pytest.raises(BadArg, match="parquet/2, source: a message that is not a term"):
         export.parquet([MESSAGES[0], object()], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -619,22 +619,22 @@ def test_a_dumps_name_may_be_no_text(tmp_path: Path) -> None:
         ({"dump_on": "X"}, "pass dump_to"),
         ({"dump_signal": signal.SIGUSR2}, "pass dump_to"),
         ({"dump_every": 10}, "dump_every needs files .* pass dump_to"),
-        ({"dump_to": 7}, "is no path"),
-        ({"dump_to": "a\0"}, "is no path"),
+        ({"dump_to": 7}, "is not a path"),
+        ({"dump_to": "a\0"}, "is not a path"),
         ({"dump_to": "x", "capture": "ref"}, "a dump has copies"),
         ({"dump_to": "x", "dump_signal": signal.SIGKILL}, "can't be handled"),
         ({"dump_to": "x", "dump_signal": "SIGUSR2"}, "can't be handled"),
         ({"dump_to": "x", "dump_signal": 0}, "can't be handled"),
-        ({"dump_to": "x", "dump_on": []}, "is no exception"),
-        ({"dump_to": "x", "dump_on": 7}, "is no exception"),
-        ({"dump_to": "x", "dump_on": ""}, "is no exception"),
-        ({"dump_to": "x", "dump_on": ()}, "is no exception"),
-        ({"dump_to": "x", "dump_on": (KeyError, int)}, "is no exception"),
+        ({"dump_to": "x", "dump_on": []}, "is not an exception"),
+        ({"dump_to": "x", "dump_on": 7}, "is not an exception"),
+        ({"dump_to": "x", "dump_on": ""}, "is not an exception"),
+        ({"dump_to": "x", "dump_on": ()}, "is not an exception"),
+        ({"dump_to": "x", "dump_on": (KeyError, int)}, "is not an exception"),
         ({"dump_to": "x", "dump_on": [("x",)]}, "a clause is a tuple"),
-        ({"dump_to": "x", "dump_slower": 7}, "is no limit"),
-        ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is no time"),
+        ({"dump_to": "x", "dump_slower": 7}, "is not a limit"),
+        ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is not a time"),
         ({"dump_to": "x", "dump_slower": ("a:b", 1)}, "is not an MFA"),
-        ({"dump_to": "x", "dump_every": "1"}, "is no time"),
+        ({"dump_to": "x", "dump_every": "1"}, "is not a time"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], words: str) -> None:
@@ -651,7 +651,7 @@ def test_wrong_dumps(tmp_path: Path) -> None:
     with trace.session_create("x", None, {"capture": "ref"}) as session, pytest.raises(BadArg, match="no log takes"):
         session.dump(tmp_path / "x")
     with recorder() as session:
-        with pytest.raises(BadArg, match="no file's name"):
+        with pytest.raises(BadArg, match="not a file's name"):
             session.dump(7)  # type: ignore[arg-type]
         with pytest.raises(FileNotFoundError):
             session.dump(tmp_path / "no" / "x")

@@ -49,13 +49,13 @@ def test_a_folder_that_others_may_enter(place: Place, control: Control, mode: in
 def test_a_link_in_place_of_the_folder(place: Place, control: Control) -> None:
     (place.path / "real").mkdir(mode=0o700)
     place.sockets.symlink_to(place.path / "real")
-    refused(place, control, "it is no folder; remove it, or set INVISO_DIR")
+    refused(place, control, "it is not a folder; remove it, or set INVISO_DIR")
     assert os.listdir(place.path / "real") == []
 
 
 def test_a_file_in_place_of_the_folder(place: Place, control: Control) -> None:
     place.sockets.write_text("mine")
-    refused(place, control, "it is no folder; remove it, or set INVISO_DIR")
+    refused(place, control, "it is not a folder; remove it, or set INVISO_DIR")
     assert place.sockets.read_text() == "mine"
 
 

@@ -219,12 +219,12 @@ def test_a_compressed_log_is_read_before_and_after_damage(write: Callable[..., s
 @pytest.mark.parametrize(
     ("source", "argument", "why"),
     [
-        (7, "source", "7 is no log; pass a path"),
+        (7, "source", "7 is not a log; pass a path"),
         ([], "source", "it names no log"),
-        ("", "source", "'' is no path"),
-        (("name", "wrap"), "source", "'' is no suffix of a wrap set"),
-        (("name", "wrap", 1), "source", "1 is no suffix"),
-        (["a", None], "source", "None is no log"),
+        ("", "source", "'' is not a path"),
+        (("name", "wrap"), "source", "'' is not a suffix of a wrap set"),
+        (("name", "wrap", 1), "source", "1 is not a suffix"),
+        (["a", None], "source", "None is not a log"),
     ],
 )
 def test_what_is_no_log(source: Any, argument: str, why: str) -> None:
@@ -423,12 +423,12 @@ def test_converting_there_and_back_is_the_same_file(write: Callable[..., str], t
     assert back.read_bytes() == Path(path).read_bytes() and blocks.stat().st_size < back.stat().st_size / 4
     with pytest.raises(BadArg, match="out: .* is the log itself; pass another file"):
         log.convert(path, path)
-    with pytest.raises(BadArg, match="to: 'zip' is no form"):
+    with pytest.raises(BadArg, match="to: 'zip' is not a form"):
         log.convert(path, back, "zip")
     with pytest.raises(OSError, match="nowhere"):
         log.convert(path, tmp_path / "nowhere" / "out")
     for out in (7, None, "", "a\0"):
-        with pytest.raises(BadArg, match=r"convert/3, out: .* is no path; pass"):
+        with pytest.raises(BadArg, match=r"convert/3, out: .* is not a path; pass"):
             log.convert(path, out)
 
 
@@ -528,19 +528,19 @@ def test_a_handler_that_fails_ends_its_client(write: Callable[..., str], monkeyp
     ("arguments", "why"),
     [
         (("tcp", 1), "kind: 'tcp' is unknown; pass 'file', 'follow_file' or 'ip'"),
-        (("ip", "1"), "parameters: '1' is no port"),
-        (("ip", ("", 1)), "parameters: '' is no host"),
-        (("ip", 65536), "parameters: 65536 is no port"),
-        (("file", "x", 7), "handler: 7 is no handler; pass a callable, (function, state), or None"),
-        (("file", "x", (7, 7)), "no handler"),
-        (("file", 7), "parameters: 7 is no log"),
+        (("ip", "1"), "parameters: '1' is not a port"),
+        (("ip", ("", 1)), "parameters: '' is not a host"),
+        (("ip", 65536), "parameters: 65536 is not a port"),
+        (("file", "x", 7), "handler: 7 is not a handler; pass a callable, (function, state), or None"),
+        (("file", "x", (7, 7)), "not a handler"),
+        (("file", 7), "parameters: 7 is not a log"),
     ],
 )
 def test_clients_that_cannot_be(arguments: Any, why: str) -> None:
     with pytest.raises(BadArg) as wrong:
         log.trace_client(*arguments)
     assert why in str(wrong.value)
-    with pytest.raises(BadArg, match="is no client; pass what trace_client"):
+    with pytest.raises(BadArg, match="is not a client; pass what trace_client"):
         log.stop_trace_client(7)  # type: ignore[arg-type]
 
 
@@ -555,7 +555,7 @@ def test_a_host_that_is_not_known_has_python_s_error() -> None:
     with pytest.raises(socket.gaierror) as wrong:
         log.trace_client("ip", ("no such host", 1))
     assert wrong.value.errno is not None
-    with pytest.raises(BadArg, match="parameters: .* is no host"):
+    with pytest.raises(BadArg, match="parameters: .* is not a host"):
         log.trace_client("ip", ("a\0b", 1))
 
 

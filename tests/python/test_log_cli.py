@@ -196,13 +196,13 @@ def test_stats(path: Path) -> None:
         (["print", "-n", "0", "f"], "inviso log print: --limit: '0' is not a number of lines"),
         (["print", "--follow=yes", "f"], "inviso log print: option --follow takes no value"),
         (["print", "--color", "red", "{}"], "inviso log print: --color: 'red' is unknown"),
-        (["print", "-w", "", "{}"], "inviso log print: '' is no suffix of a wrap set"),
+        (["print", "-w", "", "{}"], "inviso log print: '' is not a suffix of a wrap set"),
         (["convert", "{}"], "inviso log convert: option --to is missing"),
         (["convert", "--to", "erlang", "{}"], "inviso log convert: option --output is missing"),
         (["convert", "--to", "erlang", "-o", "{}", "{}"], "is the log itself; pass another file"),
         (["convert", "--to", "chrome", "-o", "{}", "{}"], "is the log itself; pass another file"),
         (["merge", "--to", "blocks", "{}"], "inviso log merge: --to: it needs a file; add -o OUT"),
-        (["merge", "--to", "zip", "-o", "x", "{}"], "inviso log merge: --to: 'zip' is no form of a log"),
+        (["merge", "--to", "zip", "-o", "x", "{}"], "inviso log merge: --to: 'zip' is not a form of a log"),
     ],
 )
 def test_command_lines_that_are_wrong(words: list[str], why: str, path: Path) -> None:

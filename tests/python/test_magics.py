@@ -297,12 +297,12 @@ def test_lines(shell: Shell) -> None:
     shell("def inside(n):\n    return get_ipython().run_line_magic('tprof', '-p __main__ f(n)')")
     assert shell("inside(7)").result.result == 8
     assert "can't await" in shell("%tprof await g(1)").err
-    assert "no code of Python" in shell("%trace 1 +").err
+    assert "is not Python code" in shell("%trace 1 +").err
 
 
 ERRORS = [
     ("%%tprof -t nope\n1", "invalid choice: 'nope'"),
-    ("%%tprof --limit 0\n1", "no number of rows"),
+    ("%%tprof --limit 0\n1", "not a number of rows"),
     ("%%tprof -o 'a b'\n1", "can't be a variable's name"),
     ("%%trace --lim 3\n1", "unrecognized arguments"),
     ("%%trace -p a:b:c:d\n1", "has 4 parts"),

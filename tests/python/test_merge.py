@@ -367,8 +367,9 @@ def of_module(files: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (({}, "out"), "files: {} is no list"), (([],), "work: .* are no handlers"), (([], 1, 2, 3), "are no handlers"),
-        (([], 7), "out: 7 is no path"), (([], ""), "out: '' is no path"), (([], "a\0b"), "is no path"),
+        (({}, "out"), "files: {} is not a list"), (([],), "work: .* are not handlers"),
+        (([], 1, 2, 3), "are not handlers"),
+        (([], 7), "out: 7 is not a path"), (([], ""), "out: '' is not a path"), (([], "a\0b"), "is not a path"),
     ],
 )  # fmt: skip
 def test_bad_arguments_of_merge(arguments: tuple[Any, ...], why: str) -> None:
@@ -379,10 +380,10 @@ def test_bad_arguments_of_merge(arguments: tuple[Any, ...], why: str) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"to": "zip"}, "to: 'zip' is no form"), ({"clock": "aligned"}, "there is no NODE.clock"),
+        ({"to": "zip"}, "to: 'zip' is not a form"), ({"clock": "aligned"}, "there is no NODE.clock"),
         ({"clock": "causal", "order": "inviso"}, "'inviso' has no causal order"),
         ({"clock": "sun"}, "clock: 'sun' is unknown"),
-        ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is no mapping"),
+        ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is not a mapping"),
         ({"ti": {"z": "x"}}, "none of the nodes"),
     ],
 )  # fmt: skip
@@ -396,8 +397,9 @@ def test_bad_arguments_of_logs(options: dict[str, Any], why: str, write: Callabl
 def test_bad_sources(write: Callable[..., str], tmp_path: Path) -> None:
     path = write("a.log", record(called(1, 1)))
     for sources, why in (
-        (7, "is no mapping"), ({}, "names no log"), ({7: path}, "is no node's name"), ({"": path}, "is no node's name"),
-        (path, "is no folder"), ({"a@h": []}, "names no log"),
+        (7, "is not a mapping"), ({}, "names no log"), ({7: path}, "is not a node's name"),
+        ({"": path}, "is not a node's name"),
+        (path, "is not a folder"), ({"a@h": []}, "names no log"),
         ({"a@h": [path, (str(tmp_path / "x"), "wrap", ".l")]}, "no file|wrap set"),
     ):  # fmt: skip
         with pytest.raises((BadArg, FileNotFoundError), match=why):
@@ -628,9 +630,9 @@ def test_arguments_are_made_readable() -> None:
         '"it"',
     ]
     assert merge.format_arguments(arguments, "o", []) == arguments
-    with pytest.raises(BadArg, match="is no list"):
+    with pytest.raises(BadArg, match="is not a list"):
         merge.format_arguments("x", "o", [])
-    with pytest.raises(BadArg, match="is no translator"):
+    with pytest.raises(BadArg, match="is not a translator"):
         merge.format_arguments([], "o", [7])
 
 

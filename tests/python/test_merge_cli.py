@@ -119,9 +119,9 @@ def test_a_command_line_that_is_wrong(folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     for words, why in (
-        ([], "no log was given"), (["nowhere"], "'nowhere' is no folder"), (["a=b", "c"], "'c' is not NODE=LOG"),
+        ([], "no log was given"), (["nowhere"], "'nowhere' is not a folder"), (["a=b", "c"], "'c' is not NODE=LOG"),
         (["--to", "text", str(folder)], "--to: it needs a file"),
-        (["--to", "zip", "-o", "x", str(folder)], "'zip' is no form"),
+        (["--to", "zip", "-o", "x", str(folder)], "'zip' is not a form"),
         (["-n", "0", str(folder)], "is not a number of lines"),
         (["-n", "1", "-o", "x", str(folder)], "--limit: it is for lines"),
         (["--clock", "sun", str(folder)], "'sun' is unknown"), (["--what", str(folder)], "unknown option"),

@@ -313,7 +313,7 @@ def test_functions_by_name(traced: Runtime) -> None:
     assert traced.entries() == [("named", [4, 5])]
     missing = (ME, "no_such_function")
     assert traced.ask("tpm", *OTHER, [], missing) == (ERROR, ("bad_function", missing))
-    assert traced.ask("tpm", *OTHER, [], "void") == (OK, 1)  # anything else is no function
+    assert traced.ask("tpm", *OTHER, [], "void") == (OK, 1)  # anything else is not a function
 
 
 def test_no_call_is_handled_after_ctpm(traced: Runtime) -> None:

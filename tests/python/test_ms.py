@@ -267,7 +267,7 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda a: message(len(a)), "outside a condition"),  # noqa: F821
     (lambda a: message(1) or a > 1, "an action in"),  # noqa: F821
     (lambda a: message(1) and a > 1, "a condition after an action"),  # noqa: F821
-    (lambda a: (a > 1, message(1)), "no action"),  # noqa: F821
+    (lambda a: (a > 1, message(1)), "not an action"),  # noqa: F821
     (lambda a: a == unknown, "a function"),
     (lambda a: a == nowhere, "unknown name"),  # noqa: F821
     (lambda a: isinstance(a, unknown), "as a class"),
@@ -275,10 +275,10 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda a: abs(x=a) == 1, "keywords"),
     (lambda a: (b := a) == 1, "NamedExpr"),  # noqa: F841
     (lambda a: a == 1j, "1j"),
-    (lambda a: a in [], "no literal"),  # noqa: RUF060
+    (lambda a: a in [], "not a literal"),  # noqa: RUF060
     (lambda a: a == {1, 2}, "Set"),
     (lambda a: a == {(1, [a]): 2}, "as a key"),
-    (lambda a: a + "x" == "yx", "no numbers"),
+    (lambda a: a + "x" == "yx", "not about numbers"),
     (lambda a: a == NAMES.nowhere, "nowhere"),
     (lambda a: a == CYCLIC, "a list"),
     (lambda a: isinstance(a, collections.abc.Mapping), "inherit"),

@@ -340,7 +340,7 @@ def test_what_is_no_library_is_refused(build: Build, tmp_path: pathlib.Path) -> 
 
 def test_states_are_terms_and_objects_are_not_handed_over(build: Build) -> None:
     tracer = load(build("parrot"))
-    with pytest.raises(inviso.BadArg, match="no term"):
+    with pytest.raises(inviso.BadArg, match="not a term"):
         trace.session_create("bad", (tracer, object()))
     with pytest.raises(inviso.BadArg, match="'ref'"):
         trace.session_create("bad", (tracer, None), {"capture": "ref"})

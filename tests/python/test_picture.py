@@ -164,14 +164,14 @@ def test_rows_without_a_value_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (5, "rows: 5 is no rows; pass dicts, tuples, or a table"),
-        ("a;b 1", "rows: 'a;b 1' is no rows; pass text.splitlines()"),
-        ({"a": 1}, "is no rows"),
-        ([("a", 1), ("a", "much")], "row 1, value: 'much' is no number"),
-        ([("a", True)], "row 0, value: True is no number"),
+        (5, "rows: 5 is not a sequence of rows; pass dicts, tuples, or a table"),
+        ("a;b 1", "rows: 'a;b 1' is not a sequence of rows; pass text.splitlines()"),
+        ({"a": 1}, "is not a sequence of rows"),
+        ([("a", 1), ("a", "much")], "row 1, value: 'much' is not a number"),
+        ([("a", True)], "row 0, value: True is not a number"),
         ([("a", math.inf)], "inf can't be drawn"),
-        ([(7, 1)], "row 0, stack: 7 is no stack; pass a tuple of names, outermost first, or 'a;b;c'"),
-        ([([[]], 1)], "row 0, stack: [[]] is no stack"),
+        ([(7, 1)], "row 0, stack: 7 is not a stack; pass a tuple of names, outermost first, or 'a;b;c'"),
+        ([([[]], 1)], "row 0, stack: [[]] is not a stack"),
         ([("a",)], "row 0 has 1 values; pass stack, value, in this order"),
         ([{"x": 1}], "row 0 has the keys ['x']; pass stack, value"),
         ([7], "row 0 is 7; pass dicts, tuples"),
@@ -326,12 +326,12 @@ def test_too_many_processes_too_deep_calls_and_too_many_messages() -> None:
     ("given_", "argument", "says"),
     [
         (([5],), "calls", "row 0 is 5"),
-        (([(1, "f", "x", 5)],), "calls", "row 0, start_mono_ns: 'x' is no number"),
+        (([(1, "f", "x", 5)],), "calls", "row 0, start_mono_ns: 'x' is not a number"),
         (([(1, "f", 0, -5)],), "calls", "row 0: a duration of -5"),
         (([([], "f", 0, 5)],), "calls", "row 0: [] can't be a process's id"),
-        (([], [(1, 2, "x")]), "messages", "row 0, sent_mono_ns: 'x' is no number"),
+        (([], [(1, 2, "x")]), "messages", "row 0, sent_mono_ns: 'x' is not a number"),
         (([], [(1, {}, 5)]), "messages", "can't be a process's id"),
-        (([], None, 5), "processes", "5 is no rows"),
+        (([], None, 5), "processes", "5 is not a sequence of rows"),
         (([], None, None, [(1,)]), "functions", "row 0 has 1 values"),
     ],
 )  # fmt: skip
@@ -585,7 +585,7 @@ def test_saving(tmp_path: Path) -> None:
     made.save(str(tmp_path / "a.html"))
     assert (tmp_path / "a.html").read_text("utf-8") == made.html()
     for wrong in (5, None):
-        with pytest.raises(BadArg, match=r"^save/1, path: .* is no path"):
+        with pytest.raises(BadArg, match=r"^save/1, path: .* is not a path"):
             made.save(wrong)  # type: ignore[arg-type]
     with pytest.raises(BadArg, match="there is no folder"):
         made.save(tmp_path / "no" / "a.html")

@@ -114,14 +114,14 @@ def test_a_port_of_another_node(session: trace.Session) -> None:
 
 @pytest.mark.parametrize("odd", [None, 1, "x", b"", object(), socket, socket.socket, Port, inviso.self(), io.BytesIO()])
 def test_what_is_no_port(odd: Any) -> None:
-    with pytest.raises(inviso.BadArg, match=r"port/1, object: .* is no open port"):
+    with pytest.raises(inviso.BadArg, match=r"port/1, object: .* is not an open port"):
         inviso.port(odd)
 
 
 def test_a_closed_socket_is_no_port() -> None:
     gone = socket.socket()
     gone.close()
-    with pytest.raises(inviso.BadArg, match=r"is no open port"):
+    with pytest.raises(inviso.BadArg, match=r"is not an open port"):
         inviso.port(gone)
 
 
@@ -889,7 +889,7 @@ def test_loops_in_c_are_left_alone(session: trace.Session) -> None:
     async def main() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        with pytest.raises(inviso.BadArg, match="is no open port"):
+        with pytest.raises(inviso.BadArg, match="is not an open port"):
             inviso.port(writer)
         writer.write(b"echo")
         assert await reader.read() == b"echo"

@@ -114,14 +114,14 @@ def test_what_has_grown_by_more() -> None:
     assert grown(0, least=1) == ["a"], "1 % of 130 is more than one call"
     assert grown(0, least=2) == []
     for wrong in (-1, "5", True, float("nan")):
-        with pytest.raises(BadArg, match="is no percentage"):
+        with pytest.raises(BadArg, match="is not a percentage"):
             changes.grown(wrong)
 
 
 def test_what_can_not_be_compared() -> None:
     with pytest.raises(BadArg, match="b: it is of call_time, and a of call_count; compare profiles of one type"):
         tprof.diff(BEFORE, profile("call_time", a=(1, 1)))
-    with pytest.raises(BadArg, match="a: 1 is no profile"):
+    with pytest.raises(BadArg, match="a: 1 is not a profile"):
         tprof.diff(1, BEFORE)  # type: ignore[arg-type]
     with pytest.raises(BadArg, match="by: 'time' is not known"):
         tprof.diff(BEFORE, AFTER, by="time")  # type: ignore[arg-type]
@@ -188,8 +188,8 @@ def test_the_command_refuses(files: list[str], tmp_path: Path, capsys: pytest.Ca
         ([files[0], str(tmp_path / "none.json")], "none.json: No such file or directory"),
         ([files[0], str(timed)], "it is of call_time, and a of call_count"),
         ([files[0], str(newer)], "newer.json: its form is of version 2"),
-        (["--fail-over", "x", *files], "--fail-over: 'x' is no percentage"),
-        (["--least", "-1", *files], "--least: '-1' is no percentage"),
+        (["--fail-over", "x", *files], "--fail-over: 'x' is not a percentage"),
+        (["--least", "-1", *files], "--least: '-1' is not a percentage"),
         (["--by", "cumulative", *files], "it has no call tree"),
         (["--by", "age", *files], "'age' is not known"),
         (["--limit", "0", *files], "--limit: '0' is not a number of changes"),

@@ -182,11 +182,11 @@ def damaged(change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "it is no JSON"),
-        ("[1]", "it is no profile"),
-        ("{}", "it is no profile"),
+        ("", "it is not JSON"),
+        ("[1]", "it is not a profile"),
+        ("{}", "it is not a profile"),
         (damaged(lambda d: d.update(version=2)), "its form is of version 2, and this one reads version 1"),
-        (damaged(lambda d: d.update(type="call_latency")), "it is no profile"),
+        (damaged(lambda d: d.update(type="call_latency")), "it is not a profile"),
         (damaged(lambda d: d.pop("functions")), "it is damaged"),
         (damaged(lambda d: d["functions"][0].pop("line")), "it is damaged"),
         (damaged(lambda d: d["functions"][0]["processes"][0].update(calls=-1)), "-1 is not a number from 0"),
@@ -206,7 +206,7 @@ def test_a_file_that_is_no_profile(content: Any, why: str, tmp_path: Path) -> No
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         tprof.load(tmp_path / "none.json")
-    with pytest.raises(BadArg, match="path: 3 is no path"):
+    with pytest.raises(BadArg, match="path: 3 is not a path"):
         tprof.load(3)  # type: ignore[arg-type]
 
 
@@ -251,7 +251,7 @@ def test_what_can_not_be_merged() -> None:
         ((TIMED, COUNTED), "one is of call_time, one of call_count"),
         ((TIMED, tree()), "only some have a call tree"),
         ((), "there is none"),
-        ((1,), "1 is no profile"),
+        ((1,), "1 is not a profile"),
         (({"web": 1},), "give a dict"),
         (({1: TIMED},), "give a dict"),
     ):

@@ -238,17 +238,17 @@ WRONG = [
     ("calls={'shop:pr*': 1}", "calls: 'shop:pr*' has a '*' that stands for nothing"),
     (
         "calls={'shop:price': '1'}",
-        "calls: '1' is no number of calls of shop:price; give an int, or range(1, 4) for 1 to 3",
+        "calls: '1' is not a number of calls of shop:price; give an int, or range(1, 4) for 1 to 3",
     ),
-    ("calls={'shop:price': -1}", "calls: -1 is no number of calls"),
-    ("calls={'shop:price': range(3, 1)}", "calls: range(3, 1) is no number of calls"),
+    ("calls={'shop:price': -1}", "calls: -1 is not a number of calls"),
+    ("calls={'shop:price': range(3, 1)}", "calls: range(3, 1) is not a number of calls"),
     ("calls={}", "calls: {} names no function"),
     (
         "max_calls={'shop:price': range(3)}",
-        "max_calls: range(0, 3) is no number of calls of shop:price; give the most, an int",
+        "max_calls: range(0, 3) is not a number of calls of shop:price; give the most, an int",
     ),
-    ("words=1.5", "words: 1.5 is no limit; give the most words of 8 bytes, an int"),
-    ("ms='1'", "ms: '1' is no limit; give the most milliseconds, a number"),
+    ("words=1.5", "words: 1.5 is not a limit; give the most words of 8 bytes, an int"),
+    ("ms='1'", "ms: '1' is not a limit; give the most milliseconds, a number"),
     ("call={'shop:price': 1}", "call: there is no such limit; there are calls, max_calls, words, ms"),
     ("{'shop:price': 1}", "calls: it takes arguments by name"),
     ("", "calls: it takes arguments by name"),
@@ -397,7 +397,7 @@ def test_with_xdist_there_is_one_result(project: pytest.Pytester) -> None:
     assert trace.session_info("all") == before
     result.assert_outcomes(passed=6, failed=1, errors=1)
     result.stdout.fnmatch_lines([
-        "@pytest.mark.inviso, calls: '1' is no number of calls of shop:price*",
+        "@pytest.mark.inviso, calls: '1' is not a number of calls of shop:price*",
         "* ms (MainThread) call shop:price('cake')",
         "=* inviso: calls =*", "shop:total/1 * 6 *", "shop:price/1 * 22 *", "=* inviso: time =*", "shop:price/1 * 22 *",
     ])  # fmt: skip

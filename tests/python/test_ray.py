@@ -29,7 +29,7 @@ Events = Callable[[], list[Event]]
 
 BODY = """
 import os, sys
-sys.stdout = sys.stderr  # what Ray tells of its workers is no answer
+sys.stdout = sys.stderr  # what Ray tells of its workers is not an answer
 import ray
 from inviso import runtime, seq_trace
 from inviso.integrations.ray import SETUP, carries

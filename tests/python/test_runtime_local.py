@@ -217,7 +217,7 @@ def test_several_things_at_once() -> None:
     initiator.start()
     assert initiator.done.wait(LIMIT)
     assert sorted(seen) == [0, 2] and told == ["LookupError: one"]
-    leave_if_stopped()  # this thread is no initiator's
+    leave_if_stopped()  # this thread is not an initiator's
 
 
 def test_meta_tracing(component: None, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_printer_is_a_system_tracer() -> None:
     out = io.StringIO()
     seq_trace.reset_trace()
     seq_trace.set_token("label", 17)
-    tracer = seq_trace.printer(out)  # it doesn't inherit: its start is no event
+    tracer = seq_trace.printer(out)  # it doesn't inherit: its start is not an event
     seq_trace.set_system_tracer(tracer)
     seq_trace.set_token("print", True)
     seq_trace.print(17, "We are here now")

@@ -952,7 +952,7 @@ def test_what_is_no_client_is_refused(kind: str) -> None:
     pytest.importorskip(kind)
     attach = importlib.import_module(f"inviso.propagate.{kind}").attach
     for client in (None, 5, object()):
-        with pytest.raises(inviso.BadArg, match=f"is no client; pass one of {kind}."):
+        with pytest.raises(inviso.BadArg, match=f"is not a client; pass one of {kind}."):
             attach(client)
 
 

@@ -587,8 +587,8 @@ def test_a_label_s_message_carries_it_on_after_the_block() -> None:
     [
         ("sent", None, "events: unknown event 'sent'"),
         (["print", "all"], None, "events: unknown event 'all'"),
-        (7, None, "events: 7 is no list"),
-        ("all", "time", "timestamp: 'time' is no kind of timestamp"),
+        (7, None, "events: 7 is not a list"),
+        ("all", "time", "timestamp: 'time' is not a kind of timestamp"),
     ],
 )
 def test_a_label_with_wrong_arguments_changes_nothing(events: Any, timestamp: Any, text: str) -> None:

@@ -126,14 +126,14 @@ for n in range(300): test_share.one(n)
 @pytest.mark.parametrize(
     ("tracer", "options", "why"),
     [
-        (print, {"share": 0}, "share 0 is no share"),
-        (print, {"share": -0.5}, "share -0.5 is no share"),
-        (print, {"share": 1.5}, "share 1.5 is no share"),
-        (print, {"share": True}, "share True is no share"),
-        (print, {"share": "all"}, "share 'all' is no share"),
-        (print, {"share": float("nan")}, "share nan is no share"),
-        (None, {"share": 0.5}, "share is of a callable tracer's time"),
-        (inviso.self(), {"share": 0.5}, "share is of a callable tracer's time"),
+        (print, {"share": 0}, "share 0 is not a share"),
+        (print, {"share": -0.5}, "share -0.5 is not a share"),
+        (print, {"share": 1.5}, "share 1.5 is not a share"),
+        (print, {"share": True}, "share True is not a share"),
+        (print, {"share": "all"}, "share 'all' is not a share"),
+        (print, {"share": float("nan")}, "share nan is not a share"),
+        (None, {"share": 0.5}, "share limits the time of a callable tracer"),
+        (inviso.self(), {"share": 0.5}, "share limits the time of a callable tracer"),
         (print, {"share": 0.5, "overflow": "block"}, "overflow 'block' waits"),
     ],
 )

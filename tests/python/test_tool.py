@@ -745,14 +745,14 @@ def test_a_wrong_config_file(place: Place, text: str) -> None:
 
 
 DEFINITIONS = {
-    "('a', 'on', [], 'f', 'g')": "no trace case",
-    "('a', 'off', [], 'f')": "no trace case",
-    "('a', 'on_off', [], 'f')": "no trace case",
-    "('a', 'on', ['Nodes'], 'f')": "'Nodes' is no variable",
-    "('a', 'on', ['no name'], 'f')": "no variable",
+    "('a', 'on', [], 'f', 'g')": "not a trace case",
+    "('a', 'off', [], 'f')": "not a trace case",
+    "('a', 'on_off', [], 'f')": "not a trace case",
+    "('a', 'on', ['Nodes'], 'f')": "'Nodes' is not a variable",
+    "('a', 'on', ['no name'], 'f')": "not a variable",
     "('a', 'on', ['A', 'A'], 'f')": "twice",
     "('a', 'on', [], 'f')\n('a', 'on', [], 'g')": "twice",
-    "x = 1": "no literal",
+    "x = 1": "not a literal",
     "(": "line 1",
 }
 

@@ -296,7 +296,7 @@ def test_functions_of_the_process_that_is_asked_for() -> None:
     "wrong", [None, 5, {}, {"at": 1}, {**answer(0), "counts": {}}, {**answer(0), "lag": "x"}, answer(0, queues=[1])]
 )
 def test_what_is_no_answer(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="no sample"):
+    with pytest.raises(ValueError, match="not a sample"):
         Rates().add(wrong)
 
 
@@ -531,9 +531,9 @@ def test_a_record_is_json(live: Live) -> None:
     ("words", "why"),
     [
         (["-p", "_", "--once"], "pattern: every function is too many"), (["-p", "a:b:c:d", "--once"], "pattern"),
-        (["--sort", "size"], "invalid choice: 'size'"), (["--every", "0"], "'0' is no time"),
-        (["--rows", "0"], "'0' is no number"),
-        ([], "output: it is no terminal; use --once or --json"),
+        (["--sort", "size"], "invalid choice: 'size'"), (["--every", "0"], "'0' is not a time"),
+        (["--rows", "0"], "'0' is not a number"),
+        ([], "output: it is not a terminal; use --once or --json"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line(words: list[str], why: str) -> None:

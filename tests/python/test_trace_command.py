@@ -221,9 +221,15 @@ def test_into_a_log(work: Path, tmp_path: Path) -> None:
         (["-p", "json", "--rate", "0/s", "job.py"], "--rate: '0/s' is not a rate"),
         (["-p", "json", "--ms", "lambda x: print(x)", "job.py"], "a call of 'print' can't be expressed"),
         (["-p", "json", "--ms", "lambda", "job.py"], "--ms: 'lambda', column 7: invalid syntax; write a lambda"),
-        (["-p", "json", "--ms", "open('x')", "job.py"], "is no literal; write values, lists, tuples, dicts, Atom('a')"),
+        (
+            ["-p", "json", "--ms", "open('x')", "job.py"],
+            "is not a literal; write values, lists, tuples, dicts, Atom('a')",
+        ),
         (["-p", "json", "--ms", "[1]", "job.py"], "--ms: clause 1"),
-        (["-p", "json", "--ms", "[]", "job.py"], "--ms: '[]' is no match specification; write [(head, guards, body)]"),
+        (
+            ["-p", "json", "--ms", "[]", "job.py"],
+            "--ms: '[]' is not a match specification; write [(head, guards, body)]",
+        ),
         (["-p", "json", "--ms", "[('_', [('foo',)], [])]", "job.py"], "--ms: clause 1, guard 1: "),
         (["-p", "json", "--ms", "(" * 3000, "job.py"], "--ms: line 1: "),
         (["-p", "json", "-o", "", "job.py"], "--output: the file has no name"),

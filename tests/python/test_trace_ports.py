@@ -378,19 +378,19 @@ def test_errors_are_counted_and_reported_nowhere_else() -> None:
     ("arguments", "words"),
     [
         (("fil", "x"), "pass 'file' or 'ip'"),
-        (("file", 7), "no file's name"),
+        (("file", 7), "not a file's name"),
         (("file", ""), "can't be a file's name"),
         (("file", "a\0b"), "can't be a file's name"),
-        (("file", ("x", "wrap")), "no wrap set"),
-        (("file", ("x", "wrapped", ".log")), "no wrap set"),
+        (("file", ("x", "wrap")), "not a wrap set"),
+        (("file", ("x", "wrapped", ".log")), "not a wrap set"),
         (("file", ("x", "wrap", "")), "suffix"),
         (("file", ("x/", "wrap", ".l")), "is a folder"),
         (("file", ("x", "wrap", ".log", -1)), "size -1"),
-        (("file", ("x", "wrap", ".log", ("time", 0))), "no time"),
+        (("file", ("x", "wrap", ".log", ("time", 0))), "not a time"),
         (("file", ("x", "wrap", ".log", 10, 0)), "count 0"),
         (("file", ("x", "wrap", ".log", True)), "size True"),
-        (("ip", -1), "no port to listen on"),
-        (("ip", "4711"), "no port to listen on"),
+        (("ip", -1), "not a port to listen on"),
+        (("ip", "4711"), "not a port to listen on"),
         (("ip", (0, -1)), "queue's size"),
     ],
 )
@@ -413,7 +413,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
         trace_port("ip", 0, compress=True)
     with pytest.raises(BadArg, match="compressed"):
         trace_port("file", ("x", "wrap", ".l"), compress=True)
-    with pytest.raises(BadArg, match="no host"):
+    with pytest.raises(BadArg, match="not a host"):
         trace_port("ip", 0, host="")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         trace_port("file", tmp_path / "nowhere" / "log")()
@@ -686,9 +686,9 @@ def test_what_is_lost_may_be_too_much(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"limit": 0}, r"TracePort\.limit, limit: 0 is no number of messages; pass an int from 1"),
-        ({"rate": (1, 0)}, r"TracePort\.limit, rate: \(1, 0\) is no rate; pass messages a second"),
-        ({"lost": -1}, r"TracePort\.limit, lost: -1 is no number of messages; pass an int from 0"),
+        ({"limit": 0}, r"TracePort\.limit, limit: 0 is not a number of messages; pass an int from 1"),
+        ({"rate": (1, 0)}, r"TracePort\.limit, rate: \(1, 0\) is not a rate; pass messages a second"),
+        ({"lost": -1}, r"TracePort\.limit, lost: -1 is not a number of messages; pass an int from 0"),
     ],
 )
 def test_what_is_no_limit(more: dict[str, Any], text: str, tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_an_error_changes_nothing(tracer: Any, options: dict[str, Any], argument
 def test_limits_that_are_refused_later() -> None:
     with tracing.begin("t") as traced, pytest.raises(inviso.BadArg, match="nothing counts the messages of None"):
         traced.limit(1)
-    with tracing.begin("t", print) as traced, pytest.raises(inviso.BadArg, match="0 is no number of messages"):
+    with tracing.begin("t", print) as traced, pytest.raises(inviso.BadArg, match="0 is not a number of messages"):
         traced.limit(0)
 
 

@@ -96,7 +96,7 @@ def test_a_specification_by_its_number(tmp_path: Path) -> None:
     mine = [([1, "_"], [], [])]
     assert ttb.tpl(MODULE, "work", mine)[1][1:] == [("saved", 1)]
     assert ttb.tpl(MODULE, "work", 2, 1)[1][1:] == [("saved", 1)]
-    with pytest.raises(inviso.BadArg, match="tpl/2, match_spec: 7 is no match specification"):
+    with pytest.raises(inviso.BadArg, match="tpl/2, match_spec: 7 is not a match specification"):
         ttb.tpl(MODULE, "work", 7)
 
 
@@ -128,14 +128,14 @@ def test_before_tracer() -> None:
 BAD: list[tuple[Any, tuple[Any, ...], str]] = [
     (ttb.tracer, (17,), "tracer/2, nodes"),
     (ttb.tracer, ([""],), "tracer/2, nodes"),
-    (ttb.tracer, (None, [("resume", 1)]), "tracer/2, opts: .* is no option"),
+    (ttb.tracer, (None, [("resume", 1)]), "tracer/2, opts: .* is not an option"),
     (ttb.tracer, (None, ["shell"]), "tracer/2, opts"),
     (ttb.tracer, (None, [("file", "")]), "tracer/2, opts: file"),
     (ttb.tracer, (None, [("file", ("wrap", "x", 0, 1))]), "tracer/2, opts: file"),
     (ttb.tracer, (None, [("timer", "soon")]), "tracer/2, opts: timer"),
     (ttb.tracer, (None, [("timer", (5, ["nothing"]))]), "stop/1, opts"),
     (ttb.tracer, (None, [("process_info", 1)]), "tracer/2, opts: process_info"),
-    (ttb.tracer, (None, [("handler", print)]), "tracer/2, opts: .* is no handler"),
+    (ttb.tracer, (None, [("handler", print)]), "tracer/2, opts: .* is not a handler"),
     (ttb.p, ("ports", "call"), "p/2, item"),
     (ttb.p, (3.5, "call"), "p/2, item"),
     (ttb.p, ("all", "calls"), "p/2, flags"),

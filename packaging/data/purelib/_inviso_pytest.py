@@ -1,7 +1,7 @@
 """pytest's plugin ``inviso``: its options, its mark and its fixture.
 
-pytest imports this module at every run of every project. Nothing of the package is imported before an option, a mark or the
-fixture asks for it. PYTEST_DONT_REWRITE
+pytest imports this module at every run of every project. Nothing of the package is imported before an option, a mark or
+the fixture asks for it. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="WHAT",
         type=_measures,
         default=(),
-        help="measure calls, time or memory, or several of them with commas: a table at the end, properties of each test in junit",
+        help="measure calls, time or memory, or several of them with commas: a table at the end, properties of each "
+        "test in junit",
     )
     group.addoption(
         "--inviso-on-fail",
@@ -52,8 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         dest="inviso_patterns",
         metavar="PATTERN",
         action="append",
-        help="these functions: MODULE, MODULE:FUNCTION, MODULE:FUNCTION:ARITY or PACKAGE.**; may be given several times "
-        "(default: the setting patterns, else the packages and modules of the project)",
+        help="these functions: MODULE, MODULE:FUNCTION, MODULE:FUNCTION:ARITY or PACKAGE.**; may be given several "
+        "times (default: the setting patterns, else the packages and modules of the project)",
     )
 
 

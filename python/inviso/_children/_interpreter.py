@@ -75,7 +75,7 @@ def place_of_program(words: list[str]) -> str | None:
 
 
 def runs(module: str, words: list[str] | None = None) -> bool:
-    """Whether a command line is one by which ``multiprocessing`` runs this module of its own; None for this process's."""
+    """Whether a command line is one by which ``multiprocessing`` runs this module of its own (None: this process's)."""
     begin = f"from {module} import "
     # 3.14.8 imports sys first
     return any(

@@ -12,7 +12,7 @@ __all__ = ["Bell", "say"]
 
 
 class Bell:
-    """A pipe of this process. After the program has closed it, ringing does nothing: its number may belong to another file.
+    """A pipe of this process. After the program has closed it, ringing does nothing: its number may be another file's.
 
     >>> bell = Bell()
     >>> bell.ring(), bell.answer(), bell.is_there()

@@ -1,8 +1,8 @@
 """The folder of sockets: one for each prepared process of a user, named by its process id.
 
-``INVISO_DIR``, else ``$XDG_RUNTIME_DIR/inviso``, else ``/tmp/inviso-UID``. Only its owner may enter it. It is opened once,
-without following a symbolic link, and everything below it is reached by the descriptor. So replacing the folder later has no
-effect.
+``INVISO_DIR``, else ``$XDG_RUNTIME_DIR/inviso``, else ``/tmp/inviso-UID``. Only its owner may enter it. It is opened
+once, without following a symbolic link, and everything below it is reached by the descriptor. So replacing the folder
+later has no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMES = "names"
 """The subfolder with a link from each node's name to its process's socket."""
 
 BEGAN = "began"
-"""The subfolder in which a leaving control notes the nodes that trace: for each a link with process id and log folder."""
+"""The subfolder in which a leaving control notes the nodes that trace: a link each, with process id and log folder."""
 
 _TIME = struct.Struct("ll")
 """Seconds and microseconds, in the kernel's form."""
@@ -70,8 +70,8 @@ class Folder:
         """Opens the folder. With ``make`` it is created if it is missing. ``is_control``: root may open another user's.
 
         Raises:
-            OSError: it does not exist, or can't be created; PermissionError if it belongs to another user, or others may
-                enter it.
+            OSError: it does not exist, or can't be created; PermissionError if it belongs to another user, or others
+                may enter it.
         """
         path = place() if path is None else path
         if make:
@@ -81,7 +81,7 @@ class Folder:
             descriptor = moved(os.open(path, _FLAGS))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
+                raise PermissionError(errno.EPERM, "it is not a folder; remove it, or set INVISO_DIR", path) from None
             raise
         found = os.fstat(descriptor)
         is_ours = found.st_uid == os.geteuid() or (is_control and os.geteuid() == 0)
@@ -127,7 +127,7 @@ class Folder:
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def claim(self, name: str, pid: int) -> str:
-        """Claims a node's name for a process, and returns the name. If a living process has it, ``-PID`` is appended."""
+        """Claims a node's name for a process, and returns it. If a living process has it, ``-PID`` is appended."""
         with self._lock(), self.below(NAMES) as names:
             taken = names._links()
             other = taken.get(name)
@@ -165,7 +165,7 @@ class Folder:
         return None
 
     def note(self, node: str, pid: int, log_dir: str) -> None:
-        """Notes that a node traces, and its log folder, for later controls. They need it if the process has ended by then.
+        """Notes that a node traces, and its log folder. Later controls need it if the process has ended by then.
 
         Raises:
             OSError: the note can't be written.
@@ -211,7 +211,11 @@ class Folder:
         return True
 
     def listen(self, pid: int) -> socket.socket:
-        """Makes this process's listening socket. Other processes of the user reach it by ``pid``. OSError if it can't be made."""
+        """Makes this process's listening socket, which other processes of the user reach by ``pid``.
+
+        Raises:
+            OSError: it can't be made.
+        """
         with self._lock():
             name = f"{pid}{SUFFIX}"
             with suppress(FileNotFoundError):
@@ -242,7 +246,7 @@ class Folder:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             if wait > 0:
-                # Python's timeout would not work: it polls, and poll doesn't show a free place for sockets of this family
+                # Python's timeout would not work: it polls, and poll shows no free place for sockets of this family
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(int(wait), int(wait % 1 * 1e6) or 1))
             else:
                 made.setblocking(False)

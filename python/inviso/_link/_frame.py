@@ -52,7 +52,7 @@ def answer(number: int, data: bytes) -> bytes:
     True
     """
     if data[:1] != b"\x83":
-        raise BadFrame("it is no term")
+        raise BadFrame("it is not a term")
     length = len(_ANSWER) + len(number_ := etf.dumps(number)[1:]) + len(data) - 1
     if length > LIMIT:
         raise BadFrame(f"a term of {length} bytes is too long; at most {LIMIT} are sent")
@@ -93,7 +93,7 @@ def _term(content: bytes) -> Any:
     try:
         return etf.loads(content, depth=DEPTH, size=LIMIT)
     except BadArg as error:
-        raise BadFrame(f"a frame that is no term: {error.why}") from None
+        raise BadFrame(f"a frame that is not a term: {error.why}") from None
     except SystemLimit as error:
         raise BadFrame(str(error)) from None
 
@@ -111,7 +111,7 @@ def peer_of(term: Any) -> dict[str, Any]:
     >>> peer_of(("inviso", (2, 0), {}))
     Traceback (most recent call last):
     ...
-    inviso._link._frame.BadFrame: it speaks version 2 of the protocol, and this is version 1; install the same inviso on both sides
+    inviso._link._frame.BadFrame: it speaks version 2 of the protocol, and this is version 1; install the same inviso...
     """
     match term:
         case ("inviso", (int(major), int()), dict(about)) if major == VERSION[0]:

@@ -1,4 +1,4 @@
-"""The three classes of requests to a node. Rights of hosts, and the keys of requests between agents, go by these classes."""
+"""The three classes of requests to a node. Rights of hosts, and keys of requests between agents, go by the classes."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def run_line(shell: Any, name: str, line: str, namespace: Mapping[str, Any] | No
         body = shell.compile.ast_parse(code, filename=filename).body
         is_async = _is_async(_compiled(shell, body, filename))
     except SyntaxError as error:
-        raise UsageError(f"%{name}: {code!r} is no code of Python: {error.msg}") from None
+        raise UsageError(f"%{name}: {code!r} is not Python code: {error.msg}") from None
     if is_async:
         raise UsageError(f"%{name}: a line can't await; write %%{name}, and the code below it")
     with Cell(shell, name, options, body, filename, namespace) as cell:

@@ -120,7 +120,7 @@ def patterns_of(name: str, given: Iterable[str]) -> list[Pattern]:
 
 def _rows(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows; give one from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; give one from 1 on")
     return int(text)
 
 

@@ -40,7 +40,8 @@ def options() -> Options:
     )  # fmt: skip
     made.value(
         "-p", "--pattern", action="append", setting="patterns", default=(ANY,), metavar="PATTERN",
-        help="functions: module, module:function, package.** or _ for all (default: the setting patterns, or _); may be given again",
+        help="functions: module, module:function, package.** or _ for all (default: the setting patterns, or _); may "
+             "be given again",
     )  # fmt: skip
     made.flag("--per-process", "a row for each function in each thread and task")
     made.flag("--flame", "draw who called whom, and for how long, below the table")

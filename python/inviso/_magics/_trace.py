@@ -35,7 +35,8 @@ def options() -> Options:
     made = Options("trace", _HELP)
     made.value(
         "-p", "--pattern", action="append", setting="patterns", default=("__main__",), metavar="PATTERN",
-        help="functions: module, module:function or package.** (default: the setting patterns, or __main__); may be given again",
+        help="functions: module, module:function or package.** (default: the setting patterns, or __main__); may be "
+             "given again",
     )  # fmt: skip
     made.flag("--timeline", "draw the calls as a timeline below the table")
     return made.finish()

@@ -1,5 +1,5 @@
-"""The native half of inviso, in modules by topic. Its names are private to the package. The Python half checks arguments
-and words errors."""
+"""The native half of inviso, in modules by topic. Its names are private to the package. The Python half checks
+arguments and words errors."""
 
 from . import (
     ending as ending,

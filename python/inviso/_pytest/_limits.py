@@ -83,7 +83,7 @@ def limits_of(item: pytest.Item) -> OfTest:
                 case "words" | "ms":
                     if not _is_number(value, (int,) if name == "words" else (int, float)):
                         unit = "words of 8 bytes, an int" if name == "words" else "milliseconds, a number"
-                        raise _bad(name, f"{shown(value)} is no limit", f"give the most {unit}")
+                        raise _bad(name, f"{shown(value)} is not a limit", f"give the most {unit}")
                     if getattr(found, name) is None:
                         setattr(found, name, value)
                 case _:
@@ -105,10 +105,10 @@ def _calls(name: str, value: object) -> list[Limit]:
             made.append(Limit(text, pattern, number[0], number[-1]))
         elif name == "calls":
             raise _bad(
-                name, f"{shown(number)} is no number of calls of {text}", "give an int, or range(1, 4) for 1 to 3"
+                name, f"{shown(number)} is not a number of calls of {text}", "give an int, or range(1, 4) for 1 to 3"
             )
         else:
-            raise _bad(name, f"{shown(number)} is no number of calls of {text}", "give the most, an int")
+            raise _bad(name, f"{shown(number)} is not a number of calls of {text}", "give the most, an int")
     return made
 
 
@@ -204,7 +204,7 @@ class _Watch:
 
 
 def _is_copy(function: Function) -> bool:
-    """Whether ``exec`` made it with the name of a function in its module's file. Celery does that to check arguments."""
+    """Whether ``exec`` made it with the name of a function in its module's file, as Celery does to check arguments."""
     if not function.filename.startswith("<") or not function.function.isidentifier():
         return False
     try:

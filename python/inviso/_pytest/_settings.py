@@ -63,8 +63,8 @@ def of_run(config: pytest.Config) -> Settings:
     patterns = patterns or own_modules(config.rootpath)
     if not patterns:
         raise pytest.UsageError(
-            f"inviso: there is no package and no module in {config.rootpath}, nor in its folder src; name functions with "
-            "--inviso-pattern, or by patterns in [tool.inviso]"
+            f"inviso: there is no package and no module in {config.rootpath}, nor in its folder src; name functions "
+            "with --inviso-pattern, or by patterns in [tool.inviso]"
         )
     return Settings(
         patterns=patterns,

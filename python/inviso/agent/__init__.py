@@ -120,7 +120,7 @@ def run(
     """
     keys = Keys(cluster, host())
     if not (isinstance(window, (int, float)) and 0 <= window < 3600):
-        raise BadArg("agent", "window", f"{shown(window)} is no time; pass seconds from 0 to 3600")
+        raise BadArg("agent", "window", f"{shown(window)} is not a time; pass seconds from 0 to 3600")
     if rights is not None and tls is None:
         raise BadArg("agent", "rights", "they go by the names in certificates; pass tls=, too")
     for argument, endpoints in (("listen", listen), ("connect", connect)):

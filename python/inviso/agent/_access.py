@@ -66,7 +66,7 @@ def read_rights(path: str) -> Rights:
     except OSError as error:
         raise BadArg("agent", "rights", f"{shown(path)} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadArg("agent", "rights", f"{path} is no TOML: {error}") from None
+        raise BadArg("agent", "rights", f"{path} is not TOML: {error}") from None
     for name, given in found.items():
         if not isinstance(given, dict) or not all(each in CLASSES for each in given):
             why = f"{path}: {name}: pass a table with {', '.join(CLASSES)}"

@@ -67,7 +67,7 @@ class Offsets:
         return when, offset, error
 
     def points(self) -> list[tuple[int, int, int]]:
-        """Triples in nanoseconds: a time of the other clock, the offset to add to it, and the offset's largest error."""
+        """Triples in nanoseconds: a time of the other clock, the offset to add to it, the offset's largest error."""
         return [*self._points, *([self._best()] if self._last else [])]
 
 

@@ -20,7 +20,7 @@ LEASE = 2000
 def is_private(endpoint: str) -> bool:
     """Whether an endpoint can be reached from this host, or with a certificate, only.
 
-    >>> [is_private(each) for each in ("tcp/127.0.0.1:7447", "tcp/[::1]:7447", "tls/192.0.2.1:7447", "tcp/0.0.0.0:7447")]
+    >>> [is_private(each) for each in ("tcp/127.0.0.1:7447", "tcp/[::1]:7447", "tls/192.0.2.1:7447", "tcp/0.0.0.0:1")]
     [True, True, True, False]
     """
     protocol, _, address = endpoint.partition("/")

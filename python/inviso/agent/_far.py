@@ -125,7 +125,7 @@ class Far:
             self._ended(name, why)
 
     def _left(self, name: str, answer: bytes) -> bool:
-        """Whether an answer shows that a node has let its control go, as its host had lost the connection to this one."""
+        """Whether an answer shows that a node has let its control go: its host had lost the connection to this one."""
         if answer != NOT_ADDED or name not in self._added:
             return False
         # the other host opened a new connection for this request
@@ -181,7 +181,7 @@ class Far:
                     case ("call", int(number), str(request), list(arguments), int(time)) if 0 <= time <= MOST:
                         self._call(name, node, wire, number, request, arguments, time / 1000)
                     case _:
-                        raise BadFrame("it is no request")
+                        raise BadFrame("it is not a request")
         except BadFrame as wrong:
             wire.send((Atom("refused"), str(wrong)))
         wire.close()
@@ -215,8 +215,9 @@ class Far:
             return OK, {host: offsets.points() for host, offsets in self._offsets.items()}
         if request == "status":
             return OK, {
-                "cluster": self._keys.cluster, "host": self._keys.host, "nodes": self.nodes, "connections": len(self._engine.others),
-                "routers": len(self._engine.routers), "without_rights": self.strangers, "not_joined": self.not_joined,
+                "cluster": self._keys.cluster, "host": self._keys.host, "nodes": self.nodes,
+                "connections": len(self._engine.others), "routers": len(self._engine.routers),
+                "without_rights": self.strangers, "not_joined": self.not_joined,
                 "refused": {"lines": self._refusals.lines, "last": self._refusals.last},
             }  # fmt: skip
         return ERROR, Atom("no_request")

@@ -36,7 +36,7 @@ class Keys:
         for what, name in (("cluster", cluster), ("host", host)):
             if not _PART.match(name):
                 raise BadArg(
-                    "agent", what, f"{shown(name)} is no name; pass up to 64 letters, digits, '_', '.' and '-'"
+                    "agent", what, f"{shown(name)} is not a name; pass up to 64 letters, digits, '_', '.' and '-'"
                 )
         self.cluster = cluster
         self.host = host
@@ -112,5 +112,6 @@ class Keys:
         """The foreign cluster or version of the agent with such a token, as text; None if it is the own one."""
         _, cluster, version, host, _ = key.split("/")
         if version != str(self.version):
-            return f"version {version} of the protocol, on host {host} of cluster {cluster}; this one speaks {self.version}"
+            spoken = f"this one speaks {self.version}"
+            return f"version {version} of the protocol, on host {host} of cluster {cluster}; {spoken}"
         return None if cluster == self.cluster else f"cluster {cluster}, on host {host}"

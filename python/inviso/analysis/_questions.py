@@ -69,7 +69,7 @@ def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
     []
     """
     if not isinstance(shortest_ms, (int, float)) or isinstance(shortest_ms, bool) or not 0 <= shortest_ms < 1e9:
-        raise BadArg("blockers/2", "shortest_ms", f"{shown(shortest_ms)} is no time; pass milliseconds")
+        raise BadArg("blockers/2", "shortest_ms", f"{shown(shortest_ms)} is not a time; pass milliseconds")
     return _table("blockers", "blockers", source, shortest=round(shortest_ms * 1e6))
 
 
@@ -85,7 +85,8 @@ def who_talks_to_whom(source: Any) -> Table:
     >>> import inviso
     >>> from inviso import analysis
     >>> me = inviso.self()
-    >>> [talk] = analysis.who_talks_to_whom([("trace", me, "send", "hello", me), ("trace", me, "receive", "hello")]).rows()
+    >>> messages = [("trace", me, "send", "hello", me), ("trace", me, "receive", "hello")]
+    >>> [talk] = analysis.who_talks_to_whom(messages).rows()
     >>> talk["messages"], talk["sender_id"] == talk["receiver_id"]
     (1, True)
     """
@@ -142,7 +143,7 @@ def _key(where: str, argument: str, key: Any, what: str) -> int | None:
     try:
         return operator.index(key)
     except TypeError:
-        raise BadArg(where, argument, f"{shown(key)} is no key; pass a {what}, or None") from None
+        raise BadArg(where, argument, f"{shown(key)} is not a key; pass a {what}, or None") from None
 
 
 def _table(name: str, native: str, source: Any, hint: Callable[[Source], str] | None = None, **asked: Any) -> Table:
@@ -159,8 +160,8 @@ def _labels(label: Any) -> Callable[[Source], str]:
         known = list(dict.fromkeys(row[at] for row in native.tuples(1 << 62) if row[at] is not None))
         if repr(label) in known:
             return (
-                f"events of label {label!r} have no time stamp of the trace's clock; give tokens the one of the session, such as "
-                "seq_trace.label(label, timestamp='monotonic_timestamp')"
+                f"events of label {label!r} have no time stamp of the trace's clock; give tokens the one of the "
+                "session, such as seq_trace.label(label, timestamp='monotonic_timestamp')"
             )
         return f"no event has the label {label!r}; {_some('labels', known)}"
 
@@ -169,7 +170,8 @@ def _labels(label: Any) -> Callable[[Source], str]:
 
 def _channels(trace: Source) -> str:
     """A hint with the existing channels."""
-    return f"nothing was sent to this channel; {_some('channels', [row[0] for row in trace.rows('channels', 0).tuples(1 << 62)])}"
+    known = [row[0] for row in trace.rows("channels", 0).tuples(1 << 62)]
+    return f"nothing was sent to this channel; {_some('channels', known)}"
 
 
 def _some(what: str, known: list[Any]) -> str:

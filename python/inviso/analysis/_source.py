@@ -17,8 +17,8 @@ from ..trace import Session
 __all__ = ["Source", "opened"]
 
 _NO_SOURCE = (
-    "pass the path of a log, a wrap set (name, 'wrap', suffix), several logs (a list, a folder, or a mapping of nodes to logs), "
-    "a session without a tracer, or a list of trace messages"
+    "pass the path of a log, a wrap set (name, 'wrap', suffix), several logs (a list, a folder, or a mapping of nodes "
+    "to logs), a session without a tracer, or a list of trace messages"
 )
 
 
@@ -57,7 +57,9 @@ class Source:
         where = "tables/1"
 
         def refused(error: TypeError) -> Exception:
-            return BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them")
+            return BadArg(
+                where, "source", f"a message that is not a term: {error}; pass messages as a tracer gets them"
+            )
 
         return (lambda: next(parts, None), refused)
 

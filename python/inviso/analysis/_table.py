@@ -91,7 +91,7 @@ class Table(Rows):
         [{'at': None, 'at_mono_ns': None, 'count': 3, 'cause': 'lost', 'detail': None}]
         """
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise BadArg("rows/1", "limit", f"{shown(limit)} is no number of rows; pass an int, or None for all")
+            raise BadArg("rows/1", "limit", f"{shown(limit)} is not a number of rows; pass an int, or None for all")
         return list(self._dicts(limit))
 
     def _dicts(self, limit: int | None) -> Iterator[dict[str, Any]]:

@@ -100,7 +100,7 @@ class Tables:
 
         where = "to_parquet/1"
         if not isinstance(folder, (str, os.PathLike)):
-            raise BadArg(where, "folder", f"{shown(folder)} is no path; pass the path of a folder")
+            raise BadArg(where, "folder", f"{shown(folder)} is not a path; pass the path of a folder")
         write = parquet_writer()
         try:
             os.makedirs(folder, exist_ok=True)

@@ -94,7 +94,7 @@ def pairs(text: str, path: str) -> list[tuple[str, Any]]:
         raise Wrong(f"{path}: {error}") from None
     for term in terms:
         if not (isinstance(term, tuple) and len(term) == 2 and isinstance(term[0], str)):
-            raise Wrong(f"{path}: {shown(term)} is no pair; write one a line, such as ('repeat', 1)")
+            raise Wrong(f"{path}: {shown(term)} is not a pair; write one a line, such as ('repeat', 1)")
     return terms
 
 

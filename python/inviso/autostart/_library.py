@@ -150,7 +150,7 @@ def _is_own(node: str | None) -> bool:
     if node is None:
         return True
     if not isinstance(node, str):
-        raise BadArg("autostart", "node", f"{shown(node)} is no node; pass its name, or None for this process")
+        raise BadArg("autostart", "node", f"{shown(node)} is not a node; pass its name, or None for this process")
     from inviso.process import node as own
 
     listening = getattr(sys.modules.get("inviso.runtime"), "_listener", None)

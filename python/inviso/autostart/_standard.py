@@ -46,7 +46,7 @@ def init(parameters: Any) -> None:
     >>> autostart.init([("tracefile", "x")])
     Traceback (most recent call last):
     ...
-    inviso.errors.BadArg: init/1, parameters: unknown parameter 'tracefile'; there are tracerdata, cmdfiles, bindings, translations, debug
+    inviso.errors.BadArg: init/1, parameters: unknown parameter 'tracefile'; there are tracerdata, cmdfiles, ...
     """
     given = _pairs(parameters)
     for name in given:
@@ -74,7 +74,7 @@ def _pairs(given: Any) -> dict[str, Any]:
         return dict(given)
     if isinstance(given, (list, tuple)) and all(isinstance(one, tuple) and len(one) == 2 for one in given):
         return dict(given)
-    raise BadArg("init/1", "parameters", f"{shown(given)} are no pairs; pass a list of pairs, or a dict")
+    raise BadArg("init/1", "parameters", f"{shown(given)} are not pairs; pass a list of pairs, or a dict")
 
 
 def _tracerdata(given: Any) -> Any:
@@ -97,7 +97,7 @@ def _tracerdata(given: Any) -> Any:
 def _lists(given: Any) -> list[list[Any]]:
     """The lists of ``cmdfiles``. A flat list counts as one list."""
     if not isinstance(given, (list, tuple)):
-        raise BadArg("init/1", "cmdfiles", f"{shown(given)} is no list; pass a list of lists of items")
+        raise BadArg("init/1", "cmdfiles", f"{shown(given)} is not a list; pass a list of lists of items")
     if not any(isinstance(one, list) for one in given):
         return [list(given)] if given else []
     return [one if isinstance(one, list) else [one] for one in given]
@@ -135,7 +135,7 @@ class _Work:
                 except Exception as error:
                     _say(f"{module}:{function}: {type(error).__name__}: {error}")
             case _:
-                _say(f"{item!r:.200} is no item of cmdfiles; it is skipped")
+                _say(f"{item!r:.200} is not an item of cmdfiles; it is skipped")
 
     def _file(self, name: str, local: dict[str, Any]) -> None:
         process = this()

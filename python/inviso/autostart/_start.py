@@ -77,8 +77,10 @@ def _hidden() -> str:
 def _is_own_command(words: list[str], with_a_program: tuple[str, ...] = _WITH_A_PROGRAM) -> bool:
     """Whether a command line is a command of this package that runs no program. Such a process is not traced.
 
-    >>> _is_own_command(["python", "-X", "dev", "/bin/inviso", "log"]), _is_own_command(["python", "-m", "inviso", "run", "a.py"])
-    (True, False)
+    >>> _is_own_command(["python", "-X", "dev", "/bin/inviso", "log"])
+    True
+    >>> _is_own_command(["python", "-m", "inviso", "run", "a.py"])
+    False
     >>> _is_own_command(["python", "inviso.py"])
     False
     """

@@ -62,7 +62,7 @@ class Place:
         try:
             found = os.fstat(number)
             if not stat.S_ISREG(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, "it is no file", self.path)
+                raise IsADirectoryError(errno.EISDIR, "it is not a file", self.path)
             _check(found, self.path)
         except BaseException:
             os.close(number)

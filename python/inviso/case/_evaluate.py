@@ -127,7 +127,7 @@ def _function(node: ast.Call) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise Failed(f"there is no function {module}.{name}: {error}") from None
     if not callable(found):
-        raise Failed(f"{module}.{name} is no function")
+        raise Failed(f"{module}.{name} is not a function")
     function: Callable[..., Any] = found
     return function
 

@@ -105,7 +105,7 @@ def _wrong(statement: ast.stmt) -> str | None:
                     if not isinstance(name, ast.Name):
                         return f"{_shown(target)} can't be bound; write names"
             return _wrong_in(value, 0)
-    return f"{_shown(statement)} is no part of a trace case; {_WHAT}"
+    return f"{_shown(statement)} is not part of a trace case; {_WHAT}"
 
 
 def _wrong_in(node: ast.AST, depth: int) -> str | None:
@@ -122,9 +122,9 @@ def _wrong_in(node: ast.AST, depth: int) -> str | None:
         if isinstance(node, ast.Dict) and None in node.keys:
             return f"{_shown(node)}: write each pair by itself"
         if isinstance(node, ast.comprehension) and node.is_async:
-            return "an asynchronous comprehension is no part of a trace case"
+            return "an asynchronous comprehension is not part of a trace case"
     else:
-        return f"{_shown(node)} is no part of a trace case; {_WHAT}"
+        return f"{_shown(node)} is not part of a trace case; {_WHAT}"
     for part in parts:
         why = _wrong_in(part, depth + 1)
         if why is not None:

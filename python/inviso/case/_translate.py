@@ -45,7 +45,9 @@ def checked(translations: Iterable[Any]) -> list[Translation]:
             case ((str(function), int(arity)), (str(other), str(name), munge)):
                 made.append((None, function, arity, other, name, munge))
             case _:
-                why = f"{shown(each)} is no translation; write ((module, function, arity), (module, function, munge))"
+                why = (
+                    f"{shown(each)} is not a translation; write ((module, function, arity), (module, function, munge))"
+                )
                 raise BadArg("case.run", "translations", why)
     return made
 

@@ -37,8 +37,19 @@ def parser() -> argparse.ArgumentParser:
         epilog="It listens on the loopback interface by default: name an address of this host with --listen.",
         allow_abbrev=False,
     )
-    made.add_argument("--listen", action="append", metavar="ENDPOINT", help=f"the address at which other agents reach this one (default: {LISTEN}); may be given several times")  # fmt: skip
-    made.add_argument("--connect", action="append", default=[], metavar="ENDPOINT", help="the address of another agent or a router; may be given several times")  # fmt: skip
+    made.add_argument(
+        "--listen",
+        action="append",
+        metavar="ENDPOINT",
+        help=f"the address at which other agents reach this one (default: {LISTEN}); may be given several times",
+    )
+    made.add_argument(
+        "--connect",
+        action="append",
+        default=[],
+        metavar="ENDPOINT",
+        help="the address of another agent or a router; may be given several times",
+    )
     made.add_argument(
         "--cluster",
         default=CLUSTER,

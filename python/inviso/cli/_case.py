@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
 def _variable(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} is no variable; give one such as Module=shop.prices")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable; give one such as Module=shop.prices")
     try:
         return name, read(value)
     except NotLiteral:

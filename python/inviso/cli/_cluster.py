@@ -112,8 +112,14 @@ def parser() -> argparse.ArgumentParser:
     command("nodes", "List the processes of this host that can be traced from outside.")
     command("status", "Show the state of nodes, and what they have traced.")
     start = command("start", "Trace nodes: for a time, or until 'inviso stop'.", "+")
-    start.add_argument("-p", "--pattern", action="append", default=[], metavar="PATTERN",
-                       help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times")  # fmt: skip
+    start.add_argument(
+        "-p",
+        "--pattern",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times",
+    )
     start.add_argument("--messages", action="store_true", help="the messages of threads and tasks, too")
     start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
     start.add_argument("--returns", action="store_true", help="results and exceptions of functions, too")
@@ -162,7 +168,7 @@ def seconds(text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if found is None or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 5s, 500ms or 2m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give one such as 5s, 500ms or 2m")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -173,7 +179,7 @@ def number(text: str) -> int:
     12
     """
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; give one from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number; give one from 1")
     return int(text)
 
 

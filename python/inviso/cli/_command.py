@@ -104,4 +104,7 @@ def greenlets_unseen() -> str:
     """A note for the last lines if the program has imported greenlet and running greenlets can't be distinguished."""
     if "t" not in sys.abiflags or "greenlet._greenlet" not in sys.modules:
         return ""
-    return "greenlets are not told apart on a free-threaded Python: times and returns of those that take turns can be another's"
+    return (
+        "greenlets are not told apart on a free-threaded Python: times and returns of those that take turns can be "
+        "another's"
+    )

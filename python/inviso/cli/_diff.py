@@ -110,5 +110,5 @@ def _percent(options: dict[str, str], name: str) -> float | None:
     except ValueError:
         value = -1.0
     if not (value >= 0 and math.isfinite(value)):
-        raise Usage(f"{name}: {text!r} is no percentage; give a number from 0, such as 5%")
+        raise Usage(f"{name}: {text!r} is not a percentage; give a number from 0, such as 5%")
     return value

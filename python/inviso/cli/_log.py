@@ -171,7 +171,7 @@ def _merge(source: Any, options: dict[str, str]) -> int:
         return status
     form = options.get("--to", "erlang")
     if form not in FORMS:
-        raise Usage(f"--to: {form!r} is no form of a log; give erlang or blocks")
+        raise Usage(f"--to: {form!r} is not a form of a log; give erlang or blocks")
     return _report(convert(source, options["--output"], form, merged=True), options["--output"])
 
 

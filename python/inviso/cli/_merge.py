@@ -85,7 +85,7 @@ def _run(words: list[str]) -> int:
         return _print(sources, clock, limit, options)
     form = options.get("--to", "erlang")
     if form not in FORMS:
-        raise Usage(f"--to: {form!r} is no form of a merged log; give {', '.join(FORMS)}")
+        raise Usage(f"--to: {form!r} is not a form of a merged log; give {', '.join(FORMS)}")
     for option in ("--limit", "--color"):
         if option in options:
             raise Usage(f"{option}: it is for lines on the terminal; leave out -o")
@@ -100,7 +100,7 @@ def _sources(given: list[str]) -> Any:
     for word in given:
         node, equals, path = word.partition("=")
         if not (node and equals and path):
-            what = "is no folder" if len(given) == 1 and not equals else "is not NODE=LOG"
+            what = "is not a folder" if len(given) == 1 and not equals else "is not NODE=LOG"
             raise Usage(f"{word!r} {what}; give a folder of logs, or NODE=LOG for each node")
         sources.setdefault(node, []).append(path)
     return sources
@@ -142,7 +142,8 @@ def _say(done: Merged, out: str | None, as_json: bool) -> int:
     for node, moved in done.moved.items():
         print(f"inviso merge: {node}: {moved.text()}", file=stream)
     if done.unordered:
-        text = f"{done.unordered} receipts stand before their sendings: the order of the logs contradicts that of the tokens"
+        why = "the order of the logs contradicts that of the tokens"
+        text = f"{done.unordered} receipts stand before their sendings: {why}"
         print(f"inviso merge: {text}", file=stream)
     if done.other_clock:
         text = f"{done.other_clock} time stamps of another clock than the first were not compared"
@@ -166,7 +167,8 @@ def _as_json(done: Merged, out: str | None) -> dict[str, Any]:
     damage = [f"{node}: {damage}" for node, damage in done.damage]
     return {
         "records": done.records, "nodes": nodes, "output": out, "damage": damage, "absent": done.absent,
-        "clocks": {node: clock.text() for node, clock in done.clocks.items()}, "moved": {node: {"receipts": moved.receipts, "most_ns": moved.most} for node, moved in done.moved.items()},
+        "clocks": {node: clock.text() for node, clock in done.clocks.items()},
+        "moved": {node: {"receipts": moved.receipts, "most_ns": moved.most} for node, moved in done.moved.items()},
         "unordered": done.unordered, "other_clock": done.other_clock, "ti": done.ti, "ti_damaged": done.ti_damaged,
     }  # fmt: skip
 

@@ -97,7 +97,7 @@ def _top(given: argparse.Namespace) -> int:
     is_screen = not given.once and not given.json
     if is_screen:
         if sys.stdout is None or not sys.stdout.isatty():
-            raise BadArg("top", "output", "it is no terminal; use --once or --json")
+            raise BadArg("top", "output", "it is not a terminal; use --once or --json")
         try:
             from inviso.top._screen import Screen
         except ModuleNotFoundError as missing:

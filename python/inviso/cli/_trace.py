@@ -222,7 +222,7 @@ def _written(text: str) -> list[Any]:
     except NotLiteral as wrong:
         raise Usage(f"--ms: {wrong}; or write a lambda") from None
     if not isinstance(spec, list) or not spec:
-        raise Usage(f"--ms: {text!r} is no match specification; write [(head, guards, body)], or a lambda")
+        raise Usage(f"--ms: {text!r} is not a match specification; write [(head, guards, body)], or a lambda")
     return spec
 
 

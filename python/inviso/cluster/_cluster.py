@@ -54,10 +54,12 @@ class Cluster:
 
         for pattern in patterns:
             if not isinstance(pattern, str) or not pattern:
-                raise BadArg("Cluster", "patterns", f"{shown(pattern)} is no pattern; pass one such as 'shop-*'")
+                raise BadArg("Cluster", "patterns", f"{shown(pattern)} is not a pattern; pass one such as 'shop-*'")
         settings = _arguments.settings("Cluster", options)
         if isinstance(settings, tuple):
-            raise BadArg("Cluster", "options", f"{shown(settings[1][1])} is no option; see inviso.control.add_nodes")
+            raise BadArg(
+                "Cluster", "options", f"{shown(settings[1][1])} is not an option; see inviso.control.add_nodes"
+            )
         self._patterns = patterns or ("*",)
         self._tag = tag
         self._settings = settings
@@ -183,7 +185,7 @@ class Cluster:
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf
             ):
-                raise BadArg("Cluster.trace", name, f"{shown(value)} is no number above 0")
+                raise BadArg("Cluster.trace", name, f"{shown(value)} is not a number above 0; pass one")
         if ("_", "_", "_") in mfas and seconds is None and limit is None and rate is None:
             why = "every function without a limit; pass seconds=, limit= or rate=, or name a package"
             raise BadArg("Cluster.trace", "patterns", why)
@@ -424,7 +426,7 @@ class Cluster:
         ...     cluster.merge("all.txt")
         Traceback (most recent call last):
         ...
-        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, and stop first
+        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, ...
         """
         from inviso.merge import logs
 

@@ -1,4 +1,4 @@
-"""Inviso's control component: traces the prepared processes of this host together, by the functions of Erlang's ``inviso``.
+"""Inviso's control component: traces the prepared processes of this host together, by functions of Erlang's ``inviso``.
 
 A process is prepared by ``inviso run``, by autostart, or by :func:`inviso.runtime.listen`. The control adds it as a
 *node*, and a runtime component in the process carries out the requests. Answers are as in Inviso:
@@ -59,11 +59,12 @@ from ._tracing import (
 )
 
 __all__ = [
-    "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension", "change_options",
-    "clear", "ctf", "ctf_all", "ctp", "ctp_all", "ctpl", "ctpm", "ctpm_globalnames", "ctpm_localnames", "ctpm_ms",
-    "delete_log", "fetch_log", "flush", "get_status", "get_tracerdata", "init_tpm", "init_tracing", "list_logs", "start",
-    "stop", "stop_all", "stop_nodes", "stop_tracing", "subscribe", "suspend", "tf", "tp", "tpl", "tpm", "tpm_globalnames",
-    "tpm_localnames", "tpm_ms", "tpm_ms_tracer", "tpm_tracer", "unsubscribe",
+    "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension",
+    "change_options", "clear", "ctf", "ctf_all", "ctp", "ctp_all", "ctpl", "ctpm", "ctpm_globalnames",
+    "ctpm_localnames", "ctpm_ms", "delete_log", "fetch_log", "flush", "get_status", "get_tracerdata", "init_tpm",
+    "init_tracing", "list_logs", "start", "stop", "stop_all", "stop_nodes", "stop_tracing", "subscribe", "suspend",
+    "tf", "tp", "tpl", "tpm", "tpm_globalnames", "tpm_localnames", "tpm_ms", "tpm_ms_tracer", "tpm_tracer",
+    "unsubscribe",
 ]  # fmt: skip
 
 for _name in __all__:  # errors and the documentation show this module's name

@@ -26,14 +26,14 @@ def nodes(where: str, given: Any) -> Nodes:
     if given is None or given == ALL:
         return None
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is no list of names; pass one such as ['shop-1']")
+        raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is not a list of names; pass one such as ['shop-1']")
     return [node_name(where, each) for each in given]
 
 
 def node_name(where: str, given: Any) -> str:
     """The full name of a node. A name without a host belongs to this host."""
     if not isinstance(given, str) or not given or given.count("@") > 1:
-        raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is no name of a node; pass one such as 'shop-1'")
+        raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is not a name of a node; pass one such as 'shop-1'")
     return full(given)
 
 
@@ -90,9 +90,13 @@ def functions(where: str, words: tuple[Any, ...], counts: tuple[int, ...], given
         raise _forms(where, "pass a function and what belongs to it, after nodes if you like; see its description")
     module, function, arity = words[:3]
     if not isinstance(module, str) or not isinstance(function, str):
-        raise BadArg(f"control.{where}", "function", f"{shown(words[:2])} is no name of a function; pass two strings")
+        raise BadArg(
+            f"control.{where}", "function", f"{shown(words[:2])} is not a name of a function; pass two strings"
+        )
     if isinstance(arity, bool) or not (arity == "_" or (isinstance(arity, int) and 0 <= arity <= 255)):
-        raise BadArg(f"control.{where}", "arity", f"{shown(arity)} is no number of parameters; pass 0 to 255, or '_'")
+        raise BadArg(
+            f"control.{where}", "arity", f"{shown(arity)} is not a number of parameters; pass 0 to 255, or '_'"
+        )
     return chosen, list(words)
 
 
@@ -143,10 +147,10 @@ def pairs_of_nodes(where: str, given: Any) -> list[tuple[str, Any]] | None:
 
 def _pattern(where: str, given: Any) -> tuple[Any, ...]:
     if not isinstance(given, (tuple, list)) or len(given) not in (4, 5):
-        raise _forms(where, f"{shown(given)} is no pattern; pass (module, function, arity, match_spec)")
+        raise _forms(where, f"{shown(given)} is not a pattern; pass (module, function, arity, match_spec)")
     module, function, arity, match_spec, *options = given
     if not (isinstance(match_spec, (bool, list))):
-        why = f"{shown(match_spec)} is no match specification; pass True, False, or a list of (head, guards, body)"
+        why = f"{shown(match_spec)} is not a match specification; pass True, False, or a list of (head, guards, body)"
         raise BadArg(f"control.{where}", "match_spec", why)
     return (*_mfa(where, (module, function, arity)), match_spec, *options)
 
@@ -163,9 +167,11 @@ def _mfa(where: str, given: Any) -> tuple[Any, Any, Any]:
         why = f"{shown(module)} names no modules; pass a name, 'package.**', '_', or a regular expression by re.compile"
         raise BadArg(f"control.{where}", "module", why)
     if not isinstance(function, str) or not function:
-        raise BadArg(f"control.{where}", "function", f"{shown(function)} is no name; pass a name, or '_' for any")
+        raise BadArg(f"control.{where}", "function", f"{shown(function)} is not a name; pass a name, or '_' for any")
     if isinstance(arity, bool) or not (arity == "_" or (isinstance(arity, int) and 0 <= arity <= 255)):
-        raise BadArg(f"control.{where}", "arity", f"{shown(arity)} is no number of parameters; pass 0 to 255, or '_'")
+        raise BadArg(
+            f"control.{where}", "arity", f"{shown(arity)} is not a number of parameters; pass 0 to 255, or '_'"
+        )
     return module, function, arity
 
 
@@ -180,7 +186,7 @@ def _expressions(where: str, given: tuple[Any, ...]) -> list[str]:
         try:
             re.compile(text)
         except re.error as error:
-            raise BadArg(f"control.{where}", "module", f"{text!r} is no regular expression: {error}") from None
+            raise BadArg(f"control.{where}", "module", f"{text!r} is not a regular expression: {error}") from None
     return texts
 
 
@@ -188,7 +194,7 @@ def _conf(where: str, given: Any) -> tuple[Any, list[str]]:
     match given:
         case (process, list() | tuple() as flags) if all(isinstance(flag, str) for flag in flags):
             return process, list(flags)
-    why = f"{shown(given)} is no pair of a process and its flags; pass one such as ('all', ['call'])"
+    why = f"{shown(given)} is not a pair of a process and its flags; pass one such as ('all', ['call'])"
     raise BadArg(f"control.{where}", "confs", why)
 
 

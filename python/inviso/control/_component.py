@@ -83,7 +83,7 @@ def start(options: Any = (), *, timeout: float = 5.0) -> tuple[str, Any]:
     """
     global _control
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise BadArg("control.start", "timeout", f"{shown(timeout)} is no time; pass seconds, more than 0")
+        raise BadArg("control.start", "timeout", f"{shown(timeout)} is not a time; pass seconds, more than 0")
     items = list(options.items()) if isinstance(options, dict) else list(options)
     subscribers = []
     for item in [item for item in items if isinstance(item, tuple) and item[:1] in (("subscribe",), ("unsubscribe",))]:

@@ -124,7 +124,11 @@ class Control:
         return found.node if found is not None else self.node
 
     def folder(self) -> Folder:
-        """The folder of sockets. It is opened at first use, and again if it was removed. OSError if there is no folder."""
+        """The folder of sockets. It is opened at first use, and again if it was removed.
+
+        Raises:
+            OSError: there is no folder.
+        """
         with self._lock:
             if self._folder is not None and not self._folder.is_there():
                 self._folder.close()
@@ -354,7 +358,7 @@ class Control:
         return [(name, NOT_ADDED if link is None else next(answers)) for name, link, _ in links]
 
     def sources(self, name: str) -> Callable[[str], Source]:
-        """A function that opens a log of a node by its path: a file of this host, or one of another host by its agent."""
+        """A function that opens a log of a node by its path: a file here, or one of another host by its agent."""
         link = self._link(name)
         if link is None or not link.is_remote:
             return LocalSource

@@ -80,7 +80,7 @@ def fetch_log(*words: Any) -> Any:
                 "control.fetch_log", "arguments", "pass a folder and a prefix, after what to fetch if you like"
             )
     if not os.path.isdir(folder):
-        raise BadArg("control.fetch_log", "folder", f"{shown(folder)} is no folder; make it first")
+        raise BadArg("control.fetch_log", "folder", f"{shown(folder)} is not a folder; make it first")
     if os.sep in prefix:
         raise BadArg("control.fetch_log", "prefix", f"{shown(prefix)} has a {os.sep!r}; pass the beginning of a name")
     asked = [(name, [] if spec is None else [spec]) for name, spec in specs]

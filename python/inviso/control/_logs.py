@@ -303,7 +303,7 @@ def open_log(path: str) -> int:
     if stat.S_ISREG(os.fstat(source).st_mode):
         return source
     os.close(source)
-    raise OSError(errno.EINVAL, "it is no plain file", path)
+    raise OSError(errno.EINVAL, "it is not a plain file", path)
 
 
 def in_order(paths: list[str]) -> list[str]:

@@ -15,8 +15,8 @@ __all__ = [
 
 
 def init_tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Initiate a function for meta tracing: ``(module, function, arity, call)``, or with ``init, call, returned, remove`` in
-    place of ``call``. Nodes may come first. See :mod:`inviso.meta`.
+    """Initiate a function for meta tracing: ``(module, function, arity, call)``, or with
+    ``init, call, returned, remove`` in place of ``call``. Nodes may come first. See :mod:`inviso.meta`.
 
     Returns:
         For each node ``"ok"``, or an error: ``already_initiated``, ``bad_mfa``, ``no_metatracer``, ``suspended``.

@@ -38,10 +38,11 @@ def add_nodes(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
             itself after ``ms``, or by ``limit``, ``rate`` or ``lost`` of :func:`inviso.tracing.begin`.
 
     Returns:
-        For each node ``("ok", "new")``, ``("ok", ("adopted", state, status, previous_tag))``, ``("ok", "already_added")``,
-        ``("error", ("refused", control, pid))`` if a living control has it, ``("error", "nodedown")`` if it is not there,
-        ``("error", ("noconnection", why))``; ``("error", "not_distributed")`` if the control's own process has no name
-        (:func:`inviso.set_node`). ``("error", ("unknown_option", item))`` for all nodes: then nothing was started.
+        For each node ``("ok", "new")``, ``("ok", ("adopted", state, status, previous_tag))``,
+        ``("ok", "already_added")``, ``("error", ("refused", control, pid))`` if a living control has it,
+        ``("error", "nodedown")`` if it is not there, ``("error", ("noconnection", why))``;
+        ``("error", "not_distributed")`` if the control's own process has no name (:func:`inviso.set_node`).
+        ``("error", ("unknown_option", item))`` for all nodes: then nothing was started.
 
     >>> _ = start()
     >>> add_nodes(["nobody"], "mine")

@@ -82,8 +82,8 @@ def _relayed(control: Control, data: Any) -> tuple[Any, str | None]:
 
 
 def stop_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Stop tracing and close logs: ``()`` or ``(nodes)``. Patterns stay. For each node ``("ok", "idle")``, or ``("ok", "new")``
-    if nothing was traced.
+    """Stop tracing and close logs: ``()`` or ``(nodes)``. Patterns stay. For each node ``("ok", "idle")``, or
+    ``("ok", "new")`` if nothing was traced.
 
     >>> _ = start(), add_node("mine")
     >>> stop_tracing()
@@ -131,8 +131,9 @@ def tp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
     Args:
         words: ``module`` is a name, ``"package.**"``, ``"_"``, a regular expression that has to match a whole name
-            (``re.compile(…)``), or ``(folders, modules)``: two expressions, the first for the folder of the module's file. A
-            pattern in a list is ``(module, function, arity, match_spec)``. ``match_spec`` is True, False, or a list.
+            (``re.compile(…)``), or ``(folders, modules)``: two expressions, the first for the folder of the module's
+            file. A pattern in a list is ``(module, function, arity, match_spec)``. ``match_spec`` is True, False, or a
+            list.
 
     Returns:
         For each node ``("ok", [number, …])``: the number of functions that matched each pattern; an expression has one
@@ -199,8 +200,8 @@ def _clear(where: str, words: tuple[Any, ...], nodes: Any) -> Any:
 
 
 def ctp_all(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Clear all patterns of the runtime component, local and global: ``()`` or ``(nodes)``. Meta patterns stay. For each node
-    ``"ok"``.
+    """Clear all patterns of the runtime component, local and global: ``()`` or ``(nodes)``. Meta patterns stay. For
+    each node ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> ctp_all()

@@ -131,7 +131,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     if len(arguments) == 3:
         name, *rest = arguments
         if not isinstance(name, str):
-            raise BadArg(where, "node", f"{shown(name)} is no node; pass the name of this one, {inviso.node()!r}")
+            raise BadArg(where, "node", f"{shown(name)} is not a node; pass the name of this one, {inviso.node()!r}")
         if name != inviso.node():
             return ("error", ("nodedown", name))
         answer = tracer(*rest, limit=limit, rate=rate, lost=lost)
@@ -141,19 +141,19 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     kind, data = arguments
     if kind == "process":
         if not (isinstance(data, tuple) and len(data) == 2 and callable(data[0])):
-            raise BadArg(where, "data", f"{shown(data)} is no handler; pass (function of message and state, state)")
+            raise BadArg(where, "data", f"{shown(data)} is not a handler; pass (function of message and state, state)")
     elif kind == "file":
         data = path_of(where, "data", data)
     elif kind not in ("port", "module"):
         kinds = "'process', 'file', 'port' or 'module'"
-        raise BadArg(where, "type", f"{shown(kind)} is no kind of tracer; pass {kinds}")
+        raise BadArg(where, "type", f"{shown(kind)} is not a kind of tracer; pass {kinds}")
     elif kind == "module" and (limit, rate, lost) != (None, None, None):
         why = "a tracer module counts nothing; leave it out, or start a tracer of another kind"
         raise BadArg(where, "limit" if limit is not None else "lost" if rate is None else "rate", why)
     elif kind == "port" and not callable(data) and not hasattr(data, "flush"):
-        raise BadArg(where, "data", f"{shown(data)} is no trace port; pass what dbg.trace_port() returned")
+        raise BadArg(where, "data", f"{shown(data)} is not a trace port; pass what dbg.trace_port() returned")
     elif kind == "module" and not callable(data) and not (isinstance(data, tuple) and len(data) == 2):
-        raise BadArg(where, "data", f"{shown(data)} is no tracer module; pass (module, state)")
+        raise BadArg(where, "data", f"{shown(data)} is not a tracer module; pass (module, state)")
     traced.add(server)
     return server.start(kind, data, limit, rate, lost)
 
@@ -249,7 +249,7 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
     where = "c/4"
     called = _function(where, module, function)
     if not isinstance(args, Sequence) or isinstance(args, (str, bytes, bytearray, memoryview)):
-        raise BadArg(where, "args", f"{shown(args)} is no list of arguments; pass one such as [1, 2]")
+        raise BadArg(where, "args", f"{shown(args)} is not a list of arguments; pass one such as [1, 2]")
     try:
         names = flags_of(flags)
     except BadFlags as error:
@@ -356,7 +356,7 @@ def h(item: str | None = None) -> None:
 
 def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     if not isinstance(module, (str, types.ModuleType)):
-        raise BadArg(where, "module", f"{shown(module)} is no module; pass its name")
+        raise BadArg(where, "module", f"{shown(module)} is not a module; pass its name")
     try:
         found: Any = module
         if isinstance(module, str):

@@ -48,7 +48,7 @@ _LEFT: Final = errno.EPIPE, errno.ECONNRESET
 
 
 def of_stream(stream: Any) -> Output:
-    """The output for a stream. Writing to a terminal, pipe or socket takes none of the stream's locks and never waits."""
+    """The output for a stream. Writing to a terminal, pipe or socket takes no lock of the stream and never waits."""
     if type(stream) is io.TextIOWrapper:
         with contextlib.suppress(OSError, ValueError):
             number = stream.fileno()

@@ -108,7 +108,7 @@ def tpe(event: Literal["send", "receive"], match_spec: Any) -> Answer:
     """
     where = "tpe/2"
     if event not in ("send", "receive"):
-        raise BadArg(where, "event", f"{shown(event)} is no event; pass 'send' or 'receive'")
+        raise BadArg(where, "event", f"{shown(event)} is not an event; pass 'send' or 'receive'")
     server = server_of(where)
     found, error = _spec(where, server, match_spec)
     return error if error is not None else _set(server, where, str(event), found, "")
@@ -158,7 +158,7 @@ def ctpe(event: Literal["send", "receive"]) -> Answer:
     """
     where = "ctpe/1"
     if event not in ("send", "receive"):
-        raise BadArg(where, "event", f"{shown(event)} is no event; pass 'send' or 'receive'")
+        raise BadArg(where, "event", f"{shown(event)} is not an event; pass 'send' or 'receive'")
     return ("ok", server_of(where).clear(str(event), [""]))
 
 
@@ -276,7 +276,7 @@ def _spec(where: str, server: Server, given: Any) -> tuple[list[Any], Answer | N
         with _as_of(where):
             given = fun2ms(given)
     if not isinstance(given, list):
-        why = f"{shown(given)} is no match specification; pass a list, a lambda, a saved number, or 'x', 'c' or 'cx'"
+        why = f"{shown(given)} is not a match specification; pass a list, a lambda, a saved number, or 'x', 'c' or 'cx'"
         raise BadArg(where, "match_spec", why)
     if given:
         with _as_of(where):

@@ -54,7 +54,7 @@ def trace_port_control(operation: str, node: str | None = None) -> Any:
     """
     where = "trace_port_control/1"
     if operation not in ("flush", "get_listen_port"):
-        raise BadArg(where, "operation", f"{shown(operation)} is no operation; pass 'flush' or 'get_listen_port'")
+        raise BadArg(where, "operation", f"{shown(operation)} is not an operation; pass 'flush' or 'get_listen_port'")
     server = server_of(where)
     port = server.tracer() if node in (None, inviso.node()) else None
     if port is None or isinstance(port, (Pid, tuple)):

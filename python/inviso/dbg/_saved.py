@@ -110,7 +110,7 @@ class Saved:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file without waiting. A pipe or device, which may have no end, is refused as a directory, as in Erlang."""
+    """Opens a file without waiting. Refuses a pipe or device, which may have no end, like a directory, as in Erlang."""
     number = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)

@@ -73,7 +73,9 @@ class Server:
             except OSError as error:
                 return ("error", reason(error))
             if not isinstance(port, TracePort):
-                raise BadArg("tracer/2", "data", f"{shown(port)} is no trace port; pass what dbg.trace_port() returned")
+                raise BadArg(
+                    "tracer/2", "data", f"{shown(port)} is not a trace port; pass what dbg.trace_port() returned"
+                )
             return self._begin(port, None, limit, rate, lost)
 
     def start_default(self, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
@@ -101,7 +103,7 @@ class Server:
 
     def _begin_module(self, module: Any) -> tuple[str, Any]:
         if not (isinstance(module, tuple) and len(module) == 2):
-            raise BadArg("tracer/2", "data", f"{shown(module)} is no tracer module; pass (module, state)")
+            raise BadArg("tracer/2", "data", f"{shown(module)} is not a tracer module; pass (module, state)")
         try:
             return self._begin(module, None, None, None, None)
         except BadArg as error:

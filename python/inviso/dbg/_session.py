@@ -72,7 +72,7 @@ def session_create(name: str) -> Session:
     >>> session_destroy(mine)
     """
     if not isinstance(name, str):
-        raise BadArg("session_create/1", "name", f"{shown(name)} is no name; pass a str")
+        raise BadArg("session_create/1", "name", f"{shown(name)} is not a name; pass a str")
     return Session(Server(name))
 
 
@@ -144,7 +144,7 @@ def _entered(given: Session | str) -> Iterator[Session]:
 
 def _of(where: str, session: Any) -> Session:
     if not isinstance(session, Session):
-        raise BadArg(where, "session", f"{shown(session)} is no session of dbg; dbg.session_create() makes one")
+        raise BadArg(where, "session", f"{shown(session)} is not a session of dbg; dbg.session_create() makes one")
     if session._server.destroyed:
         raise BadArg(where, "session", f"{shown(session)} can't be used any more; make one with dbg.session_create()")
     return session

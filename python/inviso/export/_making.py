@@ -124,7 +124,9 @@ class Making:
 
 def _names(where: str, names: object) -> Mapping[Pid | Port, str]:
     if not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{shown(names)} is no names of processes; pass a dict of Pid to str")
+        raise BadArg(
+            where, "names", f"{shown(names)} is not a mapping of processes to names; pass a dict of Pid to str"
+        )
     for pid, name in names.items():
         if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
             why = f"{shown(pid)}: {shown(name)} is not the name of a process; pass a dict of Pid to str"
@@ -135,10 +137,10 @@ def _names(where: str, names: object) -> Mapping[Pid | Port, str]:
 def _programs(where: str, programs: object) -> list[tuple[str, int, str]]:
     mend = "pass a dict of a node's name to (pid, program)"
     if not isinstance(programs, Mapping):
-        raise BadArg(where, "programs", f"{shown(programs)} is no dict; {mend}")
+        raise BadArg(where, "programs", f"{shown(programs)} is not a dict; {mend}")
     for node, about in programs.items():
         match about:
             case (int(pid), str()) if isinstance(node, str) and 0 < pid < 1 << 32 and not isinstance(pid, bool):
                 continue
-        raise BadArg(where, "programs", f"{shown(node)}: {shown(about)} is no program; {mend}")
+        raise BadArg(where, "programs", f"{shown(node)}: {shown(about)} is not a program; {mend}")
     return [(node, pid, name) for node, (pid, name) in programs.items()]

@@ -95,9 +95,9 @@ def otlp(
     if out is not None and exporter is not None:
         raise BadArg(where, "out", "there is an exporter, too; pass one of them")
     if exporter is not None and not callable(getattr(exporter, "export", None)):
-        raise BadArg(where, "exporter", f"{shown(exporter)} is no span exporter; pass one of opentelemetry's SDK")
+        raise BadArg(where, "exporter", f"{shown(exporter)} is not a span exporter; pass one of opentelemetry's SDK")
     if anchor is not None and not isinstance(anchor, Anchor):
-        raise BadArg(where, "anchor", f"{shown(anchor)} is no anchor; pass a seq_trace.Anchor")
+        raise BadArg(where, "anchor", f"{shown(anchor)} is not an anchor; pass a seq_trace.Anchor")
     if anchor is None and isinstance(source, Session):
         anchor = Anchor.now()
     making = Making(where, source, values=values, names=names, programs=programs, causal=True)
@@ -255,7 +255,7 @@ def _collector(where: str, out: str | None) -> Any:
             raise BadArg(where, "out", why)
         scheme = "grpc" if protocol == "grpc" else "http"
     if scheme not in ("http", "https", "grpc", "grpcs") or (out is not None and not host):
-        why = f"{shown(out)} is no collector; pass http://host:4318, grpc://host:4317, or the path of a file"
+        why = f"{shown(out)} is not a collector; pass http://host:4318, grpc://host:4317, or the path of a file"
         raise BadArg(where, "out", why)
     if scheme in ("grpc", "grpcs"):
         found = needed("opentelemetry.exporter.otlp.proto.grpc.trace_exporter").OTLPSpanExporter

@@ -57,7 +57,7 @@ class Merging:
 
 
 def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
-    """Opens a mapping of nodes to logs, or a folder of logs, as :func:`inviso.merge.logs`. None for any other source."""
+    """Opens a mapping of nodes to logs, or a folder of logs, as :func:`inviso.merge.logs`. None for other sources."""
     is_folder = isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom) and os.path.isdir(source)
     if not is_folder and not isinstance(source, Mapping):
         return None
@@ -113,14 +113,14 @@ def logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
     if is_log(source):
         return [_log(where, source)]
     if isinstance(source, (bytes, bytearray, memoryview, Atom)) or hasattr(source, "read"):
-        raise BadArg(where, "source", f"{shown(source)} is no log, and has no messages; {_NO_SOURCE}")
+        raise BadArg(where, "source", f"{shown(source)} is not a log, and has no messages; {_NO_SOURCE}")
     # the first of several shows their kind; an iterator is not read here
     if not isinstance(source, Collection) or not is_log(next(iter(source), None)):
         return None
     several = list(source)
     for one in several:
         if not is_log(one):
-            raise BadArg(where, "source", f"{shown(one)} among paths is no log; {_NO_SOURCE}")
+            raise BadArg(where, "source", f"{shown(one)} among paths is not a log; {_NO_SOURCE}")
     return [_log(where, one) for one in several]
 
 
@@ -132,7 +132,7 @@ def _log(where: str, source: Any) -> tuple[str, str | None]:
         return path, None
     name, suffix = trace_ports.path_of(where, "source", source[0]), source[2]
     if not isinstance(suffix, str) or not suffix:
-        raise BadArg(where, "source", f"{shown(suffix)} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
+        raise BadArg(where, "source", f"{shown(suffix)} is not a suffix of a wrap set; pass (name, 'wrap', '.wrp')")
     folder, base = os.path.split(name)
     with contextlib.suppress(OSError):
         for file in os.listdir(folder or "."):
@@ -159,7 +159,9 @@ def _some(where: str, messages: Iterator[Any], are_read: bool) -> Iterator[list[
     some = list(islice(messages, _AT_A_TIME))
     # a log's reader may begin with any term
     if some and is_log(some[0]) and not are_read:
-        raise BadArg(where, "source", f"an iterator gave {shown(some[0])}, which is no message; pass a list of paths")
+        raise BadArg(
+            where, "source", f"an iterator gave {shown(some[0])}, which is not a message; pass a list of paths"
+        )
     while some:
         yield some
         some = list(islice(messages, _AT_A_TIME))
@@ -179,7 +181,7 @@ def _is_own(who: object) -> bool:
 
 
 def no_term(where: str, error: TypeError) -> BadArg:
-    return BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them")
+    return BadArg(where, "source", f"a message that is not a term: {error}; pass messages as a tracer gets them")
 
 
 def chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:

@@ -1,4 +1,4 @@
-"""Celery: workers and the processes of their pools can be traced from outside, and tasks carry tokens of sequential tracing. ::
+"""Celery: workers and processes of their pools can be traced from outside, and tasks carry sequential trace tokens. ::
 
     from inviso.integrations.celery import install
 

@@ -140,7 +140,7 @@ def result(future: Any, timeout: Any = None) -> Any:
     42
     """
     if getattr(getattr(future, "client", None), "asynchronous", True):
-        why = f"{shown(future)} is no future of a client that waits; pass what submit returned"
+        why = f"{shown(future)} is not a future of a client that waits; pass what submit returned"
         raise BadArg("result/2", "future", why)
     with apart():
         made = future.result(timeout)

@@ -87,7 +87,7 @@ def stop_trace_client(pid: Pid) -> None:
     (None, False)
     """
     if not isinstance(pid, Pid) or not pid.is_local():
-        raise BadArg("stop_trace_client/1", "pid", f"{shown(pid)} is no client; pass what trace_client() returned")
+        raise BadArg("stop_trace_client/1", "pid", f"{shown(pid)} is not a client; pass what trace_client() returned")
     reference = monitor(pid)
     exit(pid, "shutdown")
     receive(("DOWN", reference, "_", "_", "_"))
@@ -101,17 +101,17 @@ def _handler(handler: Any) -> tuple[Callable[..., Any], Any, bool]:
     if isinstance(handler, tuple) and len(handler) == 2 and callable(handler[0]):
         return handler[0], handler[1], True
     mend = "pass a callable, (function, state), or None"
-    raise BadArg("trace_client/3", "handler", f"{shown(handler)} is no handler; {mend}")
+    raise BadArg("trace_client/3", "handler", f"{shown(handler)} is not a handler; {mend}")
 
 
 def _connected(parameters: Any) -> Reader:
     host, port = parameters if isinstance(parameters, tuple) and len(parameters) == 2 else ("localhost", parameters)
     if not isinstance(host, str) or not host or "\0" in host:
         raise BadArg(
-            "trace_client/3", "parameters", f"{shown(host)} is no host; pass (host, port) with the host's name"
+            "trace_client/3", "parameters", f"{shown(host)} is not a host; pass (host, port) with the host's name"
         )
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-        raise BadArg("trace_client/3", "parameters", f"{shown(port)} is no port; pass a number from 1 to 65535")
+        raise BadArg("trace_client/3", "parameters", f"{shown(port)} is not a port; pass a number from 1 to 65535")
     try:
         return Reader(_native.log.connect(host, port, CONNECT, Drop, _damage))
     except ConnectionRefusedError as wrong:

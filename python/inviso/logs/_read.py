@@ -271,15 +271,15 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
     _flag("convert/3", "merged", merged)
     if to not in FORMS:
         raise BadArg(
-            "convert/3", "to", f"{shown(to)} is no form of a log; pass 'erlang' or 'blocks', or see inviso.export"
+            "convert/3", "to", f"{shown(to)} is not a form of a log; pass 'erlang' or 'blocks', or see inviso.export"
         )
     logs = named("convert/3", "source", source)
     try:
         target = os.fsdecode(out)
     except TypeError:
-        raise BadArg("convert/3", "out", f"{shown(out)} is no path; pass a str or a Path") from None
+        raise BadArg("convert/3", "out", f"{shown(out)} is not a path; pass a str or a Path") from None
     if "\0" in target or not target:
-        raise BadArg("convert/3", "out", f"{shown(target)} is no path; pass the name of a file")
+        raise BadArg("convert/3", "out", f"{shown(target)} is not a path; pass the name of a file")
     apart("convert/3", target, logs)
     records, dropped, damage, damaged, other = _native.log.write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
@@ -312,14 +312,16 @@ def _one(where: str, argument: str, one: Any) -> Named:
     if isinstance(one, tuple) and one[1:2] == ("wrap",):
         path, suffix = one[0], one[2] if len(one) > 2 else ""
         if not isinstance(suffix, str) or not suffix or "/" in suffix or "\0" in suffix:
-            raise BadArg(where, argument, f"{shown(suffix)} is no suffix of a wrap set; pass (name, 'wrap', '.suffix')")
+            raise BadArg(
+                where, argument, f"{shown(suffix)} is not a suffix of a wrap set; pass (name, 'wrap', '.suffix')"
+            )
     try:
         path = os.fsdecode(path)
     except TypeError:
         mend = "pass a path, (name, 'wrap', suffix), or a list of these"
-        raise BadArg(where, argument, f"{shown(one)} is no log; {mend}") from None
+        raise BadArg(where, argument, f"{shown(one)} is not a log; {mend}") from None
     if "\0" in path or not path:
-        raise BadArg(where, argument, f"{shown(path)} is no path; pass the name of a file")
+        raise BadArg(where, argument, f"{shown(path)} is not a path; pass the name of a file")
     return path, suffix
 
 

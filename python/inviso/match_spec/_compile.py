@@ -54,12 +54,12 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
     where = "match_spec_test/3"
     table = word(mode) == "table"
     if not table and word(mode) != "trace":
-        raise BadArg(where, "mode", f"{shown(mode)} is no mode; pass 'trace' or 'table'")
+        raise BadArg(where, "mode", f"{shown(mode)} is not a mode; pass 'trace' or 'table'")
     if not table and derives(subject, ImproperList):
         with suppress(AttributeError):
             subject = object.__getattribute__(subject, "elements")  # the tail is not an argument
     if not (table or derives(subject, list)):
-        raise BadArg(where, "subject", f"{shown(subject)} is no list of arguments; pass one such as [1, 'a']")
+        raise BadArg(where, "subject", f"{shown(subject)} is not a list of arguments; pass one such as [1, 'a']")
     try:
         result, flags, found = _native.match_spec.test(subject, match_spec, table)
     except TypeError as error:

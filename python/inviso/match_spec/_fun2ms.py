@@ -66,8 +66,8 @@ _FUNCTIONS = _TESTS | {
     "hd", "length", "map_get", "map_size", "max", "min", "node", "self", "size", "tl", "trunc", "tuple_size",
 }  # fmt: skip
 _ACTIONS = frozenset({
-    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "dump", "enable_trace", "exception_trace",
-    "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
+    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "dump", "enable_trace",
+    "exception_trace", "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
 })  # fmt: skip
 
 # The function for a len, and the types that have an index. The function for the last type raises for all other types.
@@ -89,7 +89,7 @@ _CLASSES: dict[Any, Callable[[Any], Any]] = {
 def clause(function: Any) -> tuple[Any, list[Any], list[Any]]:
     """Translates a lambda, or a function that only returns an expression, into a clause ``(head, guards, body)``."""
     if not isinstance(function, types.FunctionType):
-        raise BadArg("ms/1", "functions", f"{function!r} is no function; pass a lambda")
+        raise BadArg("ms/1", "functions", f"{function!r} is not a function; pass a lambda")
     return _Compiler(function).clause()
 
 
@@ -108,7 +108,7 @@ def of_source(source: str) -> types.FunctionType:
         why = "the lambda can't be read; it is nested too deep, or has null bytes"
         raise BadArg("ms/1", "functions", why) from None
     if not isinstance(tree.body, ast.Lambda):
-        why = f"{reprlib.repr(source)} is no lambda; pass one such as 'lambda a, b: a > b'"
+        why = f"{reprlib.repr(source)} is not a lambda; pass one such as 'lambda a, b: a > b'"
         raise BadArg("ms/1", "functions", why)
     linecache.cache[file] = (len(text), None, lines, file)
     return types.FunctionType(next(code for code in inner if code.co_name == "<lambda>"), {})
@@ -146,8 +146,8 @@ class _Compiler:
                 return found
         self._unknown(
             why
-            or "its source is not known; pass its text, as in ms('lambda n: n > 1'), define it in a file or a notebook cell, or "
-            "write the specification by hand"
+            or "its source is not known; pass its text, as in ms('lambda n: n > 1'), define it in a file or a notebook "
+            "cell, or write the specification by hand"
         )
 
     def _sources(self) -> Iterator[list[str]]:
@@ -258,7 +258,7 @@ class _Compiler:
             parts = body.elts
             for part in parts:
                 if not self._acts(part):
-                    self._refuse(part, "a tuple with something that is no action", "join conditions by 'and'")
+                    self._refuse(part, "a tuple with something that is not an action", "join conditions by 'and'")
                 if not isinstance(part, ast.Call):
                     self._refuse(part, "an action in something else", "write the actions one after the other")
             return [], list(parts)
@@ -409,7 +409,7 @@ class _Compiler:
             value = self._free(several)
             if isinstance(value, tuple) and isinstance(value[1], tuple | list | set | frozenset) and value[1]:
                 return [quoted(each) for each in value[1]]
-        self._refuse(node, "'in' something that is no literal", "write one value or more: x in (1, 2, 3)")
+        self._refuse(node, "'in' something that is not a literal", "write one value or more: x in (1, 2, 3)")
 
     def _isinstance(self, node: Any) -> Any:
         x, classes = node.args
@@ -496,7 +496,7 @@ class _Compiler:
 
     def _arithmetic(self, node: ast.expr, op: ast.operator, a: Any, b: Any) -> Any:
         if any(is_no_number(operand) for operand in (a, b)):
-            self._refuse(node, f"{ast.unparse(node)!r}, which is about no numbers,", "compare with what it gives")
+            self._refuse(node, f"{ast.unparse(node)!r}, which is not about numbers,", "compare with what it gives")
         if type(op) in _ARITHMETIC:
             return (_ARITHMETIC[type(op)], a, b)
         remainder = ("rem", ("+", ("rem", a, b), b), b)  # with the sign of b, as in Python

@@ -226,7 +226,7 @@ def logs(
     """
     where = "logs/3"
     if to not in FORMS:
-        raise BadArg(where, "to", f"{shown(to)} is no form of a merged log; pass one of {', '.join(FORMS)}")
+        raise BadArg(where, "to", f"{shown(to)} is not a form of a merged log; pass one of {', '.join(FORMS)}")
     sets = _checked(where, sources, ti, clock, order)
     target = _path(where, "out", out)
     apart(where, target, [(path, suffix) for each in sets for path, suffix in each.files])
@@ -318,10 +318,10 @@ def merge(
     """
     where = f"merge/{1 + len(arguments)}"
     if not isinstance(files, list):
-        raise BadArg(where, "files", f"{shown(files)} is no list; pass a list of (node, logfiles)")
+        raise BadArg(where, "files", f"{shown(files)} is not a list; pass a list of (node, logfiles)")
     _check_clock(where, clock, order)
     if form not in ("inviso", "text"):
-        raise BadArg(where, "form", f"{shown(form)} is no form of lines; pass 'inviso' or 'text'")
+        raise BadArg(where, "form", f"{shown(form)} is not a form of lines; pass 'inviso' or 'text'")
     handlers = _handlers(where, arguments)
     try:
         sets = _files.of_specs(files)
@@ -356,7 +356,7 @@ def _handlers(where: str, arguments: tuple[Any, ...]) -> _Handlers | str:
         case (begin, work, end, data) | (begin, work, end, data, _) if callable(work):
             return _Handlers(begin, work, end, data)
     mend = "pass an output file; a work function and its data; or begin, work, end and data"
-    raise BadArg(where, "work", f"{shown(arguments)} are no handlers; {mend}")
+    raise BadArg(where, "work", f"{shown(arguments)} are not handlers; {mend}")
 
 
 def _to_file(sets: list[FileSet], out: str, form: str, order: str, clock: str) -> Any:
@@ -445,7 +445,7 @@ def _note(each: FileSet, merged: Merged) -> _order.Failed:
 def _checked(where: str, sources: Any, ti: Any, clock: str | None, order: str) -> list[FileSet]:
     _check_clock(where, clock, order)
     if ti is not None and not isinstance(ti, Mapping):
-        raise BadArg(where, "ti", f"{shown(ti)} is no mapping; pass {{node: path}}")
+        raise BadArg(where, "ti", f"{shown(ti)} is not a mapping; pass {{node: path}}")
     return _aligned(where, _files.given(where, sources, ti), clock)
 
 
@@ -476,9 +476,9 @@ def _path(where: str, argument: str, given: Any) -> str:
     try:
         path = os.fsdecode(given)
     except TypeError:
-        raise BadArg(where, argument, f"{shown(given)} is no path; pass a str or a Path") from None
+        raise BadArg(where, argument, f"{shown(given)} is not a path; pass a str or a Path") from None
     if "\0" in path or not path:
-        raise BadArg(where, argument, f"{shown(path)} is no path; pass the name of a file")
+        raise BadArg(where, argument, f"{shown(path)} is not a path; pass the name of a file")
     return path
 
 

@@ -170,7 +170,7 @@ def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSe
     if isinstance(sources, (str, bytes, os.PathLike)):
         path = os.fsdecode(sources)
         if not os.path.isdir(path):
-            raise BadArg(where, "sources", f"{shown(path)} is no folder; pass one, or a mapping of nodes to logs")
+            raise BadArg(where, "sources", f"{shown(path)} is not a folder; pass one, or a mapping of nodes to logs")
         sets = folder(path)
         if not sets:
             mend = "pass the folder that logs were fetched to"
@@ -181,7 +181,7 @@ def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSe
             raise BadArg(where, "sources", "it names no log; pass a mapping of nodes to logs, or a folder")
     else:
         mend = "pass a mapping of nodes to logs, or a folder"
-        raise BadArg(where, "sources", f"{shown(sources)} is no mapping; {mend}")
+        raise BadArg(where, "sources", f"{shown(sources)} is not a mapping; {mend}")
     for node, path in (ti or {}).items():
         found = [each for each in sets if each.node == node]
         if not found:
@@ -193,7 +193,7 @@ def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSe
 
 def _of_mapping(where: str, node: Any, source: Any) -> FileSet:
     if not is_text(node) or not node:
-        raise BadArg(where, "sources", f"{shown(node)} is no node's name; pass a str")
+        raise BadArg(where, "sources", f"{shown(node)} is not a node's name; pass a str")
     files = named(where, "sources", source)
     if len(files) > 1 and any(suffix is not None for _, suffix in files):
         raise BadArg(where, "sources", f"{node}: a wrap set among other logs; pass it alone, or the paths of its files")

@@ -35,7 +35,7 @@ def standard(native: LogMerge) -> Iterator[Entry]:
 def opened(
     sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True, causal: bool = False
 ) -> LogMerge:
-    """A native merge of file sets. Without ``merged`` it reads them one after the other, with timestamps of any clock."""
+    """A native merge of file sets. Without ``merged`` it reads them one after another, with timestamps of any clock."""
     logs: list[tuple[str | None, list[Named], list[str]]] = [
         (each.node, there, each.ti) for each, there in zip(sets, files, strict=True)
     ]

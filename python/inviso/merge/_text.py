@@ -93,7 +93,7 @@ def format_arguments(arguments: Any, options: Any, translators: Iterable[Transla
     """
     if not isinstance(arguments, list):
         mend = "pass the list of a call's arguments"
-        raise BadArg("format_arguments/3", "arguments", f"{shown(arguments)} is no list; {mend}")
+        raise BadArg("format_arguments/3", "arguments", f"{shown(arguments)} is not a list; {mend}")
     functions = [_function(each) for each in translators]
     return [_translated(argument, options, functions) for argument in arguments]
 
@@ -107,7 +107,7 @@ def _function(translator: Any) -> Callable[[Any, Any], Any]:
             known: Callable[[Any, Any], Any] = translator
             return known
     mend = "pass a function of a term and the options, or ('module', 'function')"
-    raise BadArg("format_arguments/3", "translators", f"{shown(translator)} is no translator; {mend}")
+    raise BadArg("format_arguments/3", "translators", f"{shown(translator)} is not a translator; {mend}")
 
 
 def _translated(term: Any, options: Any, functions: list[Callable[[Any, Any], Any]]) -> Any:

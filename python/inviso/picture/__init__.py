@@ -213,5 +213,5 @@ def histogram(
 
 def _text(where: str, argument: str, value: object) -> str:
     if not isinstance(value, str):
-        raise BadArg(where, argument, f"{shown(value)} is no text; pass a str")
+        raise BadArg(where, argument, f"{shown(value)} is not text; pass a str")
     return clean(value)

@@ -134,7 +134,9 @@ def _stacks(where: str, argument: str, rows: Rows) -> Iterator[tuple[Any, Any]]:
     """Stacks and values of rows. Rows of a collapsed file are lines ``a;b;c 12``."""
     if isinstance(rows, (str, bytes)):
         raise BadArg(
-            where, argument, f"{shown(rows)} is no rows; pass text.splitlines(), or an open file of collapsed stacks"
+            where,
+            argument,
+            f"{shown(rows)} is not a sequence of rows; pass text.splitlines(), or an open file of collapsed stacks",
         )
     as_they_are = hasattr(rows, "__arrow_c_stream__") or isinstance(rows, Mapping) or not isinstance(rows, Iterable)
     yield from read(where, argument, rows if as_they_are else _split(where, argument, rows), _COLUMNS, 2)
@@ -158,11 +160,11 @@ def _frames(where: str, argument: str, stack: Any, at: int, cleaned: dict[Any, s
     if isinstance(stack, str):
         stack = stack.split(";") if stack else ()
     elif not isinstance(stack, (tuple, list)):
-        raise BadArg(where, argument, f"row {at}, stack: {shown(stack)} is no stack; {_STACK}")
+        raise BadArg(where, argument, f"row {at}, stack: {shown(stack)} is not a stack; {_STACK}")
     try:
         return [cleaned[frame] if frame in cleaned else cleaned.setdefault(frame, _name(frame)) for frame in stack]
     except TypeError:
-        raise BadArg(where, argument, f"row {at}, stack: {shown(stack)} is no stack; {_STACK}") from None
+        raise BadArg(where, argument, f"row {at}, stack: {shown(stack)} is not a stack; {_STACK}") from None
 
 
 def _name(frame: Any) -> str:

@@ -149,7 +149,7 @@ def _place(made: Graph) -> None:
 
 
 def _around(keys: list[Hashable], made: Graph) -> list[Hashable]:
-    """An order in which each process is followed by the one with most messages to and from it, of the remaining ones."""
+    """An order in which each process is followed by the remaining one with the most messages to and from it."""
     weights: Counter[tuple[Hashable, Hashable]] = Counter()
     for (a, b), count in made.edges.items():
         weights[a, b] += count

@@ -99,7 +99,7 @@ def _percentiles(where: str, percentiles: Any) -> tuple[float, ...]:
         fine = False
     if not fine or len(marks) > 8:
         raise BadArg(
-            where, "percentiles", f"{shown(percentiles)} are no percentiles; pass up to 8 numbers above 0, up to 100"
+            where, "percentiles", f"{shown(percentiles)} are not percentiles; pass up to 8 numbers above 0, up to 100"
         )
     return tuple(sorted(set(marks)))
 
@@ -108,13 +108,15 @@ def _read(where: str, values: Rows, column: str | None, by: str | None) -> Itera
     """Values with the group of each."""
     for name, given in (("column", column), ("by", by)):
         if given is not None and not isinstance(given, str):
-            raise BadArg(where, name, f"{shown(given)} is no name of a column; pass a str, or None")
+            raise BadArg(where, name, f"{shown(given)} is not a name of a column; pass a str, or None")
     columns: list[tuple[str, ...]] = [_COLUMNS if column is None else (column,), () if by is None else (by,)]
     if hasattr(values, "__arrow_c_stream__"):
         return read(where, "values", values, columns, 1 if by is None else 2)
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise BadArg(
-            where, "values", f"{shown(values)} is no values; pass numbers, dicts, or a table with __arrow_c_stream__"
+            where,
+            "values",
+            f"{shown(values)} is not a sequence of values; pass numbers, dicts, or a table with __arrow_c_stream__",
         )
     return _each(where, values, columns, by)
 

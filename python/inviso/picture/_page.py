@@ -134,7 +134,7 @@ class Picture:
         inviso.errors.BadArg: save/1, path: there is no folder '/no such folder'; make it first
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise BadArg("save/1", "path", f"{shown(path)} is no path; pass a str or a pathlib.Path")
+            raise BadArg("save/1", "path", f"{shown(path)} is not a path; pass a str or a pathlib.Path")
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder):
             raise BadArg("save/1", "path", f"there is no folder {shown(folder)}; make it first")

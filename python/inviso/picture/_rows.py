@@ -37,7 +37,7 @@ def read(
     if hasattr(rows, "__arrow_c_stream__"):
         return _arrow(where, argument, rows, columns, need)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise BadArg(where, argument, f"{shown(rows)} is no rows; {_FORMS}")
+        raise BadArg(where, argument, f"{shown(rows)} is not a sequence of rows; {_FORMS}")
     return _plain(where, argument, rows, columns, need)
 
 
@@ -115,7 +115,7 @@ def _batches(reader: Any, columns: Sequence[tuple[str, ...]], arrow: Any) -> Ite
 
 
 class _Choice:
-    """Chooses the name by which each column is read. Of several names, the first one with a value is used from then on."""
+    """Chooses the name by which each column is read. The first of several names with a value is used from then on."""
 
     def __init__(self, columns: Sequence[tuple[str, ...]]) -> None:
         self._columns = list(columns)
@@ -162,12 +162,12 @@ def number(where: str, argument: str, value: Any, what: str) -> Number | None:
         return value  # type: ignore[no-any-return]
     if kind is not float:
         if kind is bool or isinstance(value, (str, bytes)):
-            raise BadArg(where, argument, f"{what}: {shown(value)} is no number; pass an int or a float, or None")
+            raise BadArg(where, argument, f"{what}: {shown(value)} is not a number; pass an int or a float, or None")
         try:
             value = value.__index__() if hasattr(value, "__index__") else float(value)
         except (TypeError, ValueError):
             raise BadArg(
-                where, argument, f"{what}: {shown(value)} is no number; pass an int or a float, or None"
+                where, argument, f"{what}: {shown(value)} is not a number; pass an int or a float, or None"
             ) from None
     if value != value:
         return None
@@ -179,5 +179,7 @@ def number(where: str, argument: str, value: Any, what: str) -> Number | None:
 def limit_of(where: str, value: object, least: int = 1) -> int:
     """Checks a limit of drawn things, and returns it."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BadArg(where, "limit", f"{shown(value)} is no number of things to draw; pass an int of at least {least}")
+        raise BadArg(
+            where, "limit", f"{shown(value)} is not a number of things to draw; pass an int of at least {least}"
+        )
     return value

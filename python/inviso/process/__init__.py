@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inviso import _background, _native
-from inviso import _fork as _fork  # registers what a fork needs
+from inviso import _fork as _fork  # registers the functions that a fork calls
 from inviso._native.process import Pid
 from inviso.errors import BadArg, check_timeout, is_text, shown
 from inviso.terms import Port, Ref
@@ -281,7 +281,7 @@ def send_after(time: float, destination: Process, message: Any) -> Timer:
     """
     number = isinstance(time, (int, float)) and not isinstance(time, bool)
     if not number or not 0 <= time < 1 << 40:
-        raise BadArg("send_after/3", "time", f"{shown(time)} is no time in milliseconds; pass a number from 0")
+        raise BadArg("send_after/3", "time", f"{shown(time)} is not a time in milliseconds; pass a number from 0")
     return Timer(time / 1000, running("send_after/3", "destination", destination), message)
 
 
@@ -342,8 +342,8 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
         if left is not None and left <= 0:
             _native.mailbox.timed_out()
             raise TimeoutError(f"no matching message came in {timeout} s")
-        # Looking at a mailbox brings trace messages into it, so look now and then. `wait_for` would start a task on
-        # 3.11.
+        # Trace messages arrive in a mailbox when it is read, so it is read at intervals. `wait_for` would start a task
+        # on 3.11.
         timer = loop.call_later(0.02 if left is None else min(left, 0.02), arrived.set)
         try:
             _native.mailbox.wait(waiter, seen)
@@ -393,7 +393,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
         raise BadArg(
             "register/2",
             "name",
-            f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates",
+            f"{shown(name)} is not a name; pass a str other than 'undefined', without lone surrogates",
         )
     return _register(name, tracee_of(pid))
 
@@ -444,7 +444,7 @@ def whereis(name: str) -> Any:
     True
     """
     if not isinstance(name, str):
-        raise BadArg("whereis/1", "name", f"{shown(name)} is no name; pass a str")
+        raise BadArg("whereis/1", "name", f"{shown(name)} is not a name; pass a str")
     return _native.relations.whereis(name) if is_text(name) else None
 
 
@@ -475,11 +475,12 @@ def set_node(name: str) -> None:
     >>> set_node("no at sign")
     Traceback (most recent call last):
     ...
-    inviso.errors.BadArg: set_node/1, name: 'no at sign' has not the form 'name@host'
+    inviso.errors.BadArg: set_node/1, name: 'no at sign' doesn't have the form 'name@host'; pass one such as 'a@here'
     """
     parts = name.split("@") if isinstance(name, str) else []
     if len(parts) != 2 or not all(parts):
-        raise BadArg("set_node/1", "name", f"{shown(name)} has not the form 'name@host'")
+        why = f"{shown(name)} doesn't have the form 'name@host'; pass one such as 'a@here'"
+        raise BadArg("set_node/1", "name", why)
     _native.process.set_node_name(name)
 
 

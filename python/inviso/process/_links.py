@@ -18,7 +18,7 @@ __all__ = ["demonitor", "exit", "link", "links", "monitor", "process_flag", "tra
 
 
 def link(pid: Pid | Any) -> bool:
-    """Links the caller to a process: when one of them ends for another reason than ``"normal"``, the other one gets an
+    """Links the caller to a process: when one of them ends for a reason other than ``"normal"``, the other one gets an
     exit signal, which ends it, too (erlang.md, ``link/1``).
 
     A process that traps exits (:func:`trap_exit`) gets the message ``("EXIT", pid, reason)`` instead. The signal
@@ -97,9 +97,9 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
 
     Args:
         flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``, a limit in words of 8 bytes. If resident
-            memory reaches it, a collection of garbage sends ``gc_max_heap_size`` to tracers of ``garbage_collection``.
-            All processes share the memory, so the limit is the node's. It ends no process.
-        value: True or False for ``"trap_exit"``; an int from 0 for ``"max_heap_size"``, where 0 is no limit.
+            memory reaches it, a garbage collection sends ``gc_max_heap_size`` to tracers of ``garbage_collection``.
+            All processes share the memory, so the limit is one for the node. It ends no process.
+        value: True or False for ``"trap_exit"``; an int from 0 for ``"max_heap_size"``, where 0 means no limit.
 
     Returns:
         The previous value.
@@ -115,9 +115,9 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
             raise BadArg("process_flag/2", "value", f"{shown(value)} is not a bool; pass True or False")
         return trap_exit(value)
     if flag != "max_heap_size":
-        raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
+        raise BadArg("process_flag/2", "flag", f"{shown(flag)} is not a flag; pass 'trap_exit' or 'max_heap_size'")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise BadArg("process_flag/2", "value", f"{shown(value)} is no number of words; pass an int from 0")
+        raise BadArg("process_flag/2", "value", f"{shown(value)} is not a number of words; pass an int from 0")
     return _native.process.set_max_heap_size(int(value))
 
 

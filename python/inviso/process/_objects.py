@@ -65,7 +65,7 @@ def port(object: Any) -> Port:
         return object
     found = _native.port.port_of(_outside(object))
     if found is None:
-        why = f"{shown(object)} is no open port; pass a socket, a Popen or a transport of asyncio"
+        why = f"{shown(object)} is not an open port; pass a socket, a Popen or a transport of asyncio"
         raise BadArg("port/1", "object", why)
     return found
 

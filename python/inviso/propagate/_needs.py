@@ -35,4 +35,4 @@ def check_client(argument: str, client: object, *kinds: type[Any]) -> None:
     """Refuses a client that is of none of these classes."""
     if not isinstance(client, kinds):
         names = " or ".join(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in kinds)
-        raise BadArg("attach/1", argument, f"{shown(client)} is no client; pass one of {names}")
+        raise BadArg("attach/1", argument, f"{shown(client)} is not a client; pass one of {names}")

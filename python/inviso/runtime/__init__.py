@@ -220,10 +220,10 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
     base = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(program).removesuffix(".py"))[:48] or "python"
     name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
     if not _NAME.fullmatch(name):
-        why = f"{shown(text)} is no name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
+        why = f"{shown(text)} is not a name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
         raise BadArg("runtime.listen", "node", why)
     if host and not _HOST.fullmatch(host):
-        why = f"{shown(host)} is no name of a host; leave it out, and it is this one's"
+        why = f"{shown(host)} is not a name of a host; leave it out, and it is this one's"
         raise BadArg("runtime.listen", "node", why)
     return f"{name}@{host or own_host()}"
 
@@ -231,8 +231,10 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
 def _program(words: list[str]) -> str:
     """The script or module of a command line; ``python`` if it has none.
 
-    >>> _program(["python", "-X", "dev", "work/job.py", "-c"]), _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
-    ('work/job.py', 'job', 'python')
+    >>> _program(["python", "-X", "dev", "work/job.py", "-c"])
+    'work/job.py'
+    >>> _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
+    ('job', 'python')
     """
     rest = iter(words[1:])
     for word in rest:

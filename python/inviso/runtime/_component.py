@@ -517,7 +517,7 @@ class Component(MetaCalls, LogCalls):
             self._resume = time.monotonic() + self._pause
 
     def _watch_again(self) -> None:
-        """Restarts the overload check's counts at the end of a suspension, so earlier losses are no new reason."""
+        """Restarts the overload check's counts at the end of a suspension, so earlier losses are not a new reason."""
         if not self.machine.is_running:
             self._count()
             self._overload.began(time.monotonic(), self._counts[1])

@@ -1,4 +1,4 @@
-"""At a SIGTERM that the program doesn't handle, writes the log before the process ends. Workers of a pool end that way."""
+"""Writes the log before a SIGTERM ends the process, unless the program handles it. Workers of a pool end that way."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Host:
         return self.component.call(name, arguments, self.local_resolver)
 
     def start(self, tag: Any, options: Any) -> Component:
-        """Starts a component without a control, with options of this process itself. ``Unknown`` names a wrong option."""
+        """Starts a component without a control, with options of this process. ``Unknown`` names a wrong option."""
         component = self.begin(tag, read(options), self.local_resolver)
         component.use(self.resolver)
         return component

@@ -46,7 +46,7 @@ class Initiator:
         self.done.set()
 
     def together(self, works: Sequence[Callable[[], object]]) -> None:
-        """Runs several functions at the same time, each in a thread, and waits for all. Called by the initiator itself."""
+        """Runs several functions at the same time, each in a thread, and waits for all. The initiator calls it."""
         flags = [Flag() for _ in works]
         for work, flag in zip(works, flags, strict=True):
             start_new_thread(self._carry_out, (work, flag))

@@ -444,7 +444,7 @@ class Listener:
                 if self.host.component is not None:
                     self.host.component.relayed(message)
             case _:
-                raise BadFrame("it is no request")
+                raise BadFrame("it is not a request")
 
     def _answer(self, connection: _Connection, name: str, arguments: tuple[Any, ...]) -> Any:
         if name == "detach" and not arguments:

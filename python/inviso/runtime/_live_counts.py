@@ -68,11 +68,11 @@ class LiveCounts:
         """
         where = "count_live"
         if not isinstance(kind, str) or kind not in KINDS:
-            raise BadArg(where, "kind", f"{shown(kind)} is no kind; pass {' or '.join(map(repr, KINDS))}")
+            raise BadArg(where, "kind", f"{shown(kind)} is not a kind; pass {' or '.join(map(repr, KINDS))}")
         if not isinstance(patterns, list):
-            raise BadArg(where, "patterns", f"{shown(patterns)} is no list of patterns; pass one")
+            raise BadArg(where, "patterns", f"{shown(patterns)} is not a list of patterns; pass one")
         if not isinstance(messages, bool):
-            raise BadArg(where, "messages", f"{shown(messages)} is no bool; pass True or False")
+            raise BadArg(where, "messages", f"{shown(messages)} is not a bool; pass True or False")
         wanted = list(dict.fromkeys(parse(patterns, where))) if patterns else []
         self.changes += 1
         found = self._count(kind, wanted)

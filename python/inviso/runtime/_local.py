@@ -92,7 +92,7 @@ def _patterns(function: str, given: tuple[Any, ...], sizes: tuple[int, ...]) -> 
             isinstance(one, (list, tuple)) and len(one) in sizes for one in listed
         ):
             raise BadArg(
-                f"{function}/1", "patterns", f"it is no list of tuples of {' or '.join(map(str, sizes))}; pass one"
+                f"{function}/1", "patterns", f"it is not a list of tuples of {' or '.join(map(str, sizes))}; pass one"
             )
         return [tuple(one) for one in listed]
     if len(given) not in sizes:
@@ -185,7 +185,9 @@ def _confs(function: str, given: tuple[Any, ...]) -> list[tuple[Any, Any]]:
         raise BadArg(f"{function}/{len(given)}", "arguments", why)
     for _, flags in confs:
         if not isinstance(flags, (list, tuple)) or not all(isinstance(flag, str) for flag in flags):
-            raise BadArg(f"{function}/{len(given)}", "flags", "they are no list of names; pass one, such as ['call']")
+            raise BadArg(
+                f"{function}/{len(given)}", "flags", "they are not a list of names; pass one, such as ['call']"
+            )
     return [(who, list(flags)) for who, flags in confs]
 
 
@@ -198,7 +200,7 @@ def tf(*conf: Any) -> Any:
     >>> runtime.tf("all", "call")
     Traceback (most recent call last):
     ...
-    inviso.errors.BadArg: tf/2, flags: they are no list of names; pass one, such as ['call']
+    inviso.errors.BadArg: tf/2, flags: they are not a list of names; pass one, such as ['call']
     """
     return _ask("tf", _confs("tf", conf))
 

@@ -28,7 +28,7 @@ class LogCalls:
     _data: TracerData | None
 
     def do_list_logs(self, spec: Any = None) -> Any:
-        """The log files that exist, with the folder as it was given. ``spec``: tracer data; default: the current ones."""
+        """The log files that exist, with the folder as it was given. ``spec``: tracer data (default: the current)."""
         if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
         parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))

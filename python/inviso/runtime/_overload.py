@@ -180,7 +180,7 @@ def _is_above(value: int, limit: int | None) -> bool:
 
 
 def _own_seconds() -> float:
-    """Processor time of the calling thread, which is the component's, and of the threads that write logs, in seconds."""
+    """Processor time of the calling thread, which is the component's, and of the threads that write logs (seconds)."""
     total = time.thread_time()
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):

@@ -98,7 +98,7 @@ def expand(given: Any, flag: str) -> list[Pattern]:
         case [["re", str(folder), str(name)], function, arity, match_spec, *_]:
             modules = _loaded(_compiled(name), _compiled(folder))
         case _:
-            why = f"{shown(given)} is no pattern; pass (module, function, arity, match specification)"
+            why = f"{shown(given)} is not a pattern; pass (module, function, arity, match specification)"
             raise BadArg("tp", "patterns", why)
     return [Pattern(each, function, arity, match_spec, flag) for each in sorted(modules)]
 
@@ -107,7 +107,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise BadArg("tp", "patterns", f"{shown(text)} is no regular expression: {error}") from None
+        raise BadArg("tp", "patterns", f"{shown(text)} is not a regular expression: {error}") from None
 
 
 def _loaded(name: re.Pattern[str], folder: re.Pattern[str] | None) -> list[str]:

@@ -8,8 +8,8 @@ queue))``
 ``(handler, data)``                   ``handler(message, data) -> data``: a function, or ``("module", "function")``
 ``("relayer", node)``                 sent to the runtime component of another node, which prints them or has a handler
 ``("relayer", pid)``                  sent to a process of the same program
-``[("trace", one of these),           the same, with a meta tracer and its file: ``("file", name)``, or ``("file", name, (init, remove,
-("ti", …)]``                          clean))``. Either part may be missing
+``[("trace", one of these),           the same, with a meta tracer and its file: ``("file", name)``, or
+("ti", …)]``                          ``("file", name, (init, remove, clean))``. Either part may be missing
 ====================================  ====================================================================
 """
 

@@ -113,7 +113,8 @@ class Chart:
 
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" class="inviso-seq" style="background:#fff" role="img"><style>{_STYLE}</style>'
+            f'viewBox="0 0 {width} {height}" class="inviso-seq" style="background:#fff" role="img">'
+            f"<style>{_STYLE}</style>"
         ]
         for n, (node, name) in enumerate(lines):
             parts.append(f'<line class="l" x1="{x(n)}" y1="{_TOP - 8}" x2="{x(n)}" y2="{height - _STEP}"/>')
@@ -182,12 +183,14 @@ def chart(
     where = "chart/1"
     for argument, number, least in (("width", width, 50), ("limit", limit, 1)):
         if type(number) is not int or number < least:
-            raise BadArg(where, argument, f"{shown(number)} is too small, or no int; pass one from {least} on")
+            raise BadArg(where, argument, f"{shown(number)} is not an int from {least} on; pass one")
     if names is not None and not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{shown(names)} is no mapping; pass one of pids to their names")
+        raise BadArg(where, "names", f"{shown(names)} is not a mapping; pass one of pids to their names")
     for pid, name in (names or {}).items():
         if not (isinstance(pid, Pid) and isinstance(name, str)):
-            raise BadArg(where, "names", f"{shown((pid, name))} is no Pid with its name; pass a mapping of pids to str")
+            raise BadArg(
+                where, "names", f"{shown((pid, name))} is not a Pid with its name; pass a mapping of pids to str"
+            )
     entries = _entries(where, events)
     return _Drawing(names or {}, entries[:limit]).chart(len(entries) - min(limit, len(entries)), width)
 
@@ -195,7 +198,7 @@ def chart(
 def _entries(where: str, events: Any) -> list[Entry]:
     if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
         raise BadArg(
-            where, "events", f"{clipped(shown(events), 80)} is no sequence of events; pass what merge() returned"
+            where, "events", f"{clipped(shown(events), 80)} is not a sequence of events; pass what merge() returned"
         )
     found = list(events)
     if all(isinstance(event, Entry) for event in found):
@@ -270,7 +273,7 @@ class _Drawing:
 
 
 def _fitting(lines: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """At most so many lifelines; the last one stands for all others."""
+    """At most ``most`` lifelines. The last one stands for all others."""
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], ("", f"{len(lines) - most + 1} others")]

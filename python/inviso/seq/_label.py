@@ -59,7 +59,7 @@ class label:
             chosen = list(events)
         else:
             raise BadArg(
-                where, "events", f"{shown(events)} is no list; pass 'all', or some of 'send', 'receive', 'print'"
+                where, "events", f"{shown(events)} is not a list; pass 'all', or some of 'send', 'receive', 'print'"
             )
         for event in chosen:
             if event not in _EVENTS:
@@ -67,7 +67,7 @@ class label:
                     where, "events", f"unknown event {shown(event)}; pass 'all', or some of 'send', 'receive', 'print'"
                 )
         if timestamp is not None and timestamp not in _TIMES:
-            why = f"{shown(timestamp)} is no kind of timestamp; pass one of {', '.join(map(repr, _TIMES))}, or None"
+            why = f"{shown(timestamp)} is not a kind of timestamp; pass one of {', '.join(map(repr, _TIMES))}, or None"
             raise BadArg(where, "timestamp", why)
         self._label = value
         self._flags = [*chosen, *([timestamp] if timestamp else [])]

@@ -83,7 +83,7 @@ class Output:
         anchor: its clocks at one moment.
         events: the tracer's messages in their order: ``("seq_trace", label, info)``, maybe with a timestamp as the
             fourth element.
-        dropped: the number of further events: beyond the collector's limit, or lost before it got them.
+        dropped: the number of missing events: those beyond the collector's limit, and those lost before it got them.
 
     Raises:
         BadArg: an attribute has a wrong type or value.
@@ -102,20 +102,20 @@ class Output:
     def __post_init__(self) -> None:
         where = "Output/4"
         if not isinstance(self.node, str):
-            raise BadArg(where, "node", f"{shown(self.node)} is no name; pass a str, name@host")
+            raise BadArg(where, "node", f"{shown(self.node)} is not a name; pass a str, name@host")
         anchor = self.anchor
         if not (isinstance(anchor, tuple) and len(anchor) == 2 and all(type(ns) is int for ns in anchor)):
-            raise BadArg(where, "anchor", f"{shown(anchor)} is no pair of monotonic and wall ns; pass an Anchor")
+            raise BadArg(where, "anchor", f"{shown(anchor)} is not a pair of monotonic and wall ns; pass an Anchor")
         if isinstance(self.events, (str, bytes)) or not isinstance(self.events, Iterable):
-            raise BadArg(where, "events", f"{shown(self.events)} is no sequence; pass what the system tracer got")
+            raise BadArg(where, "events", f"{shown(self.events)} is not a sequence; pass what the system tracer got")
         events = tuple(checked(where, "events", event) for event in self.events)
         for event in events:
             if len(event) == 4 and _stamp(anchor, event[3]) is None:
                 raise BadArg(
-                    where, "events", f"{shown(event[3])} is no time stamp; pass events as the system tracer got them"
+                    where, "events", f"{shown(event[3])} is not a time stamp; pass events as the system tracer got them"
                 )
         if type(self.dropped) is not int or self.dropped < 0:
-            raise BadArg(where, "dropped", f"{shown(self.dropped)} is no number of events; pass an int from 0 on")
+            raise BadArg(where, "dropped", f"{shown(self.dropped)} is not a number of events; pass an int from 0 on")
         object.__setattr__(self, "anchor", Anchor(*anchor))
         object.__setattr__(self, "events", events)
 
@@ -155,7 +155,7 @@ class Output:
         except ValueError as why:
             raise BadArg(where, "data", f"{why}; pass what to_etf() returned") from None
         if not (isinstance(term, tuple) and len(term) == 6 and term[:2] == (_FORM, 1)):
-            raise BadArg(where, "data", "it is a term, but no output; pass what to_etf() returned")
+            raise BadArg(where, "data", "it is a term, but not an output; pass what to_etf() returned")
         _, _, node, anchor, dropped, events = term
         return cls(node, anchor, events, dropped)
 
@@ -207,13 +207,13 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
 
 
 class Collector:
-    """A process that collects events: it is the system tracer inside a ``with`` block; afterwards the previous one is
-    it again.
+    """A process that collects events. Inside a ``with`` block it is the system tracer. After the block the previous
+    system tracer is set again.
 
     It doesn't trace its callers, and they keep their tokens. In a second block it adds to the events that it has.
 
     Args:
-        limit: the number of events to keep; later events, and events that come too fast, are counted.
+        limit: the number of events to keep; later events, and events that come too fast, are only counted.
 
     Raises:
         BadArg: ``limit`` is not a number of events.
@@ -230,7 +230,7 @@ class Collector:
 
     def __init__(self, *, limit: int = 1_000_000) -> None:
         if type(limit) is not int or limit < 1:
-            raise BadArg("Collector/1", "limit", f"{shown(limit)} is no number of events; pass an int from 1 on")
+            raise BadArg("Collector/1", "limit", f"{shown(limit)} is not a number of events; pass an int from 1 on")
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
@@ -262,7 +262,7 @@ class Collector:
             if isinstance(before, tuple):
                 _set_module(before)
             else:
-                # a trace port closes when it is no session's tracer any more
+                # a trace port closes when it is the tracer of no session any more
                 _native.seq.set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._is_stopped = True
         self._ask("stop")
@@ -319,7 +319,8 @@ class Entry:
             without one.
 
     >>> from inviso import seq_trace
-    >>> (entry,) = seq_trace.merge(Output("a@b", Anchor(0, 0), [("seq_trace", 1, ("print", (0, 1), inviso.self(), [], "x"), 7)]))
+    >>> events = [("seq_trace", 1, ("print", (0, 1), inviso.self(), [], "x"), 7)]
+    >>> (entry,) = seq_trace.merge(Output("a@b", Anchor(0, 0), events))
     >>> entry.time, entry.by, entry.after, entry.tag, entry.content
     (7, 'time', None, 'print', 'x')
     """
@@ -389,7 +390,9 @@ def merge(*outputs: Output) -> list[Entry]:
     """
     for output in outputs:
         if not isinstance(output, Output):
-            raise BadArg("merge/n", "outputs", f"{clipped(shown(output), 80)} is no Output; pass Collector.output()'s")
+            raise BadArg(
+                "merge/n", "outputs", f"{clipped(shown(output), 80)} is not an Output; pass Collector.output()'s"
+            )
     events = [_Event(output, message) for output in outputs for message in output.events]
     _time(events)
     _relate(events)

@@ -73,7 +73,7 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
             where, "setter", f"{shown(setter)} can't be called; pass a function of carrier, name and value, or None"
         )
     if setter is None and not isinstance(carrier, MutableMapping):
-        raise BadArg(where, "carrier", f"{type(carrier).__name__} is no mutable mapping; pass one, or a setter")
+        raise BadArg(where, "carrier", f"{type(carrier).__name__} is not a mutable mapping; pass one, or a setter")
     with current() as value:
         if setter is not None:
             if value is not None:
@@ -163,7 +163,7 @@ def to_environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     {'LANG': 'C'}
     """
     if env is not None and not isinstance(env, Mapping):
-        raise BadArg("to_environment/1", "env", f"{shown(env)} is no mapping; pass one of names to values, or None")
+        raise BadArg("to_environment/1", "env", f"{shown(env)} is not a mapping; pass one of names to values, or None")
     made = dict(os.environ if env is None else env)
     made.pop(VARIABLE, None)
     with current() as value:
@@ -222,7 +222,7 @@ def _encoded(token: bytes) -> str | None:
 
 
 def take(values: list[Any], without: str) -> bool:
-    """Receives the one value of a header, if it is a token."""
+    """Receives the token of a header, if its only value is a token."""
     if values:
         token = _decoded(values[0]) if len(values) == 1 else None
         if token is not None and _native.seq.extract(token):
@@ -281,7 +281,7 @@ def _found(where: str, carrier: Any) -> Iterator[Any]:
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise BadArg(
-                where, "carrier", f"{shown(pair)} is no pair of a name and its value; pass a mapping, or a getter"
+                where, "carrier", f"{shown(pair)} is not a pair of a name and its value; pass a mapping, or a getter"
             )
         if _is_header(pair[0]):
             yield from _values(pair[1])

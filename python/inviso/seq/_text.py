@@ -178,14 +178,14 @@ def dropped(message: Any) -> int:
 
 
 def checked(where: str, argument: str, message: Any) -> tuple[Any, ...]:
-    """Returns the message, if it is one of a system tracer."""
+    """Returns the message, if it is a message of a system tracer."""
     if isinstance(message, tuple) and len(message) in (3, 4) and message[0] == "seq_trace":
         info = message[2]
         if isinstance(info, tuple) and len(info) == 5 and isinstance(info[0], str) and info[0] in _VERBS:
             serial = info[1]
             if isinstance(serial, tuple) and len(serial) == 2 and all(type(n) is int for n in serial):
                 return message
-    raise BadArg(where, argument, f"{clipped(shown(message), 80)} is no event; pass what the system tracer got")
+    raise BadArg(where, argument, f"{clipped(shown(message), 80)} is not an event; pass what the system tracer got")
 
 
 def term(value: Any, depth: int = _DEPTH) -> str:
@@ -287,7 +287,7 @@ def wide(text: str) -> int:
 
 
 def clipped(text: str, columns: int) -> str:
-    """A text, cut to so many columns."""
+    """The text, cut to a number of columns."""
     if wide(text) <= columns:
         return text
     taken, left = [], max(columns - 1, 0)

@@ -49,8 +49,8 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
         ``(last, 0)`` with the last serial that the process received. For None the previous token. For a token None.
 
     Raises:
-        BadArg: an unknown component, or a value that it can't have. Of a whole token, the parts before the wrong one
-            are set.
+        BadArg: an unknown component, or a value that it can't have. If a part of a whole token is wrong, the parts
+            before it are set.
 
     >>> set_token("label", "order 7"), set_token("send", True)
     (0, False)
@@ -66,7 +66,9 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     if name == "serial":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
         if pair is None:
-            raise BadArg(where, "value", f"{shown(value)} is no serial; pass (previous, current), two ints of 64 bits")
+            raise BadArg(
+                where, "value", f"{shown(value)} is not a serial; pass (previous, current), two ints of 64 bits"
+            )
         return _native.seq.set_serial(*pair)
     if not isinstance(value, bool):
         raise BadArg(where, "value", f"{shown(value)} is not a bool; pass True or False")
@@ -89,7 +91,7 @@ def _set_whole(token: Any) -> Any:
     if token is None or (isinstance(token, list) and not token):
         return _native.seq.clear()
     if not (isinstance(token, tuple) and len(token) == 5 and _is_int(token[0])):
-        raise BadArg(where, "token", f"{shown(token)} is no token; pass what get_token() returned, or None")
+        raise BadArg(where, "token", f"{shown(token)} is not a token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
     _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
@@ -132,7 +134,7 @@ def print(*arguments: Any) -> None:
     doesn't matter, and 1 differs from 1.0.
 
     Raises:
-        BadArg: not one or two arguments; a label that is an atom.
+        BadArg: there are not one or two arguments, or the label is an atom.
 
     >>> print("nobody has a token")
     """
@@ -252,11 +254,11 @@ def carrier(queue: Any, on: bool) -> None:
     if not isinstance(on, bool):
         raise BadArg("carrier/2", "on", f"{shown(on)} is not a bool; pass True or False")
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
-        raise BadArg("carrier/2", "queue", f"{shown(queue)} is no queue; pass one that has put and get")
+        raise BadArg("carrier/2", "queue", f"{shown(queue)} is not a queue; pass one that has put and get")
     if "multiprocessing.managers" in sys.modules and isinstance(
         queue, sys.modules["multiprocessing.managers"].BaseProxy
     ):
-        why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
+        why = "belongs to a manager, whose calls always carry the token; pass a queue of this process"
         raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
     _native.seq.carrier(queue, on)
 
@@ -265,7 +267,7 @@ def _component(where: str, component: Any) -> str:
     if isinstance(component, str) and component in (*_FLAGS, "label", "serial"):
         return str(component)
     known = ", ".join(("label", "serial", *_FLAGS))
-    raise BadArg(where, "component", f"{shown(component)} is no component of a token; they are {known}")
+    raise BadArg(where, "component", f"{shown(component)} is not a component of a token; they are {known}")
 
 
 def _is_serial(value: Any) -> bool:

@@ -87,10 +87,10 @@ def _definition(term: Any, folder: str) -> Definition | str:
         case (str(name), "on_off", list() | tuple() as variables, str(on), str(off)) if name and on and off:
             pass
         case _:
-            return f"{shown(term)} is no trace case; {_FORMS}"
+            return f"{shown(term)} is not a trace case; {_FORMS}"
     for variable in variables:
         if not isinstance(variable, str) or not variable.isidentifier() or variable == NODES:
-            return f"{name}: {shown(variable)} is no variable; write names, and not {NODES}, which is always there"
+            return f"{name}: {shown(variable)} is not a variable; write names, and not {NODES}, which is always there"
     if len(set(variables)) < len(variables):
         return f"{name}: a variable is there twice"
     off_path = None if off is None else os.path.join(folder, off)

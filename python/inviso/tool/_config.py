@@ -1,4 +1,4 @@
-"""The settings of a tool: keyword arguments, then a file of Python literals with a pair of key and value on each line."""
+"""The settings of a tool: keyword arguments, then a file of Python literals with a pair of key and value a line."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _of_file(path: str) -> dict[str, Any]:
             case (str(key), _):
                 raise BadArg("Tool", "config_file", f"{path}: unknown key {key!r}; there are {', '.join(_KEYS)}")
             case _:
-                why = f"{path}: {shown(term)} is no pair; write one a line, such as ('nodes', ['shop-*'])"
+                why = f"{path}: {shown(term)} is not a pair; write one a line, such as ('nodes', ['shop-*'])"
                 raise BadArg("Tool", "config_file", why)
     for key in ("tc_def_file", "dir", "history_dir"):
         if found.get(key) is not None:

@@ -1,4 +1,4 @@
-"""Work of a tool in threads beside its caller, now or after some time. Traces of the program don't show these threads."""
+"""Work of a tool in threads beside its caller, now or after some time. Traces of the program omit these threads."""
 
 from __future__ import annotations
 

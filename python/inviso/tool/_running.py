@@ -312,13 +312,13 @@ class _Ready:
 
 def listed(where: str, value: Any) -> list[Any]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise BadArg(f"Tool.{where}", "arguments", f"{shown(value)} is no list; pass one")
+        raise BadArg(f"Tool.{where}", "arguments", f"{shown(value)} is not a list; pass one")
     return list(value)
 
 
 def _ms(where: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-        raise BadArg(f"Tool.{where}", "ms", f"{shown(value)} is no time; pass milliseconds, or None")
+        raise BadArg(f"Tool.{where}", "ms", f"{shown(value)} is not a time; pass milliseconds, or None")
     return None if value is None else float(value)
 
 

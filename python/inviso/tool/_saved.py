@@ -83,7 +83,7 @@ class Saved(Running):
             raise BadArg("Tool.get_autostart_data", "arguments", "pass the dependency, after nodes if you like")
         dependency = words[-1]
         if isinstance(given.settings("get_autostart_data", {"dependency": dependency}), tuple):
-            why = f"{shown(dependency)} is no dependency; pass milliseconds, or 'infinity'"
+            why = f"{shown(dependency)} is not a dependency; pass milliseconds, or 'infinity'"
             raise BadArg("Tool.get_autostart_data", "dependency", why)
         names = self._chosen("get_autostart_data", words[0] if len(words) == 2 else nodes, list(self._nodes))
         with self._lock:

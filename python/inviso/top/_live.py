@@ -71,7 +71,7 @@ class Live:
         timeout: float = 1.0,
     ) -> None:
         if kind not in KINDS:
-            raise BadArg("top", "type", f"{shown(kind)} is no type; pass {' or '.join(KINDS)}")
+            raise BadArg("top", "type", f"{shown(kind)} is not a type; pass {' or '.join(KINDS)}")
         self._names = list(nodes) or ["*"]
         self.kind = kind
         self.messages = messages

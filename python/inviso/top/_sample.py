@@ -127,7 +127,7 @@ class Rates:
         try:
             return self._add(answer, process)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"it is no sample: {type(error).__name__}: {error}") from None
+            raise ValueError(f"it is not a sample: {type(error).__name__}: {error}") from None
 
     def _add(self, answer: dict[str, Any], process: str | None) -> Node:
         before, counts = self._before, answer["counts"]

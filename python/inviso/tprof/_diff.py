@@ -106,14 +106,14 @@ class Diff:
         """
         for name, number in (("percent", percent), ("least", least)):
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not number >= 0:
-                raise bad(f"tprof.grown, {name}", f"{shown(number)} is no percentage", "give a number from 0")
+                raise bad(f"tprof.grown, {name}", f"{shown(number)} is not a percentage", "give a number from 0")
         floor = least * self.before / 100.0
         return tuple(
             c for c in self.changes if c.delta > 0 and c.delta >= floor and (c.percent is None or c.percent > percent)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: ``version`` 1, ``type``, ``by``, ``unit``, ``before``, ``after``, and ``changes``, a dict each."""
+        """Plain data: ``version`` 1, ``type``, ``by``, ``unit``, ``before``, ``after``, and ``changes``: dicts."""
         keys = (
             "module",
             "function",
@@ -215,7 +215,7 @@ def diff(a: Profile, b: Profile, *, by: By = "measurement") -> Diff:
         if not isinstance(profile, Profile):
             raise bad(
                 f"tprof.diff, {name}",
-                f"{shown(profile)} is no profile",
+                f"{shown(profile)} is not a profile",
                 "give what profile(), collect() or load() returned",
             )
     by = one_of("tprof.diff, by", by, BYS)

@@ -63,14 +63,14 @@ def load(path: str | os.PathLike[str]) -> Profile:
     import json
 
     if not isinstance(path, (str, os.PathLike)):
-        raise bad("tprof.load, path", f"{shown(path)} is no path", "give the file that tprof --json wrote")
+        raise bad("tprof.load, path", f"{shown(path)} is not a path", "give the file that tprof --json wrote")
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except ValueError as error:
-        raise _wrong(path, f"it is no JSON ({error})") from None
+        raise _wrong(path, f"it is not JSON ({error})") from None
     if not isinstance(data, dict) or "version" not in data or data.get("type") not in CALL_TYPES:
-        raise _wrong(path, "it is no profile")
+        raise _wrong(path, "it is not a profile")
     if data["version"] != VERSION:
         raise _wrong(path, f"its form is of version {shown(data['version'])}, and this one reads version {VERSION}")
     try:

@@ -41,7 +41,9 @@ def merge(*profiles: Profile | Mapping[str, Profile]) -> Profile:
             runs.append(given)
         else:
             raise bad(
-                "tprof.merge, profiles", f"{shown(given)} is no profile", "give profiles, or a dict of node to profile"
+                "tprof.merge, profiles",
+                f"{shown(given)} is not a profile",
+                "give profiles, or a dict of node to profile",
             )
     return _one(runs, sum(run.elapsed_ns for run in runs))
 

@@ -43,7 +43,7 @@ OWN = "inviso"
 
 
 class CounterSource(Protocol):
-    """The calls of a session's native half that read all counters at once; ``trace.info`` reads those of one function."""
+    """The calls of a session's native half that read all counters at once. ``trace.info`` reads one function's."""
 
     def counters(self, kind: str, /) -> list[tuple[str, str, int, str, int, Pid | None, int, int]]:
         """All counters of one kind, an entry for each code object and process: module, qualified name, arity, file,
@@ -96,7 +96,7 @@ class Profiler:
     ) -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
         if not isinstance(name, str):
-            raise BadArg("tprof.Profiler", "name", f"{shown(name)} is no name; pass a str")
+            raise BadArg("tprof.Profiler", "name", f"{shown(name)} is not a name; pass a str")
         check_tree("tprof.Profiler, tree", tree, type)
         patterns = None if pattern is None else parse(pattern, "tprof.Profiler, pattern")
         session = session_create(name, None, [])
@@ -320,7 +320,7 @@ class Profiler:
         return -(-amount // BYTES_OF_A_WORD) if self._type == "call_memory" else amount
 
     def _wants(self, mfa: tuple[str, str, int]) -> bool:
-        """Whether the settings select a function: the last match decides. A wildcard of modules excludes this package."""
+        """Whether the settings select a function: the last match decides. A wildcard of modules omits this package."""
         own = mfa[0] == OWN or mfa[0].startswith(OWN + ".")
         deciding = [(p, on) for p, on in self._settings if matches(p, *mfa)]
         return bool(deciding) and deciding[-1][1] and not (own and deciding[-1][0][0] == ANY)

@@ -170,7 +170,9 @@ def flame(profile: Profile, before: Profile | None, view: Literal["inclusive", "
     _known(profile, "tprof.flame")
     if before is not None:
         if not isinstance(before, Profile) or before.type != profile.type:
-            raise bad("tprof.flame, before", f"{before!r} is no profile of {profile.type}", "give one of the same type")
+            raise bad(
+                "tprof.flame, before", f"{before!r} is not a profile of {profile.type}", "give one of the same type"
+            )
         _known(before, "tprof.flame, before")
     from inviso import picture
 

@@ -91,7 +91,7 @@ def inspect(
     """
     if not isinstance(result, Profile):
         raise bad(
-            "tprof.inspect, result", f"{shown(result)} is no profile", "give what profile() or collect() returned"
+            "tprof.inspect, result", f"{shown(result)} is not a profile", "give what profile() or collect() returned"
         )
     view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
     sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
@@ -137,7 +137,7 @@ def format(
     else:
         if not isinstance(what, (Section, Mapping)):
             raise bad(
-                "tprof.format, what", f"{shown(what)} is no profile", "give a Profile, or what inspect made of it"
+                "tprof.format, what", f"{shown(what)} is not a profile", "give a Profile, or what inspect made of it"
             )
         sections = [what] if isinstance(what, Section) else list(what.values())
         if view is not None or sort is not None or limit is not None:

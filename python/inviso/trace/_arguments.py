@@ -55,7 +55,7 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     for part in (module, name):
         if not is_text(part):
             raise BadArg(
-                where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text"
+                where, argument, f"{shown(part)} has a lone surrogate, and no name has one; pass a name without"
             )
     if "*" in name or "*" in module.removesuffix(".**") or module == ".**":
         why = f"{shown(module if '*' in module else name)} has a '*' that stands for nothing"
@@ -69,10 +69,13 @@ def mfa_of(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str
     if (any(wild) or module.endswith(".**")) and not wildcards:
         raise BadArg(where, argument, f"{shown(mfa)} has wildcards; name one function, with its arity")
     if module.endswith(".**") and wild != (False, True, True):
-        why = f"{shown(mfa)} names a function below a package; 'package.**' takes all its functions, with '_' as the last two"
+        why = (
+            f"{shown(mfa)} names a function below a package; 'package.**' takes all its functions, "
+            "with '_' as the last two"
+        )
         raise BadArg(where, argument, why)
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
-        why = f"{shown(mfa)} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
+        why = f"{shown(mfa)} is not a pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
         raise BadArg(where, argument, why)
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
@@ -85,5 +88,5 @@ def spec_of(where: str, spec: Any) -> tuple[str, _native.match_spec.MatchProgram
         return name, None
     if derives(spec, list):
         return "on", compiled(where, spec, "call") if list.__len__(spec) else None
-    why = f"{shown(spec)} is no match specification; pass True, False, 'pause', 'restart' or []"
+    why = f"{shown(spec)} is not a match specification; pass True, False, 'pause', 'restart' or []"
     raise BadArg(where, "match_spec", why)

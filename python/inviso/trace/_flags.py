@@ -111,7 +111,7 @@ def _switch(
         bits |= one_of(where, "flags", "flag", flag, SETTABLE)
     cpu = bits & FLAGS["cpu_timestamp"]
     if cpu and not (isinstance(who, str) and who == "all"):
-        raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
+        raise BadArg(where, argument, f"'cpu_timestamp' is for the whole node; pass 'all' as {argument}")
     if cpu and not _native.trace.has_cpu_clock():
         raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
     ports = argument == "ports"

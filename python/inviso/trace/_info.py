@@ -102,7 +102,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
         return None
     if not isinstance(what, tuple):
-        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
+        why = (
+            f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or "
+            "'session'"
+        )
         raise BadArg(where, "what", why)
     mfa = mfa_of(where, "item", what, wildcards=False)  # OTP blames the item
     one_of(where, "item", "item of functions", item, (*ITEMS, "call_latency", "all"))
@@ -115,7 +118,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         items = (*ITEMS, "call_latency") if kinds[0] & LATENCY else ITEMS
         values = {i: _value(session, mfa, i, kinds[0]) for i in items}
         if values["meta"] == []:
-            values["meta"] = False  # so does OTP
+            values["meta"] = False  # as in OTP
         return (Atom(item), [(Atom(i), value) for i, value in values.items()])
     return (Atom(item), _value(session, mfa, item, kinds[0]))
 

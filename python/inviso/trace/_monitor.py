@@ -61,16 +61,16 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
         native.monitor(str(event), None)
     elif event in ("busy_port", "busy_dist_port"):
         if value is not True:
-            raise BadArg(where, "value", f"{shown(value)} is no setting of {shown(event)}; pass True or False")
+            raise BadArg(where, "value", f"{shown(value)} is not a setting of {shown(event)}; pass True or False")
         native.monitor(str(event), 1)
     elif event == "long_message_queue":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_length, value)) else (0, 0)
         if not 0 <= pair[0] < pair[1]:
-            why = f"{shown(value)} is no (disable, enable); pass two ints, 0 or more, the first less than the second"
+            why = f"{shown(value)} is not (disable, enable); pass two ints, 0 or more, the first less than the second"
             raise BadArg(where, "value", why)
         native.monitor(str(event), pair[1], pair[0])
     elif isinstance(value, tuple) or not _is_length(value) or value < 0:
-        raise BadArg(where, "value", f"{shown(value)} is no limit of {shown(event)}; pass an int from 0, or False")
+        raise BadArg(where, "value", f"{shown(value)} is not a limit of {shown(event)}; pass an int from 0, or False")
     else:
         native.monitor(str(event), max(value, _LEAST))
 

@@ -21,7 +21,7 @@ def options_of(where: str, opts: Any) -> dict[str, Any]:
     try:
         given = dict(opts)
     except (TypeError, ValueError):
-        raise BadArg(where, "opts", f"{shown(opts)} is no list of options; pass [] or a dict") from None
+        raise BadArg(where, "opts", f"{shown(opts)} is not a list of options; pass [] or a dict") from None
     options = dict(OPTIONS, given=frozenset(given))
     for key, value in given.items():
         one_of(where, "opts", "option", key, OPTIONS)
@@ -41,13 +41,13 @@ def options_of(where: str, opts: Any) -> dict[str, Any]:
 def _check_capture(where: str, capture: Any, texts: bool) -> None:
     if isinstance(capture, str) and capture == "ref":
         if texts:
-            raise BadArg(where, "opts", "capture 'ref' hands over the objects, and repr their texts; drop one of them")
+            raise BadArg(where, "opts", "capture 'ref' hands over objects, and repr hands over texts; drop one of them")
         return
     if capture is None:
         return
     if not isinstance(capture, Mapping):
         raise BadArg(
-            where, "opts", f"capture {shown(capture)} is no set of limits; pass {{'items': 10}}, say, or 'ref'"
+            where, "opts", f"capture {shown(capture)} is not a set of limits; pass {{'items': 10}}, say, or 'ref'"
         )
     for key, value in capture.items():
         one_of(where, "opts", "limit of capture", key, CAPTURE)
@@ -60,17 +60,19 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
 def check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
     share = options["share"]
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise BadArg(where, "opts", f"share {shown(share)} is no share; pass a number above 0 up to 1, such as 0.1")
+        raise BadArg(where, "opts", f"share {shown(share)} is not a share; pass a number above 0 up to 1, such as 0.1")
     if share < 1 and not is_called:
         raise BadArg(
-            where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option"
+            where,
+            "opts",
+            "share limits the time of a callable tracer; pass a callable as the tracer, or drop the option",
         )
     if share < 1 and options["overflow"] == "block":
-        raise BadArg(where, "opts", "overflow 'block' waits for a tracer that share lets rest; drop one of them")
+        raise BadArg(where, "opts", "overflow 'block' waits for the tracer, and share makes it rest; drop one of them")
 
 
 def taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
-    """The limits of a copy of arguments, and whether it has objects, texts or values."""
+    """The limits of a copy of arguments, and its contents: objects, texts or values."""
     capture = options["capture"]
     limits = CAPTURE | (dict(capture) if isinstance(capture, Mapping) else {})
     takes = "objects" if isinstance(capture, str) else "texts" if options["repr"] else "values"

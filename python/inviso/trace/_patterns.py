@@ -89,8 +89,8 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
 
 
 def on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Spec = True) -> None:
-    """As ``function(session, "on_load", match_spec, [flag])``, only for functions that match one of these patterns; for
-    tprof and the command line.
+    """As ``function(session, "on_load", match_spec, [flag])``, but only for functions that match one of these patterns.
+    For tprof and the command line.
     """
     native = alive("function/4", session)
     only = [mfa_of("function/4", "mfa", pattern, wildcards=True) for pattern in patterns]
@@ -156,7 +156,7 @@ def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
 
 
 def _messages(where: str, context: str, session: Session, spec: Any, flags: Any, argument: str = "flags") -> int:
-    """Sets a pattern of messages. The error for a flag that only functions have names ``argument``."""
+    """Sets a pattern of messages. If a flag is one of functions, the error names ``argument``."""
     native = alive(where, session)
     given = list_of(where, "flags", flags)
     why = f"{shown(flags)} is not empty; messages have no flags: pass []"
@@ -166,7 +166,7 @@ def _messages(where: str, context: str, session: Session, spec: Any, flags: Any,
     if derives(spec, list):
         program = compiled(where, spec, context) if list.__len__(spec) else None
     elif spec is not True and spec is not False:
-        reason = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
+        reason = f"{shown(spec)} is not a match specification; pass True, False or a list of clauses"
         raise BadArg(where, "match_spec", reason)
     if given:
         raise BadArg(where, argument, why)
@@ -195,5 +195,7 @@ def control_word(value: int | None = None) -> int:
     if value is None:
         return _native.match_spec.control_word()
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
-        raise BadArg("control_word/1", "value", f"{shown(value)} is no int of 32 bits; pass one from 0 to 4294967295")
+        raise BadArg(
+            "control_word/1", "value", f"{shown(value)} is not an int of 32 bits; pass one from 0 to 4294967295"
+        )
     return _native.match_spec.set_control_word(value)

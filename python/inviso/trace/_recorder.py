@@ -41,8 +41,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 
     Args:
         session: one that is its own tracer. A flight recorder, whose ``overflow`` is ``"overwrite"``, has the newest
-            messages in its rings; with ``"drop"`` they are the oldest that fitted. Messages that were received from it,
-            or delivered by ``delivered``, are not written.
+            messages in its rings. With ``"drop"`` the rings have the oldest messages that fitted. Messages that were
+            received from it, or delivered by ``delivered``, are not written.
         to: a file's name, or an open trace port.
         compress: as of :func:`inviso.trace_ports.trace_port`.
 
@@ -76,7 +76,7 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
         raise BadArg(where, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if isinstance(to, TracePort):
         if compress:
-            raise BadArg(where, "compress", "a trace port is compressed or not when it is opened; drop compress")
+            raise BadArg(where, "compress", "compression of a trace port is set when it is opened; drop compress")
         if not to.is_open():
             raise BadArg(where, "to", f"{shown(to)} takes nothing more; open another one")
         return Dump(to.path, *native.dump_to_port(to._native))
@@ -89,21 +89,21 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 def recorded(
     where: str, tracer: Any, options: dict[str, Any]
 ) -> tuple[_native.match_spec.MatchProgram | list[type[BaseException]] | None, float | None] | None:
-    """Checks the options of a flight recorder. Returns what starts its dumps: exceptions and a time in seconds. None for
-    any other session.
+    """Checks the options of a flight recorder. Returns the exceptions and the time in seconds that start its dumps.
+    None for any other session.
     """
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
     asks += ["dump_every"] * ("dump_every" in options["given"])
     every = options["dump_every"]
     if not isinstance(every, (int, float)) or isinstance(every, bool) or not 0 <= every < 1e9:
-        raise BadArg(where, "opts", f"dump_every {shown(every)} is no time; pass seconds, a number from 0")
+        raise BadArg(where, "opts", f"dump_every {shown(every)} is not a time; pass seconds, a number from 0")
     if options["dump_to"] is None:
         if asks:
             raise BadArg(where, "opts", f"{asks[0]} needs files to write to; pass dump_to, a path such as 'dump-{{n}}'")
         return None
     path = options["dump_to"]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in os.fsdecode(path):
-        raise BadArg(where, "opts", f"dump_to {shown(options['dump_to'])} is no path; pass one such as 'dump-{{n}}'")
+        raise BadArg(where, "opts", f"dump_to {shown(options['dump_to'])} is not a path; pass one such as 'dump-{{n}}'")
     if tracer is not None:
         raise BadArg(where, "opts", "dump_to is for a session that is its own tracer; pass None as the tracer")
     if options["capture"] == "ref":
@@ -120,10 +120,10 @@ def recorded(
     if options["dump_slower"] is not None:
         pair = options["dump_slower"]
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise BadArg(where, "opts", f"dump_slower {shown(pair)} is no limit; pass (mfa, seconds)")
+            raise BadArg(where, "opts", f"dump_slower {shown(pair)} is not a limit; pass (mfa, seconds)")
         mfa, seconds = pair
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
-            raise BadArg(where, "opts", f"dump_slower, {shown(seconds)} is no time; pass seconds, a number from 0")
+            raise BadArg(where, "opts", f"dump_slower, {shown(seconds)} is not a time; pass seconds, a number from 0")
         if isinstance(mfa, str):
             mfa = tuple(mfa.rsplit(":", 2))
             if len(mfa) == 3 and mfa[2].isdecimal():
@@ -143,7 +143,7 @@ def _exceptions(where: str, asked: Any) -> _native.match_spec.MatchProgram | lis
         return list(classes)
     if derives(asked, list) and list.__len__(asked):
         return compiled(where, asked, "receive")
-    why = f"dump_on {shown(asked)} is no exception; pass a class, a class's name, or a match specification"
+    why = f"dump_on {shown(asked)} is not an exception; pass a class, a class's name, or a match specification"
     raise BadArg(where, "opts", why)
 
 

@@ -230,7 +230,10 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     if is_gone(what):
         return None
     if not isinstance(what, tuple):
-        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'all', 'new', 'send', 'receive' or 'on_load'"
+        why = (
+            f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'all', 'new', 'send', 'receive' or "
+            "'on_load'"
+        )
         raise BadArg(where, "what", why)
     mfa = mfa_of(where, "what", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]

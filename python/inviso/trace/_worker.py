@@ -106,7 +106,7 @@ class Worker:
             self._thread.gone.wait(PATIENCE)
 
     def leave(self) -> None:
-        """Ends the process when its function returns; nobody waits for that."""
+        """Ends the process when its function returns, and doesn't wait for that."""
         self.hurry()
         self._left = True
         _native.mailbox.put(self.pid, _STOP)
@@ -126,7 +126,7 @@ class Worker:
         try:
             thread.ident, thread.native_id = get_ident(), get_native_id()
             _native.process.hide()
-            # Checked again after each turn: the fork may be over, and nobody may have seen that there is no thread.
+            # Checked again after each turn: the fork may be over, and perhaps no caller has seen that no thread runs.
             while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
                 is_over = True
                 try:
@@ -167,7 +167,7 @@ class Worker:
             message = None  # it may keep objects of the program alive
 
     def _rest(self, seconds: float) -> None:
-        """Leaves the interpreter to the program for so many seconds. A fork or the end shortens the rest."""
+        """Leaves the interpreter to the program for a number of seconds. A fork or the end shortens the rest."""
         end = time.monotonic() + seconds
         while not self._hurry.is_set() and not _fork.is_under_way() and (left := end - time.monotonic()) > 0:
             self._hurry.wait(min(left, _LONGEST_REST))
@@ -216,7 +216,7 @@ class _Budget:
         self._last, self._used = time.monotonic_ns(), time.thread_time_ns()
 
     def rest(self) -> float:
-        """Seconds that the thread has to rest now. Reads the clocks at every sixteenth message only."""
+        """Seconds that the thread has to rest now. Reads the clocks only at every sixteenth message."""
         self._messages += 1
         if self._messages % _LOOK_EVERY:
             return 0.0

@@ -182,7 +182,7 @@ def p(item: Any, flags: Any) -> Any:
         words = flags_of(flags)
     except BadFlags as wrong:
         raise BadArg(
-            "p/2", "flags", f"{shown(wrong.args[0])} are no trace flags; pass 'call', 'm', ['c', 'sos'] …"
+            "p/2", "flags", f"{shown(wrong.args[0])} are not trace flags; pass 'call', 'm', ['c', 'sos'] …"
         ) from None
     who = meant(item)
     run = _now()
@@ -237,7 +237,7 @@ def _pattern(where: str, words: tuple[Any, ...]) -> Any:
         spec = ms(spec)
     found = run.saved.find(spec) if isinstance(spec, (int, str)) else spec
     if not isinstance(found, list):
-        why = f"{shown(spec)} is no match specification; pass a list, a lambda, 'x', 'c', 'cx' or a saved number"
+        why = f"{shown(spec)} is not a match specification; pass a list, a lambda, 'x', 'c', 'cx' or a saved number"
         raise BadArg(f"{where}/2", "match_spec", why)
     answers = run.control.call(None, where, [(*mfa, found)])
     remember(where, *words)
@@ -310,7 +310,7 @@ def seq_trigger_ms(flags: Any = "all") -> list[Any]:
     wrong = [flag for flag in words if flag not in _TOKEN_FLAGS]
     if wrong:
         raise BadArg(
-            "seq_trigger_ms/1", "flags", f"{shown(wrong[0])} is no flag of a token; pass {', '.join(_TOKEN_FLAGS)}"
+            "seq_trigger_ms/1", "flags", f"{shown(wrong[0])} is not a flag of a token; pass {', '.join(_TOKEN_FLAGS)}"
         )
     return [("_", [], [("set_seq_token", flag, True) for flag in words])]
 

@@ -91,7 +91,7 @@ def write_config(file: str, config: Any, opts: Any = ()) -> Any:
     [(1, 'tp', ('json', 'loads', [])), (2, 'p', ('all', 'call'))]
     """
     if opts not in ((), [], "append", ["append"], ("append",)):
-        raise BadArg("write_config/3", "opts", f"{shown(opts)} are no options; pass ['append'], or nothing")
+        raise BadArg("write_config/3", "opts", f"{shown(opts)} are not options; pass ['append'], or nothing")
     if config == "all" or (isinstance(config, list) and all(isinstance(one, int) for one in config)):
         numbers = _numbers("write_config/2", config, len(_history))
         if any(not 0 < number <= len(_history) for number in numbers):
@@ -100,7 +100,9 @@ def write_config(file: str, config: Any, opts: Any = ()) -> Any:
     elif isinstance(config, list):
         calls = [_call("write_config/2", one) for one in config]
     else:
-        raise BadArg("write_config/2", "config", f"{shown(config)} is no configuration; pass 'all', numbers, or calls")
+        raise BadArg(
+            "write_config/2", "config", f"{shown(config)} is not a configuration; pass 'all', numbers, or calls"
+        )
     text = ""
     for function, arguments in calls:
         try:
@@ -123,7 +125,7 @@ def _call(where: str, given: Any) -> tuple[str, tuple[Any, ...]]:
         case ("ttb", str(function), list() | tuple() as arguments) if function in RUNNABLE:
             return function, tuple(arguments)
     known = ", ".join(RUNNABLE)
-    raise BadArg(where, "config", f"{shown(given)} is no call; pass ('ttb', function, [arguments]) of {known}")
+    raise BadArg(where, "config", f"{shown(given)} is not a call; pass ('ttb', function, [arguments]) of {known}")
 
 
 def _read_config(file: str) -> list[tuple[str, tuple[Any, ...]]] | tuple[Any, Any]:

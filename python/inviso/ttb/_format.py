@@ -111,7 +111,7 @@ def _logs(files: Any) -> list[_Log]:
     elif isinstance(files, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in files):
         paths = [os.fspath(one) for one in files]
     else:
-        raise BadArg("format/2", "files", f"{shown(files)} are no logs; pass a folder, a log, or a list of logs")
+        raise BadArg("format/2", "files", f"{shown(files)} are not logs; pass a folder, a log, or a list of logs")
     found: dict[str, _Log] = {}
     for path in paths:
         base = path[: -len(".wrp")].rpartition(".")[0] if path.endswith(".wrp") else path.removesuffix(".ti")

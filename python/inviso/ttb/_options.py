@@ -15,7 +15,7 @@ def pairs(where: str, opts: Any, known: tuple[str, ...]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for item in items:
         if not isinstance(item, tuple) or len(item) != 2 or item[0] not in known:
-            raise BadArg(where, "opts", f"{shown(item)} is no option; pass pairs of {', '.join(known)} and a value")
+            raise BadArg(where, "opts", f"{shown(item)} is not an option; pass pairs of {', '.join(known)} and a value")
         given[item[0]] = item[1]
     return given
 
@@ -28,7 +28,7 @@ def check_file(file: Any) -> None:
             return
         case ("wrap", str(name), int(size), int(count)) if os.path.basename(name) and size > 0 and count > 0:
             return
-    raise BadArg("tracer/2", "opts", f"file {shown(file)} is no log; pass a name, or ('wrap', name, size, count)")
+    raise BadArg("tracer/2", "opts", f"file {shown(file)} is not a log; pass a name, or ('wrap', name, size, count)")
 
 
 def timer(given: Any) -> tuple[float | None, Any]:
@@ -41,7 +41,7 @@ def timer(given: Any) -> tuple[float | None, Any]:
             stop_options(opts)
             return wait / 1000, opts
     raise BadArg(
-        "tracer/2", "opts", f"timer {shown(given)} is no time; pass milliseconds, or (milliseconds, options of stop)"
+        "tracer/2", "opts", f"timer {shown(given)} is not a time; pass milliseconds, or (milliseconds, options of stop)"
     )
 
 
@@ -63,8 +63,8 @@ def stop_options(opts: Any) -> dict[str, Any]:
             case ("fetch_dir", str(folder)) if folder:
                 given["fetch_dir"] = folder
             case _:
-                why = f"{shown(item)} is no option; pass 'nofetch', ('fetch_dir', folder), 'format', 'return_fetch_dir'"
-                raise BadArg("stop/1", "opts", why)
+                known = "'nofetch', ('fetch_dir', folder), 'format', 'return_fetch_dir'"
+                raise BadArg("stop/1", "opts", f"{shown(item)} is not an option; pass {known}")
     return given
 
 
@@ -82,12 +82,12 @@ def format_options(opts: Any) -> dict[str, Any]:
             case ("handler", handler):
                 given["handler"] = check_handler("format/2", handler)
             case _:
-                why = f"{shown(item)} is no option; pass ('out', name), ('handler', (function, state)), 'disable_sort'"
-                raise BadArg("format/2", "opts", why)
+                known = "('out', name), ('handler', (function, state)), 'disable_sort'"
+                raise BadArg("format/2", "opts", f"{shown(item)} is not an option; pass {known}")
     return given
 
 
 def check_handler(where: str, handler: Any) -> Any:
     if not isinstance(handler, tuple) or len(handler) != 2 or not callable(handler[0]):
-        raise BadArg(where, "opts", f"{shown(handler)} is no handler; pass (function, state)")
+        raise BadArg(where, "opts", f"{shown(handler)} is not a handler; pass (function, state)")
     return handler

@@ -126,7 +126,7 @@ def meant(item: Any) -> Any:
     if isinstance(found, Pid):
         return found
     raise BadArg(
-        "p/2", "item", f"{shown(item)} is no process; pass 'all', 'new', 'existing', a Pid or a registered name"
+        "p/2", "item", f"{shown(item)} is not a process; pass 'all', 'new', 'existing', a Pid or a registered name"
     )
 
 

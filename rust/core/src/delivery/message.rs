@@ -40,7 +40,7 @@ use inviso_term::{
 
 /// A record without a message: this version doesn't know its kind, or its function has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a record that is no message")]
+#[error("a record that is not a message")]
 pub struct NoMessage;
 
 /// Longest head of an identifier: its tag, and an atom of 255 characters of 4 bytes.

@@ -207,7 +207,7 @@ impl Classes {
         let mut buffer = [0; 256];
         // SAFETY: the object stands and holds its class; the thread is attached.
         let class = unsafe { capture::type_name(object.get_type_ptr(), &mut buffer) };
-        Err(PyTypeError::new_err(format!("an object of class {class} is no term")))
+        Err(PyTypeError::new_err(format!("an object of class {class} is not a term")))
     }
 }
 

@@ -160,7 +160,7 @@ const WRAPPERS: [Choice; PLACES] = [
 /// `before`, gives the function back.
 #[pyfunction]
 pub fn take_builtin(function: &Bound<'_, PyAny>, before: &Bound<'_, PyAny>, after: &Bound<'_, PyAny>) -> PyResult<()> {
-    let unknown = || PyRuntimeError::new_err(format!("{function} is no function that can be taken"));
+    let unknown = || PyRuntimeError::new_err(format!("{function} is not a function that can be taken"));
     // SAFETY: the type is checked before the fields are read; definitions of modules are never freed.
     let (definition, module, flags) = unsafe {
         if ffi::PyCFunction_CheckExact(function.as_ptr()) == 0 {
