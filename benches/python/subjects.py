@@ -49,7 +49,8 @@ class Census:
         calls: events of Python calls: calls, and resumes of generators and coroutines.
         c_calls: calls of C functions by Python code.
         functions: the number of distinct Python functions.
-        exact: calls of each function whose calls can be told from resumes, whose name is its own, and that has a module.
+        exact: calls of each function whose calls can be told from resumes, whose name is its own, and that has a
+            module.
     """
 
     calls: int

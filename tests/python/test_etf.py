@@ -198,7 +198,7 @@ def test_compression_is_kept_only_where_it_helps() -> None:
 
 @pytest.mark.parametrize("level", [-1, 10, 1.0, None, True, "6"])
 def test_invalid_levels_of_compression(level: Any) -> None:
-    with pytest.raises(BadArg, match=r"dumps/2, compressed: .* is no level .*; pass an int from 0 to 9"):
+    with pytest.raises(BadArg, match=r"dumps/2, compressed: .* is not a level .*; pass an int from 0 to 9"):
         etf.dumps(1, compressed=level)
 
 
