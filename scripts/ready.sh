@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
-# tests need (.[test,test-gil]; of a free-threaded Python .[test]), unless told otherwise; +EXTRA is that and EXTRA.
+# tests need (the dependency groups test and test-gil; of a free-threaded Python test), unless told otherwise; +EXTRA is that and EXTRA.
 # The wheel stays in target/wheels; with INVISO_WHEEL=built the one that is there is installed, and nothing is built.
 # ready.sh PYTHON --check: only says what is missing.
 set -euo pipefail
@@ -32,11 +32,12 @@ if [ "$(build "$venv/bin/python" || true)" != "$version" ] || ! "$venv/bin/pytho
         missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
     fi
 fi
+groups=()
 case $what in
 '' | +*)
-    extras=test${what:+,${what#+}}
-    case $version in cpython-*t-*) ;; *) extras=$extras,test-gil ;; esac
-    what=".[$extras]"
+    groups=(--group test)
+    case $version in cpython-*t-*) ;; *) groups+=(--group test-gil) ;; esac
+    what=.${what:+[${what#+}]}
     ;;
 esac
 pip() {
@@ -50,4 +51,5 @@ if [ "${INVISO_WHEEL-}" != built ]; then
 fi
 wheel=$(ls "$wheels"/*.whl)
 pip install --force-reinstall --no-deps "$wheel"
-pip install "$wheel${what#.}"
+pip install 'pip>=25.1' # Python 3.11 and 3.12 bring an older one, which knows no groups
+pip install "$wheel${what#.}" "${groups[@]}"
