@@ -5,7 +5,7 @@ import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
-# what a browser loads by itself; a link that a person follows may lead to the network
+# a browser loads these by itself; a link for readers may lead to the network
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href"), ("object", "data")}
 
 

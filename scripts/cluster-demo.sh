@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs a service of four processes, a web process and three workers, traces all of them together for five seconds, and shows the
-# beginning of the one log that comes of it.
+# beginning of the merged log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 work=$(mktemp -d)
 web=
-# the web process first: it asks the workers
+# the web process ends first: it sends requests to the workers
 trap '[ -z "$web" ] || { kill "$web" && wait "$web"; } 2>/dev/null || true; kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 export INVISO_DIR="$work/sockets" PYTHONPATH="$PWD/demo"
 show() { echo "\$ $*"; }

@@ -1,4 +1,4 @@
-"""Writes what shells complete of the command ``inviso``, by shtab: run after a change of its options.
+"""Writes the shell completions of the command ``inviso`` with shtab: run it after a change of the options.
 
     .venv/bin/python scripts/completions.py
 
@@ -44,7 +44,7 @@ SHELLS = ("bash", "zsh")
 
 
 def described(text: str) -> dict[str, str]:
-    """The options of a help text with the first line of what each does.
+    """The options of a help text, each with the first line of its description.
 
     >>> described("options:\\n  -n, --limit N          at most N lines\\n")
     {'--limit': 'at most N lines'}
@@ -53,7 +53,7 @@ def described(text: str) -> dict[str, str]:
 
 
 def add(parser: argparse.ArgumentParser, name: str, options: Options, text: str, *, is_program: bool) -> None:
-    """Has a parser know a command's options. It is read for completion only, and never parses."""
+    """Adds a command's options to a parser. The parser is read for completion only, and never parses."""
     about, short = described(text), {full: letter for letter, full in options.short.items() if letter != full}
     for full in (*options.with_value, *options.several, *options.without_value):
         names = [short[full], full] if full in short else [full]
@@ -67,7 +67,7 @@ def add(parser: argparse.ArgumentParser, name: str, options: Options, text: str,
 
 
 def parts(parser: argparse.ArgumentParser) -> tuple[Any, dict[str, str | None]]:
-    """The commands of a parser, and what each does."""
+    """The commands of a parser, and the description of each."""
     (found,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
     return found, {each.dest: each.help for each in found._choices_actions}
 
@@ -103,7 +103,7 @@ def whole() -> argparse.ArgumentParser:
 
 
 def written() -> dict[pathlib.Path, str]:
-    """The files and what is in them."""
+    """The files and their contents."""
     return {FOLDER / shell: shtab.complete(whole(), shell=shell).rstrip("\n") + "\n" for shell in SHELLS}
 
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The interpreter of a version that works: on PATH, or the newest of pyenv's.
+# A working interpreter of a version: the one on PATH, or the newest of pyenv.
 interpreter() {
     local found
     for found in "$(command -v "python$1" || true)" \

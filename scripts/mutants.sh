@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Plants mutants with cargo-mutants and compares what lives with tests/mutants/accepted.txt. Run by hand: all of them take hours.
+# Plants mutants with cargo-mutants and compares the live ones with tests/mutants/accepted.txt. Run it by hand: all take hours.
 #   scripts/mutants.sh [core|log|term ...] [--shard K/N] [--in-place] [any other option of cargo-mutants]
-# Fails where a mutant lives that is not accepted, or one is found that is. Results of each area are in target/mutants.out/AREA.
+# Fails if a mutant lives that is not accepted, or if an accepted one is found. The results of each area are in
+# target/mutants.out/AREA.
 #
 # Each mutant meets the quick unit tests first; those that live through them meet the slow ones and the other tests too.
 set -euo pipefail
@@ -21,7 +22,7 @@ if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $VERSION" ]; the
     cargo install --quiet --locked "cargo-mutants@$VERSION"
 fi
 
-# plant FOLDER [option of cargo-mutants ...]: says by its status that mutants live, and ends if tests fail without any.
+# plant FOLDER [option of cargo-mutants ...]: its status tells whether mutants live; it exits if tests fail without mutants.
 plant() {
     local out=$1 status=0
     shift
@@ -40,7 +41,7 @@ for area in "${areas[@]}"; do
     echo "== mutants of $area: unit tests"
     plant "$out/unit" "$@" --cargo-arg=--lib -- -- --skip=stress
     case $area in
-    # all but the slow ones
+    # all tests but the slow ones
     core) tests=(--lib --test drain --test exact --test message --test messages --test tracer) ;;
     *) tests=(--lib --tests) ;;
     esac

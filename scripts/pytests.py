@@ -2,10 +2,10 @@
 
     python scripts/pytests.py [--further] [argument of pytest...]
 
---further: the interpreter is not the first of a run, so the files of ONCE are left out; of 3.12 and 3.13 those of ENDS,
+--further: the interpreter is not the first of a run. The files of ONCE are left out; on 3.12 and 3.13 those of ENDS,
 too.
 
-A file has its own process for two reasons. What a test leaves behind can't reach another file. And a session looks for
+A file has its own process for two reasons. Leftovers of a test can't reach another file. And a session looks for
 its functions among all objects of the process: four to ten times as many where one process holds every file of tests.
 INVISO_TEST_JOBS is how many files run at a time: one more than there are cores, because some tests wait.
 INVISO_TEST_DEADLINE is how many seconds a file may take. Then its processes are aborted, and the stacks of its threads
@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
 # They take all processors, so they run one after the other when the others are done.
 ALONE = ["test_chaos.py", "test_agent_scale.py"]
-# Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
+# Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter is enough.
 ONCE = {
     "test_agent_scale.py": "agents, and nodes without a program",
     "test_analysis_questions.py": "tables of messages that are given",
@@ -128,7 +128,7 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 
 def counts(output: str) -> dict[str, int]:
-    """What pytest's last line says: ``3 passed, 1 skipped in 0.12s``."""
+    """The counts in pytest's last line: ``3 passed, 1 skipped in 0.12s``."""
     lines = [line for line in output.splitlines() if re.search(r"\d+ [a-z]+ in [\d.]+s\b", line)]
     found = re.findall(r"(\d+) ([a-z]+)", lines[-1].split(" in ")[0]) if lines else []
     return {{"errors": "error", "warning": "warnings"}.get(word, word): int(number) for number, word in found}
@@ -157,7 +157,7 @@ def main() -> int:
                 total.update(counted)
                 if status not in (0, NO_TESTS) or (status == 0 and not counted):
                     failed.append(f"{path.name} (status {status})")
-                    total["error"] += not counted  # pytest came to no end of its own
+                    total["error"] += not counted  # pytest did not finish
                     print(output, flush=True)
     words = ["failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "error"]
     if failed:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
-# tests need (the dependency groups test and test-gil; of a free-threaded Python test), unless told otherwise; +EXTRA is that and EXTRA.
-# The wheel stays in target/wheels; with INVISO_WHEEL=built the one that is there is installed, and nothing is built.
-# ready.sh PYTHON --check: only says what is missing.
+# ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there. The default is this package
+# with the needs of its tests: the dependency groups test and test-gil, or test alone for a free-threaded Python. +EXTRA is the
+# default with EXTRA.
+# The wheel stays in target/wheels. With INVISO_WHEEL=built the existing wheel is installed, and nothing is built.
+# ready.sh PYTHON --check: only reports missing tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1 venv=$2 what=${3:-}
@@ -21,7 +22,7 @@ command -v "$python" >/dev/null || missing "$python is missing: install Python 3
 
 [ "$venv" != --check ] || exit 0
 
-# What tells one build of Python from another; cargo's folders go by it, too, unless CARGO_FOLDER names one.
+# The name of a build of Python. It also names the folders of cargo, unless CARGO_FOLDER names one.
 build() {
     "$1" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# All tests: Rust, loom models with their mutants, then each Python that is here.
+# All tests: Rust, loom models with their mutants, then each installed Python.
 #   scripts/test.sh                    everything
 #   scripts/test.sh rust|lint|loom|fuzz|notebook
 #   scripts/test.sh python PYTHON      under one interpreter
-#   scripts/test.sh real [PYTHON ...]  real programs under each tool; REAL=long: each program under each
-# CONTRIBUTING.md has a table of what runs where, and how long it takes.
-# INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter, INVISO_FUZZ_SECONDS how long each
-# body is fuzzed that reads bytes of strangers: four at a time, so that on two cores it is a minute's work.
+#   scripts/test.sh real [PYTHON ...]  real programs under the tools; REAL=long: each program under each tool
+# CONTRIBUTING.md has a table of the stages and their times.
+# INVISO_STRESS_SECONDS is the time of each of the two stress tests under each interpreter. INVISO_FUZZ_SECONDS is the time for
+# which each reader of foreign bytes is fuzzed: four at a time, which takes a minute on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-20}"
@@ -29,7 +29,7 @@ rust() {
 
 fuzz() {
     local body running=()
-    echo "== fuzzing: the external term format, logs, what comes over connections"
+    echo "== fuzzing: the external term format, logs, bytes of connections"
     CARGO_TARGET_DIR="$PWD/target" cargo test --quiet --manifest-path fuzz/Cargo.toml -- --nocapture
     for body in etf log client frames; do
         PYTHONPATH=tests/python .venv/bin/python "fuzz/python/fuzz_$body.py" "$INVISO_FUZZ_SECONDS" >"target/fuzz-$body.log" 2>&1 &
@@ -53,7 +53,7 @@ one_python() { # interpreter, virtual environment
 
 tests() { # virtual environment, [--further]
     echo "== tests under $("$1/bin/python" -VV)"
-    "$1/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
+    "$1/bin/python" -m compileall -q -f benches python scripts tests # finds syntax that is too new for it
     "$1/bin/python" scripts/pytests.py "${@:2}"
     "$1/bin/python" -m tests.conformance --covered \
         tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/{match_spec,seq_trace,trace_events}}.jsonl
@@ -64,7 +64,7 @@ notebook() {
     .venv/bin/python scripts/run_notebooks.py
 }
 
-# The further Pythons of these versions that are here, a line each; the first one's version is done already.
+# The installed Pythons of these versions, a line each. The version of the first one is left out: it is done already.
 further() { # versions
     local first version found
     first=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
@@ -77,7 +77,7 @@ further() { # versions
     done
 }
 
-real() { # interpreters; without any those of 3.11 to 3.13 that are here
+real() { # interpreters; without any the installed ones of 3.11 to 3.13
     local version found
     if [ $# = 0 ]; then
         for version in 3.11 3.12 3.13; do
@@ -87,8 +87,8 @@ real() { # interpreters; without any those of 3.11 to 3.13 that are here
     "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
 }
 
-# The environments of further Pythons. The release build is tested under the first one only; for these there is no optimisation at
-# link time, and they share a folder of cargo's, where all crates but rust/cpython and rust/py are built once.
+# The environments of further Pythons. Only the first one tests the release build. These builds have no optimisation at link time,
+# and share a folder of cargo, where all crates but rust/cpython and rust/py are built once.
 further_builds() { # lines of further
     local version found
     while read -r version found <&3; do
@@ -98,7 +98,7 @@ further_builds() { # lines of further
     done 3<<<"$1"
 }
 
-# Says after a stage how long it took, and how long all processors together.
+# Prints the time of a stage after its end, and the time of all processors together.
 stage() { # name, command...
     local TIMEFORMAT="== $1 took %0R s, and %0U + %0S s of the processors"
     time "${@:2}"
@@ -123,7 +123,7 @@ python) one_python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_
 all)
     scripts/ready.sh "$PYTHON" --check
     others=$(further 3.12 3.13 3.14t)
-    # The release build runs beside the stages that need none: its linker uses one core.
+    # The release build runs beside the stages that don't need it: its linker uses one core.
     mkdir -p target
     stage 'release build' scripts/ready.sh "$PYTHON" .venv +notebook >target/ready.log 2>&1 &
     release=$!

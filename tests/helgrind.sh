@@ -2,11 +2,11 @@
 # Runs inviso-core's thread tests under valgrind.
 #
 #   tests/helgrind.sh           memcheck, short form: no invalid access, nothing uninitialised, nothing leaked
-#   tests/helgrind.sh --races   helgrind as well; prints where it sees races, for a reader to judge
+#   tests/helgrind.sh --races   helgrind as well; prints the places of its races, for a reader to judge
 #
-# helgrind and drd know pthread's locks, not futexes, and no atomics. So they call everything a race that std's Mutex guards
-# or an atomic publishes: hundreds of places, none of them gating. What decides about orderings are the loom models
-# (tests/loom.sh); what memcheck adds is the memory itself: pages of rings, retired snapshots, cells.
+# helgrind and drd know pthread's locks, but no futexes and no atomics. So they report a race for all data that std's Mutex
+# guards or an atomic publishes: hundreds of places, none of which fails this script. The loom models (tests/loom.sh) check
+# the orderings. memcheck checks the memory itself: pages of rings, retired snapshots, cells.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 1; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the loom models of inviso-core, then plants each mutant that a table in its sources lists and demands that the
-# model named there fails.
+# Runs the loom models of inviso-core, then plants each mutant of the tables in its sources. The model that the table
+# names has to fail.
 #
 #   tests/loom.sh                    everything, short form
 #   INVISO_LOOM=long tests/loom.sh   more preemptions in the green run
 #   tests/loom.sh name...            only these mutants
 #
-# A mutant is chosen by INVISO_MUTANT when the models run, so all are one build.
+# INVISO_MUTANT chooses a mutant when the models run, so all mutants share one build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ export RUST_BACKTRACE=0
 limit="${INVISO_LOOM_SECONDS:-3600}" # for one run
 modules=rust/core/src
 
-# Every file that has a table with this head lists mutants; together they must list what the code knows.
+# Every file that has a table with this head lists mutants. Together they must list all mutants of the code.
 head='^//! | mutant | what is planted | found by |$'
 tables=$(grep -RlE --include '*.rs' "${head//|/\\|}" "$modules" | sort)
 # shellcheck disable=SC2086
@@ -40,12 +40,12 @@ if [ $# -eq 0 ]; then
     set -- $listed
 fi
 
-# plant mutant: says in one line whether its model finds it
+# plant mutant: prints one line that tells whether its model finds it
 plant() {
     local mutant=$1 model log="$CARGO_TARGET_DIR/mutant-$1.log"
     model=$(sed -n "s/^..! | \`$mutant\` |.*| \`\([a-z_:]*\)\` |\$/\1/p" <<<"$rows")
     [ -n "$model" ] || { echo "no mutant is called $mutant"; return; }
-    # The group swallows what the shell says of an abort: a panic while panicking is a finding as well.
+    # The group hides the shell's message about an abort: a panic while panicking is a finding as well.
     { INVISO_MUTANT=$mutant INVISO_LOOM=short timeout "$limit" "$binary" "models::$model" >"$log" 2>&1; } 2>/dev/null || true
     if ! grep -q '^running 1 test$' "$log"; then
         echo "WRONG    $mutant is to be found by $model, and that isn't one model"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs inviso-core's tests under ThreadSanitizer. Needs a nightly toolchain.
 #
-# The crate's locks tell it what they guard (`sync::told`). It doesn't know fences: what std's `Arc` frees behind one is left
-# out, and so are libtest's and std's own threads. `-v` shows the stacks.
+# The crate's locks report their protected data to it (`sync::told`). It doesn't know fences: reports about memory that std's
+# `Arc` frees after one are left out, and so are libtest's and std's own threads. `-v` shows the stacks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')

@@ -1,1 +1,1 @@
-"""What tracing costs, measured: ``python -m benches.python`` from the project's root."""
+"""Measures the costs of tracing: ``python -m benches.python`` from the project's root."""

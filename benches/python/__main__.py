@@ -1,6 +1,6 @@
-"""Measures what tracing costs, beside the least that it can cost and beside other tools: python -m benches.python
+"""Measures the costs of tracing, beside their lower limits and beside other tools: python -m benches.python
 
-All of it takes about a quarter of an hour; --quick a minute, to see that it works. Peers that are not installed are left out
+All of it takes about a quarter of an hour. --quick takes a minute, to check that it works. Missing peers are left out
 (python -m pip install -r benches/python/requirements.txt). Nothing else should run on the machine meanwhile.
 """
 
@@ -36,7 +36,7 @@ _PEERS = ("yappi", "viztracer", "tprof", "mistune", "docutils", "jinja2", "sympy
 
 
 def main() -> int:
-    """Returns the exit status: 1 where something went wrong or is void."""
+    """Returns the exit status: 1 if a measurement failed or is void."""
     words = _words()
     every = tools.every()
     started = time.monotonic()

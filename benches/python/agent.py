@@ -1,9 +1,9 @@
-"""A control and a runtime of another host, joined by two agents over loopback: what the way between them costs.
+"""A control and a runtime of another host, joined by two agents over loopback: the costs of the path between them.
 
     python -m benches.python.agent [--tls FOLDER] [--megabytes 400]
 
 * ``get_status``, beside a bare question and answer of the engine over the same kind of connection.
-* how soon a runtime that was killed is seen, and an agent that hangs.
+* the time until a killed runtime is noticed, and until an agent that hangs is noticed.
 * copying a log, beside a plain copy of the file; memory of the agent that sends.
 
 ``--tls`` is a folder with ``ca.pem``, ``agent.pem`` and ``agent.key``. One line of JSON on standard output for each figure.
@@ -78,7 +78,7 @@ def measure(given: argparse.Namespace, place: Path, files: list[str], children: 
         return full, child
 
     name, child = node("idle")
-    # before this process has an engine, whose threads stay
+    # before this process has an engine: its threads stay
     tell("get_status through agents", p50(lambda: control.call([name], "get_status")), "us")
     start(children, [sys.executable, "-c", ECHO, ends[2], *files], {**os.environ})
     engine = Engine([ends[3]], [ends[2]], tls=Tls(*files) if files else None)
@@ -140,7 +140,7 @@ def asked(engine: Any) -> bool:
 def agent(
     children: list[subprocess.Popen[bytes]], place: Path, host: str, endpoint: str, *options: str
 ) -> subprocess.Popen[bytes]:
-    """An agent of a host of its own, that answers."""
+    """Starts an agent of a host of its own, and waits until it answers."""
     place.mkdir()
     environment = {**os.environ, "INVISO_DIR": str(place / "sockets"), "INVISO_HOST": host}
     made = subprocess.Popen([sys.executable, "-m", "inviso", "agent", "--listen", endpoint, *options], env=environment)
@@ -154,7 +154,7 @@ def agent(
 def start(
     children: list[subprocess.Popen[bytes]], words: list[str], environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
-    """A process that has said that it is ready."""
+    """Starts a process, and waits until it says that it is ready."""
     made = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     children.append(made)
     assert made.stdout is not None
@@ -169,7 +169,7 @@ def free_port() -> int:
 
 
 def peak(pid: int) -> float:
-    """The most memory that a process has had, in KiB."""
+    """The largest memory of a process so far, in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 

@@ -1,4 +1,4 @@
-"""How fast a log becomes tables, in how much memory, beside the table of its events; and the path of one label.
+"""Speed and memory of making tables from a log, beside the table of its events; and the path of one label.
 
     python -m benches.python.analysis [MESSAGES]
 
@@ -26,7 +26,7 @@ TABLES = ("events", "calls", "messages", "profile", "processes", "losses")
 
 
 def record(term: object, number: int | None = None) -> bytes:
-    """A record of a log; behind its term the number of a message."""
+    """A record of a log. The number of a message follows its term."""
     data = _native.etf.term_to_binary(term)
     if number is not None:
         data += b"\xb1" + number.to_bytes(8, "big")
@@ -34,7 +34,7 @@ def record(term: object, number: int | None = None) -> bytes:
 
 
 def write(path: Path, messages: int) -> None:
-    """The log of a shop: of each six messages four are of calls."""
+    """Writes the log of a shop: four of each six messages are of calls."""
     one, two, box = (_native.process.new_process("") for _ in range(3))
     stamped, function = Atom("trace_ts"), (Atom("shop.orders"), Atom("price"))
     clock = 1_000_000_000
@@ -52,7 +52,7 @@ def write(path: Path, messages: int) -> None:
 
 
 def write_label(path: Path, messages: int) -> None:
-    """The log of a token that goes round among 100 processes."""
+    """Writes the log of a token that goes round among 100 processes."""
     pids = [_native.process.new_process("") for _ in range(100)]
     with path.open("wb") as file:
         for n in range(messages):
@@ -62,7 +62,7 @@ def write_label(path: Path, messages: int) -> None:
 
 
 def make(table: str, path: str) -> None:
-    """One table, in this process."""
+    """Makes one table, in this process."""
     import pyarrow
 
     best, messages = float("inf"), 0
@@ -89,7 +89,7 @@ def make(table: str, path: str) -> None:
 
 
 def main() -> None:
-    """All of them."""
+    """Measures all tables."""
     if len(sys.argv) == 3:
         return make(sys.argv[1], sys.argv[2])
     messages = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000

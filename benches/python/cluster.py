@@ -1,4 +1,4 @@
-"""A control over many runtimes of one host: how long its calls take, and what each node costs it.
+"""A control over many runtimes of one host: the times of its calls, and its costs for each node.
 
     python -m benches.python.cluster [--nodes 1000] [--real 50] [--rounds 1000]
 
@@ -7,7 +7,7 @@
 * ``tf`` on all nodes: ``--real`` of them are processes, the others speak the real protocol, each over its own socket, from
   the threads of a few processes. Every answer is checked.
 * memory of the control for each node, and its growth over rounds of ``get_status`` on all.
-* how soon a control is told of a runtime that was killed.
+* the time until a control is told of a killed runtime.
 * a program with a listener at rest, beside the same program without: processor time of recursive calls, in turns.
 
 One line of JSON on standard output for each figure, with the load of the machine.
@@ -156,7 +156,7 @@ def rested(folder: str, *words: str) -> float:
 
 
 def start(children: list[subprocess.Popen[bytes]], folder: str, name: str, *words: str) -> str:
-    """A real runtime; its full name."""
+    """Starts a real runtime; returns its full name."""
     text = [sys.executable, "-c", REAL, name, f"{folder}/logs", *words]
     child = subprocess.Popen(text, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     children.append(child)
@@ -165,7 +165,7 @@ def start(children: list[subprocess.Popen[bytes]], folder: str, name: str, *word
 
 
 def speak(children: list[subprocess.Popen[bytes]], count: int) -> list[str]:
-    """So many runtimes that only speak the protocol, ten processes of them; their names."""
+    """Starts this number of runtimes that only speak the protocol, in ten processes; returns their names."""
     names = []
     for number in range(10 if count >= 10 else min(count, 1)):
         share = count // 10 + (number < count % 10)
@@ -178,7 +178,7 @@ def speak(children: list[subprocess.Popen[bytes]], count: int) -> list[str]:
 
 
 def echo(children: list[subprocess.Popen[bytes]]) -> Any:
-    """A function that sends a request's frame to another process, which reads it and writes an answer's, and nothing else."""
+    """A function that sends a request's frame to another process. That reads it and only writes an answer's frame."""
     here, there = socket.socketpair()
     request, answer = ("call", 1, "get_status", []), framed(("answer", 1, ("ok", ("new", "running"))))
     text = (
@@ -204,13 +204,13 @@ def framed(term: Any) -> bytes:
 
 
 def checked(pairs: list[tuple[str, Any]], count: int) -> None:
-    """Every node has answered."""
+    """Checks that every node has answered."""
     wrong = [answer for _, answer in pairs if answer[0] != "ok"]
     assert len(pairs) == count and not wrong, (len(wrong), wrong[:1])
 
 
 def p50(work: Any, count: int = 2000) -> float:
-    """Microseconds that it takes half of the time at most."""
+    """The median of its times, in microseconds."""
     for _ in range(count // 10):
         work()
     took = []

@@ -2,7 +2,7 @@
 
     python -m benches.python.cluster_speaker NUMBER COUNT
 
-A line with a number on standard input: so many nodes end, the oldest first, and as many others begin. It ends with its
+A line with a number on standard input ends this number of nodes, the oldest first, and begins as many. It ends with its
 input. The nodes are called ``speaks-NUMBER-AT@HOST``, in the order in which they began.
 """
 
@@ -41,9 +41,9 @@ class Speaker:
         self._connections: dict[int, tuple[socket.socket, Frames, str]] = {}
 
     def begin(self, count: int) -> None:
-        """So many nodes begin to listen."""
+        """Begins this number of nodes, which listen."""
         for _ in range(count):
-            # a number of no process: the control looks at who listens, which is this one
+            # not a process id: the control checks the process that listens, which is this one
             false = 1_000_000_000 + self._number * 1_000_000 + self._begun
             name = f"speaks-{self._number}-{self._begun}@{host()}"
             self._begun += 1
@@ -54,7 +54,7 @@ class Speaker:
             self._poll.register(made.fileno(), select.EPOLLIN)
 
     def end(self, count: int) -> None:
-        """The oldest nodes end, as a process does: their sockets stay in the folder."""
+        """Ends the oldest nodes like processes that end: their sockets stay in the folder."""
         for descriptor in list(self._listening)[:count]:
             made, name, _ = self._listening.pop(descriptor)
             self._poll.unregister(descriptor)

@@ -1,4 +1,4 @@
-"""How fast a log becomes each format, in how much memory, and how large the files are, beside viztracer's.
+"""Speed and memory of the export of a log to each format, and the sizes of the files, beside viztracer's.
 
     python -m benches.python.export [CALLS]
 
@@ -29,7 +29,7 @@ NAMES = ("Session.get", "Session.put", "connect", "Pool.acquire", "encode", "dec
 
 
 def write(path: Path, calls: int) -> None:
-    """The log."""
+    """Writes the log."""
     pids = [_native.process.new_process("") for _ in range(4)]
     chance = random.Random(1)
     clock, module = 1_763_748_000_000_000_000, Atom("shop.backend.database")
@@ -46,7 +46,7 @@ def write(path: Path, calls: int) -> None:
 
 
 def make(format: str, log: str, out: str) -> None:
-    """One format, in this process."""
+    """Exports to one format, in this process."""
     best = float("inf")
     for _ in range(3):
         begin = time.perf_counter()

@@ -1,9 +1,9 @@
-"""How fast logs are read into Python objects, merged, converted and counted: CPU seconds of one thread.
+"""The speed of reading logs into Python objects, of merging, converting and counting: CPU seconds of one thread.
 
     python -m benches.python.logs ROUNDS
 
 The log is of call and return messages with time stamps and two arguments; eight of them, whose times interleave, are
-merged. `copy` is the comparison: the same bytes from file to file, with nothing looked at. The last line is JSON:
+merged. `copy` is the comparison: the same bytes from file to file, without a look at them. The last line is JSON:
 millions of messages a second, each the best of the rounds.
 """
 
@@ -47,7 +47,7 @@ def written(path: str, pairs: int = _PAIRS, first: int = 0, step: int = 1) -> No
 
 
 def printed(path: str, out: str) -> int:
-    """Prints a log to a file; its lines."""
+    """Prints a log to a file; returns the number of its lines."""
     with open(out, "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
         if cli.main(["log", "print", path]):
             raise Wrong("print: something could not be read")
@@ -56,7 +56,7 @@ def printed(path: str, out: str) -> int:
 
 
 def main(rounds: str) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     with tempfile.TemporaryDirectory() as folder:
         path, blocks, out = (os.path.join(folder, name) for name in ("erlang", "blocks", "out"))
         written(path)

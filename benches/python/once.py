@@ -1,4 +1,4 @@
-"""What isn't paid by the call: import, arming, the life of sessions, and what stays of tasks that have ended.
+"""Costs that don't depend on calls: import, arming, the life of sessions, and the memory that ended tasks leave.
 
     python -m benches.python.once imports|start_line|arming|sessions|tasks HOW_MANY
 
@@ -58,7 +58,7 @@ print(after - before)
 
 
 def start_line(times: int) -> dict[str, Any]:
-    """The best time of what the start files add to an interpreter's start, in fresh processes, where no variable asks for anything."""
+    """The best time that the start files add to an interpreter's start, in fresh processes, without their variables."""
     place = os.path.join(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "packaging/data/purelib"
     )
@@ -140,7 +140,7 @@ def _interpreters_own(functions: list[Function], timed: Callable[[str, Callable[
 
 
 def sessions(times: int) -> dict[str, Any]:
-    """Sessions made and destroyed, one after the other."""
+    """Makes and destroys sessions, one after the other."""
     from inviso import trace
 
     def some(n: int) -> None:
@@ -151,7 +151,7 @@ def sessions(times: int) -> dict[str, Any]:
 
 
 def tasks(times: int) -> dict[str, Any]:
-    """Short tasks under call_time, a thousand at a time."""
+    """Runs short tasks under call_time, a thousand at a time."""
     from inviso import trace
 
     async def short() -> None:
@@ -173,7 +173,7 @@ def tasks(times: int) -> dict[str, Any]:
 
 
 def _growth(times: int, some: Callable[[int], object]) -> dict[str, Any]:
-    """How much memory the process has taken after the first tenth, and what the rest has added."""
+    """The memory that the process has taken after the first tenth, and the memory that the rest has added."""
     first = times // 10
     before = _memory()
     some(first)
@@ -189,7 +189,7 @@ def _growth(times: int, some: Callable[[int], object]) -> dict[str, Any]:
 
 
 def _memory() -> int:
-    """Bytes of this process in memory; the most that there ever were, where the system doesn't tell what is now."""
+    """Bytes of this process in memory; the largest number so far, if the system doesn't tell the present one."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

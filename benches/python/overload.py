@@ -1,10 +1,10 @@
-"""A uvicorn service under load that drowns in its own trace: what its users see before, meanwhile and afterwards.
+"""A uvicorn service under load that its own trace overloads: times of answers before, during and after that.
 
     python -m benches.python.overload [--runs 9]
 
 A process asks the service all the time, over four connections, and notes how long each answer took. Then a tool
-(:mod:`inviso.tool`) has every call of the application traced, with arguments, returns and time stamps, which the service
-can't bear: the runtime component suspends itself. The tool reactivates it after two seconds, and it drowns again.
+(:mod:`inviso.tool`) traces every call of the application, with arguments, returns and time stamps. That is too much for
+the service: the runtime component suspends itself. After two seconds the tool reactivates it, and it suspends again.
 
 One line of JSON on standard output for each figure: medians over the runs. "Suspended after" is measured from the answer of
 the call that set the patterns, in intervals of the overload check.
@@ -140,7 +140,7 @@ def run(place: Path) -> dict[str, float]:
 
 
 def drown() -> dict[str, float]:
-    """Has the service drown twice; when what happened."""
+    """Overloads the service twice; returns the time of each event."""
     moments: dict[str, float] = {}
     name = f"shop@{HOST}"
     changed = threading.Condition()

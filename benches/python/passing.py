@@ -1,10 +1,10 @@
-"""What messages, task switches, ports and collections cost, traced and not: all of it in one process, in turns.
+"""The costs of messages, task switches, ports and collections, traced and untraced: all in one process, in turns.
 
     python -m benches.python.passing ROUNDS
 
 Each round times each kind of work (``WORK``) four times: with no session, with one that asks for nothing, with one
 that traces another process, and with one that traces it; the order goes on by one in each round. Each time is the best
-of up to 5 runs within 50 ms, so that what happens once (the first page of a ring) is not what is measured. The last line
+of up to 5 runs within 50 ms, so that events that happen once (the first page of a ring) are not measured. The last line
 is JSON: nanoseconds of one piece of work with no session, and three ratios to that, each the median of the rounds.
 """
 
@@ -40,12 +40,12 @@ class Work:
     """One kind of work.
 
     Attributes:
-        about: what one piece of it is, and what is traced of it.
-        run: does it so many times and says how many seconds that took.
-        times: how often it is done in one go.
-        flags: what is traced of processes, and of ports if there is something.
-        events: how many messages one piece makes.
-        bar: what the ratio should not be more than, if there is such.
+        about: one piece of it, and the traced events.
+        run: does it this number of times; returns the seconds.
+        times: the number of repetitions in one run.
+        flags: flags of processes, and of ports if there are any.
+        events: the number of messages of one piece.
+        bar: the largest ratio that is good enough, if there is one.
     """
 
     about: str
@@ -157,7 +157,7 @@ WORK = {
 
 
 def best(run: Callable[[], float]) -> tuple[float, int]:
-    """The least of the seconds of up to 5 runs within 50 ms, and how many runs it were."""
+    """The fewest seconds of up to 5 runs within 50 ms, and the number of runs."""
     seconds: list[float] = []
     while len(seconds) < _RUNS and sum(seconds) < _ENOUGH:
         seconds.append(run())
@@ -165,10 +165,10 @@ def best(run: Callable[[], float]) -> tuple[float, int]:
 
 
 def measured(work: Work, mode: str, other: inviso.Pid) -> float:
-    """Seconds of one go, the best of some.
+    """Seconds of one run, the best of several.
 
     Raises:
-        Wrong: it was traced, and other messages came than it makes; or it was not, and some came.
+        Wrong: the work was traced, and the number of messages is wrong; or it was not traced, and messages came.
     """
     if mode == "untraced":
         return best(lambda: work.run(work.times))[0]
@@ -190,20 +190,20 @@ def measured(work: Work, mode: str, other: inviso.Pid) -> float:
 
 
 def main(rounds: str, names: str = "") -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     stop = threading.Event()
     idle = threading.Thread(target=stop.wait)
     idle.start()
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     chosen = {name: work for name, work in WORK.items() if not names or name in names.split(",")}
     gc.collect()
-    gc.freeze()  # what there is besides
+    gc.freeze()  # all other objects
     for turn in range(int(rounds) + 1):
         for name, work in chosen.items():
             for step in range(len(MODES)):
                 mode = MODES[(turn + step) % len(MODES)]
                 spent = measured(work, mode, inviso.pid(idle))
-                if turn:  # the first is for what is warm afterwards
+                if turn:  # the first turn warms up
                     seconds[name, mode].append(spent)
     stop.set()
     idle.join()
@@ -212,7 +212,7 @@ def main(rounds: str, names: str = "") -> None:
 
 
 def figures(work: Work, seconds: dict[str, list[float]]) -> dict[str, Any]:
-    """What the rounds of one kind of work come to."""
+    """The figures of one kind of work, from its rounds."""
     plain = seconds["untraced"]
     ratios = {
         mode: round(statistics.median(one / bare for one, bare in zip(seconds[mode], plain, strict=True)), 3)

@@ -1,4 +1,4 @@
-"""What a trace port costs the traced program: call and return events of two threads, to a file and into rings alone.
+"""The costs of a trace port for the traced program: calls and returns of two threads, to a file and into rings alone.
 
     python -m benches.python.ports ROUNDS
 
@@ -37,7 +37,7 @@ _BLOCK = 1000
 
 
 def called(number: int, text: str) -> int:
-    """What is traced: two arguments and a value."""
+    """The traced function: two arguments and a value."""
     return number
 
 
@@ -100,7 +100,7 @@ def _viztracer(path: str) -> tuple[float, float, float]:
 
 
 def main(rounds: str = "5", say: Callable[[str], object] = print) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     modes = [mode for mode in MODES if mode != "viztracer" or importlib.util.find_spec("viztracer")]
     seconds: dict[str, list[float]] = defaultdict(list)
     size: dict[str, float] = {}
@@ -128,5 +128,5 @@ def main(rounds: str = "5", say: Callable[[str], object] = print) -> None:
 if __name__ == "__main__":
     inviso.self()
     gc.collect()
-    gc.freeze()  # what there is besides
+    gc.freeze()  # all other objects
     main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Measures what tracing costs six real workloads: templates, algebra, graphs, a linter, generators, coroutines.
+"""Measures the costs of tracing for six real workloads: templates, algebra, graphs, a linter, generators, coroutines.
 
     python -m benches.python.programs [ROUNDS [NAMES]]
 
@@ -305,7 +305,7 @@ NAMES = tuple(_MAKERS)
 
 
 def make(name: str) -> Subject:
-    """A workload by its name, out of ``NAMES``."""
+    """A workload by its name in ``NAMES``."""
     return _MAKERS[name]()
 
 
@@ -327,7 +327,7 @@ def measured(
 
 
 def main(rounds: str = "9", names: str = ",".join(NAMES)) -> int:
-    """Returns the exit status: 1 if a tool was wrong or a workload is void or can't be measured."""
+    """Returns the exit status: 1 if a tool was wrong, or if a workload is void or can't be measured."""
     found, failed = measured(
         int(rounds), lambda words: print(f"# {words}", file=sys.stderr, flush=True), names.split(",")
     )

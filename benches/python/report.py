@@ -1,4 +1,4 @@
-"""Tables in Markdown of what a run has measured.
+"""Tables in Markdown of the results of a run.
 
     python -m benches.python.report RESULT.json ... [--into docs/costs.md]
 
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table in Markdown; the lines of nothing where there are no rows."""
+    """The lines of a table in Markdown; none if there are no rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |", *lines, ""] if lines else []
 
@@ -163,7 +163,7 @@ def _once(once: dict[str, Any]) -> list[str]:
 
 
 def put_into(path: Path, results: list[dict[str, Any]]) -> None:
-    """Replaces what is between the page's marks.
+    """Replaces the text between the page's marks.
 
     Raises:
         ValueError: a quick run among the results, or a page without marks.
@@ -179,7 +179,7 @@ def put_into(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """See the module."""
+    """Makes tables as the docstring of the module tells."""
     parser = argparse.ArgumentParser(prog="benches.python.report", description=__doc__)
     parser.add_argument("results", nargs="+", type=Path)
     parser.add_argument("--into", type=Path)

@@ -1,4 +1,4 @@
-"""Starts the workers, has them measure in turn, and makes figures of their answers.
+"""Starts the workers, makes them measure in turn, and computes figures from their answers.
 
 All tools of a subject are measured in one interleaved run: each has a process of its own, and in each round each of
 them times the subject without and with its tool, the order swapped every other round. So a noisy second hurts one
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-NOISE = 0.03  # how far a figure of nothing against nothing may be off 1
+NOISE = 0.03  # how far a ratio of nothing to nothing may be from 1
 PATIENCE = 300.0  # seconds for one answer
 
 
@@ -41,11 +41,11 @@ class Worker:
     """One process that measures one tool on one subject.
 
     Attributes:
-        about: what it knows of the subject, once it is there.
+        about: its facts about the subject, after its start.
         missing: why the tool can't run here, or None.
-        wrong: what went wrong, or None; then it measures no more.
+        wrong: the error, or None. After an error it measures no more.
         rounds: the seconds of each round.
-        told: what the tool said last.
+        told: the last report of the tool.
     """
 
     def __init__(self, subject: str, tool: str) -> None:
@@ -62,7 +62,7 @@ class Worker:
         )  # fmt: skip
 
     def ready(self) -> None:
-        """Waits until it has seen that its tool works."""
+        """Waits until it has checked that its tool works."""
         self.about = self._answer()
 
     def measure(self, order: str) -> None:
@@ -109,11 +109,11 @@ def interleaved(subject: str, names: Iterable[str], rounds: int, say: Callable[[
     Args:
         names: the tools; ``none`` is always measured, first.
         rounds: how many of them count; one more comes before.
-        say: told what is under way.
+        say: called with the current step.
 
     Returns:
         ``calls`` (Python calls in a run), ``c_calls``, ``functions`` (distinct ones), ``hot`` (calls of the hot
-        function), ``base_ns`` (untraced, for a call), ``void`` (whether nothing against nothing was off 1 by more than
+        function), ``base_ns`` (untraced, for a call), ``void`` (whether nothing to nothing differs from 1 by more than
         ``NOISE``), ``tools`` (figures of each by name, see :func:`figures`), ``missing`` and ``wrong`` (why there are
         none).
     """
@@ -137,7 +137,7 @@ def interleaved(subject: str, names: Iterable[str], rounds: int, say: Callable[[
 
 
 def figures(workers: list[Worker]) -> dict[str, Any]:
-    """What the rounds of a subject's workers come to; the first worker is that of ``none``.
+    """The figures of a subject's workers, from their rounds; the first worker is that of ``none``.
 
     A tool's figures: ``ratio`` (its quiet time over that of ``none``), ``median`` (of the rounds' own ratios, with over
     without the tool), ``ns`` (what it adds to a Python call),
@@ -179,7 +179,7 @@ def _quiet(worker: Worker, half: str) -> float:
 
 
 def beside(subject: dict[str, Any], tool: str, other: str) -> float | None:
-    """What a tool adds, over what another adds in the same run; None without figures of both."""
+    """The ratio of the times that two tools add in the same run; None without figures of both."""
     ours, theirs = (subject["tools"].get(name) for name in (tool, other))
     if ours is None or theirs is None or theirs["ns"] <= 0:
         return None

@@ -1,4 +1,4 @@
-"""A control over many runtimes of many hosts: what its calls take, and what each node and each agent costs.
+"""A control over many runtimes of many hosts: the times of its calls, and the costs of each node and each agent.
 
     python -m benches.python.scale [--nodes 100 300 1000] [--agents 20] [--rounds 100 | --seconds 600] [--coming 5]
 
@@ -11,8 +11,8 @@ host. For each number of nodes:
   answer is checked.
 * memory of the control for a node, resident and of Python's objects; of the agent of its host; of the others; their
   threads and descriptors.
-* rounds in which ``--coming`` nodes of each host end and as many begin, so many or for so long: what control and agents
-  take at the start, in the middle and at the end, and how much they grow.
+* rounds in which ``--coming`` nodes of each host end and as many begin, for ``--rounds`` or ``--seconds``: sizes of
+  control and agents at the start, in the middle and at the end, and their growth.
 * the end of an agent: until the control knows that its nodes are gone.
 
 At the end the line through the figures of all numbers of nodes. One line of JSON on standard output for each figure,
@@ -115,7 +115,7 @@ class Hosts:
         return {**os.environ, "INVISO_DIR": str(self._place / name / "sockets"), "INVISO_HOST": name}
 
     def speak(self, nodes: int) -> None:
-        """So many nodes, spread over the hosts."""
+        """Begins this number of nodes, spread over the hosts."""
         count = len(self.names)
         self._shares = [nodes // count + (number < nodes % count) for number in range(count)]
         for number, share in enumerate(self._shares):
@@ -123,7 +123,7 @@ class Hosts:
             self._speakers.append(start(self._children, words, self.environment(number)))
 
     def turn(self, count: int) -> None:
-        """On each host so many nodes end, the oldest, and as many begin."""
+        """Ends this number of nodes on each host, the oldest first, and begins as many."""
         for number, speaker in enumerate(self._speakers):
             assert speaker.stdin is not None and speaker.stdout is not None
             many = min(count, self._shares[number])
@@ -133,7 +133,7 @@ class Hosts:
             self._ended[number] += many
 
     def nodes(self, number: int | None = None) -> list[str]:
-        """The nodes that live, of one host or of all."""
+        """The live nodes of one host, or of all."""
         of = range(len(self.names)) if number is None else [number]
         return [
             f"speaks-{each}-{at}@{self.names[each]}"
@@ -205,7 +205,7 @@ def come_and_go(hosts: Hosts, control: Any, given: argparse.Namespace, tell: Cal
     sizes: list[dict[str, tuple[int, int, int]]] = []
     took: list[float] = []
     errors = 0
-    control.timeout = 10  # a question takes memory of the agent until then, also if it is answered
+    control.timeout = 10  # a question takes memory of the agent until that time, also if it is answered
     end = time.monotonic() + (given.seconds or 0)
     while time.monotonic() < end if given.seconds is not None else len(took) < given.rounds:
         began = time.perf_counter()
@@ -235,15 +235,15 @@ def come_and_go(hosts: Hosts, control: Any, given: argparse.Namespace, tell: Cal
 
 
 def refused(control: Any, names: set[str]) -> int:
-    """Adds those that are not added; how many of them could not be: a host that gets no processor for two seconds is lost for
-    a moment, with its nodes.
+    """Adds the nodes that are not added; returns how many of them failed. A host that gets no processor for two seconds
+    is lost for a moment, with its nodes.
     """
     new = sorted(names.difference(control.nodes()))
     return sum(answer != ("ok", "new") for _, answer in control.add(new, "bench", {}))
 
 
 def objects(hosts: Hosts, control: Any, tell: Callable[[str, float, str], None]) -> None:
-    """What the control's objects take for a node, by tracemalloc; and how long it takes to let all go."""
+    """The memory of the control's objects for a node, by tracemalloc; and the time to remove all nodes."""
     names = hosts.nodes()
     control.timeout = LIMIT
     began = time.perf_counter()
@@ -269,7 +269,7 @@ def end_of_an_agent(hosts: Hosts, control: Any, tell: Callable[[str, float, str]
 
 
 def known(control: Any) -> list[str]:
-    """The nodes of this host, and those of others that its agent knows; none of them is asked."""
+    """The nodes of this host, and those of others that its agent knows; no node is asked."""
     return [*control.folder().names(), *(name for _, _, name in control._elsewhere(["*"]))]
 
 

@@ -43,12 +43,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Census:
-    """Who was called in one run.
+    """The functions called in one run.
 
     Attributes:
         calls: events of Python calls: calls, and resumes of generators and coroutines.
         c_calls: calls of C functions by Python code.
-        functions: how many distinct Python functions.
+        functions: the number of distinct Python functions.
         exact: calls of each function whose calls can be told from resumes, whose name is its own, and that has a module.
     """
 
@@ -59,7 +59,7 @@ class Census:
 
 
 def unrelated(value: object) -> object:
-    """No subject calls it."""
+    """A function that no subject calls."""
     return value
 
 
@@ -281,5 +281,5 @@ NAMES = tuple(_MAKERS)
 
 
 def make(name: str) -> Subject:
-    """A subject by its name, out of ``NAMES``."""
+    """A subject by its name in ``NAMES``."""
     return _MAKERS[name]()

@@ -1,4 +1,4 @@
-"""How tracing scales: the same work in one thread and in two, which call their own functions or the same ones.
+"""The scaling of tracing: the same work in one thread and in two, which call their own functions or the same ones.
 
     python -m benches.python.threads ROUNDS
 
@@ -68,7 +68,7 @@ def _traced(job: str, shared: bool, threads: int) -> float:
         for used in set(meter_of):
             _check(session, job, _MODULES[used], meter_of.count(used) * _TIMES)
         if job == "messages":
-            taken = sum(message[0] == "trace" for message in session.drain())  # else it tells of lost ones
+            taken = sum(message[0] == "trace" for message in session.drain())  # else it reports lost messages
             seen = taken + session.info("session", "dropped")[1]
             want("call messages", seen, threads * (_TIMES * METHODS + 2))  # and Meter.__init__ and loop
     return seconds

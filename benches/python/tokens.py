@@ -1,4 +1,4 @@
-"""What tokens of sequential tracing cost: all of it in one process, in turns.
+"""The costs of tokens of sequential tracing: all in one process, in turns.
 
     python -m benches.python.tokens ROUNDS
 
@@ -26,7 +26,7 @@ from .tools import Wrong
 
 MODES = ("none", "elsewhere", "carried")
 CHOSEN = ("asyncio.Queue", "queue.Queue", "queue.SimpleQueue", "mailbox", "executor", "tasks")
-_TIMES = 3_000  # what is told has to fit in the ring: it is read afterwards
+_TIMES = 3_000  # the events have to fit in the ring: they are read afterwards
 
 
 def _holds(begun: threading.Event) -> None:
@@ -36,10 +36,10 @@ def _holds(begun: threading.Event) -> None:
 
 
 def measured(name: str, mode: str) -> float:
-    """Seconds of one go, the best of some.
+    """Seconds of one run, the best of several.
 
     Raises:
-        Wrong: a token was carried, and other events came than that makes; or it was not, and some came.
+        Wrong: a token was carried, and the number of events is wrong; or no token was carried, and events came.
     """
     work, times = WORK[name], _TIMES
     if mode == "none":
@@ -76,7 +76,7 @@ def measured(name: str, mode: str) -> float:
 
 
 def main(rounds: str) -> None:
-    """See the module."""
+    """Measures as the docstring of the module tells."""
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     gc.collect()
     gc.freeze()

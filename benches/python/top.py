@@ -1,17 +1,17 @@
-"""What ``inviso top`` costs the program that it shows: ten functions counted, a refresh each second.
+"""The costs of ``inviso top`` for the program that it shows: ten functions counted, a refresh each second.
 
     python -m benches.python.top [--rounds 7] [--seconds 2] [--type call_time] [--messages]
 
 One program runs all the time. It counts how often it gets through its ten functions. In each round its throughput is
 measured four ways, in an order that turns with the rounds:
 
-* ``plain``: nothing is counted, nobody looks.
+* ``plain``: nothing is counted, and ``inviso top`` does not run.
 * ``looked``: ``inviso top`` without patterns.
-* ``counted``: the ten functions are counted, nobody looks.
+* ``counted``: the ten functions are counted, and ``inviso top`` does not run.
 * ``top``: ``inviso top -p`` with the ten functions.
 
 The figures are medians over the rounds of the time that an order takes one way beside another way of the same round.
-``top / counted`` is what the view itself costs. Nothing else should run on the machine: ``counted / counted``, the
+``top / counted`` is the cost of the view itself. Nothing else should run on the machine: ``counted / counted``, the
 second half of a measurement beside the first, says how quiet it is. The default takes about two minutes. One line of
 JSON on standard output for each figure.
 """
@@ -91,7 +91,7 @@ SETTLE = 1.5
 
 
 class Program:
-    """The program that is measured."""
+    """The measured program."""
 
     def __init__(self, folder: str) -> None:
         self.name = f"bench@{HOST}"
@@ -105,7 +105,7 @@ class Program:
         return self._process.stdout.readline().strip()
 
     def now(self) -> tuple[float, int]:
-        """A moment, and how often it has handled an order until then."""
+        """A time, and the number of orders that the program has handled by then."""
         assert self._process.stdin is not None
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
@@ -113,7 +113,7 @@ class Program:
         return float(at), int(handled)
 
     def close(self) -> None:
-        """It ends."""
+        """Ends it."""
         self._process.kill()
         self._process.communicate()
 
@@ -164,7 +164,7 @@ def speed(program: Program, seconds: float) -> float:
 
 
 class Way:
-    """What is switched on while the program is measured."""
+    """A state in which the program is measured: counting and views."""
 
     def __init__(self, way: str, given: argparse.Namespace, program: Program) -> None:
         self._control: Control | None = None
@@ -191,7 +191,7 @@ class Way:
         return len(functions) == len(PATTERNS)
 
     def end(self) -> None:
-        """All is as before."""
+        """Restores the state before."""
         if self._control is not None:
             self._control.remove(None, ends=True)
             self._control.close()

@@ -1,4 +1,4 @@
-"""One process with one subject and one tool; it is told when to measure.
+"""One process with one subject and one tool. It measures on request.
 
     python -m benches.python.worker SUBJECT TOOL
 
@@ -33,7 +33,7 @@ def main(subject_name: str, tool_name: str) -> None:
         bench = Bench(subject_name, tool_name)
     except tools.Missing as missing:
         say({"missing": str(missing)})
-    except Exception as error:  # whatever it is, the one who asked has to hear of it
+    except Exception as error:  # any error has to reach the runner
         say({"wrong": f"{type(error).__name__}: {error}"})
     else:
         say(bench.about())
@@ -46,7 +46,7 @@ def main(subject_name: str, tool_name: str) -> None:
 
 
 class Bench:
-    """A subject and a tool that has been seen to work on it."""
+    """A subject and a tool; the tool has passed its check on the subject."""
 
     def __init__(self, subject_name: str, tool_name: str) -> None:
         sys.setrecursionlimit(10_000)
@@ -86,7 +86,7 @@ class Bench:
         return best
 
     def _timed(self, most: int) -> tuple[float, int]:
-        """The best time of some runs, after a small one; and how many runs it were."""
+        """The best time of several runs, after a small one; and the number of runs."""
         clock, run = time.perf_counter, self._subject.run
         self._subject.small()
         best = float("inf")

@@ -1,1 +1,1 @@
-"""A service of several processes, as small as one can be: a web process hands orders to workers over sockets."""
+"""A minimal service of several processes: a web process passes orders to workers over sockets."""

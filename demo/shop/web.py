@@ -21,7 +21,7 @@ def order(workers: list[Connection], number: int, item: str, count: int) -> int:
 
 
 def clients(requests: queue.Queue[tuple[str, int]]) -> None:
-    """Orders something 100 times a second."""
+    """Sends 100 orders a second."""
     threading.current_thread().name = "clients"
     for count, item in zip(itertools.cycle(range(1, 24)), itertools.cycle(("tea", "coffee", "cup"))):
         requests.put((item, count))
@@ -29,7 +29,7 @@ def clients(requests: queue.Queue[tuple[str, int]]) -> None:
 
 
 def main(paths: list[str]) -> None:
-    """Takes requests and hands them on; each has a token with its number."""
+    """Takes requests and passes them on. Each has a token with its number."""
     requests: queue.Queue[tuple[str, int]] = queue.Queue()
     workers = [Client(path, "AF_UNIX") for path in paths]
     threading.Thread(target=clients, args=(requests,), daemon=True).start()

@@ -21,7 +21,7 @@ def serve(orders: Connection) -> None:
 
 
 def main(path: str) -> None:
-    """Takes connections, a thread for each."""
+    """Accepts connections. Each has its own thread."""
     with Listener(path, "AF_UNIX") as listener:
         while True:
             threading.Thread(target=serve, args=(listener.accept(),), daemon=True).start()

@@ -1,8 +1,8 @@
-"""Any bytes from an IP port to `inviso.log.trace_client`; an hour by hand, a minute in `scripts/test.sh`:
+"""Fuzzes `inviso.log.trace_client` with bytes from an IP port: an hour by hand, a minute in `scripts/test.sh`.
 
     PYTHONPATH=tests/python python fuzz/python/fuzz_client.py 3600
 
-What it finds becomes a case in tests/python/test_log.py.
+A finding becomes a case in tests/python/test_log.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Any bytes to `inviso.etf.loads`, for some seconds; an hour by hand, a minute in `scripts/test.sh`:
+"""Fuzzes `inviso.etf.loads` with any bytes: an hour by hand, a minute in `scripts/test.sh`.
 
     PYTHONPATH=tests/python python fuzz/python/fuzz_etf.py 3600
 
-What it finds becomes a case in tests/python/test_etf.py.
+A finding becomes a case in tests/python/test_etf.py.
 """
 
 from __future__ import annotations

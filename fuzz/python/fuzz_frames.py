@@ -1,8 +1,8 @@
-"""Any bytes from a peer to a listener of `inviso.runtime`; an hour by hand, a minute in `scripts/test.sh`:
+"""Fuzzes a listener of `inviso.runtime` with bytes from a peer: an hour by hand, a minute in `scripts/test.sh`.
 
     PYTHONPATH=tests/python python fuzz/python/fuzz_frames.py 3600
 
-What it finds becomes a case in tests/python/test_inviso_hostile.py.
+A finding becomes a case in tests/python/test_inviso_hostile.py.
 """
 
 from __future__ import annotations

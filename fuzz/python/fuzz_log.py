@@ -1,8 +1,8 @@
-"""Any bytes as a log to `inviso.log`, for some seconds; an hour by hand, a minute in `scripts/test.sh`:
+"""Fuzzes `inviso.log` with any bytes as a log: an hour by hand, a minute in `scripts/test.sh`.
 
     PYTHONPATH=tests/python python fuzz/python/fuzz_log.py 3600
 
-What it finds becomes a case in tests/python/test_log.py.
+A finding becomes a case in tests/python/test_log.py.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-//! The bodies of the fuzz targets: each takes any bytes and panics where something is wrong.
+//! The bodies of the fuzz targets: each takes any bytes and panics at an error.
 //!
 //! | target | what must hold |
 //! | --- | --- |
-//! | [`etf`] | any bytes are read as a term or refused; what was read is written and read again as it was, in any room |
+//! | [`etf`] | any bytes are a term or refused; a term that was read is written and read again as the same, in any room |
 //! | [`order`] | Erlang's order over any terms is an order, and agrees with equality |
 //! | [`header`] | any record header is taken apart and put together again; only numbers of kinds are kinds |
 //! | [`match_compile`] | any term is a match specification or refused, with problems that can be shown |
-//! | [`match_run`] | a compiled program does as the slow interpreter |
-//! | [`log`] | any bytes are a log, of which the records are read and the damage is told; what was read can be written and read again |
-//! | [`client`] | a client reads the same, whatever the pieces in which it comes |
+//! | [`match_run`] | a compiled program gives the result of the slow interpreter |
+//! | [`log`] | any bytes are a log: records are read, damage is reported; the records can be written and read again |
+//! | [`client`] | a client reads the same records, whatever the pieces in which the bytes come |
 //! | [`ring`] | pushes and drains in any sequence agree with a slow list; read + lost = produced |
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ pub fn etf(bytes: &[u8]) {
     let Ok(term) = Decoder::new(rest, limits).and_then(|mut decoder| decoder.term()) else { return };
     let written = etf::encode(&term);
     let again = etf::decode(&written).expect("what was written can be read");
-    // shown, as equality doesn't tell text from bytes
+    // as text, because equality doesn't tell text from bytes
     assert_eq!(format!("{again:?}"), format!("{term:?}"));
     assert_eq!(etf::encode(&again), written);
 

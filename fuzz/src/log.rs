@@ -10,7 +10,7 @@ use inviso_log::{
 };
 use std::io::{self, Read};
 
-/// What a reader gives of one record.
+/// The result of a reader for one record.
 #[derive(Debug, PartialEq)]
 enum Found {
     Term(u64, Vec<u8>),
@@ -61,7 +61,7 @@ fn all(mut reader: Reader<impl Read>) -> Vec<Found> {
     }
 }
 
-/// A file of either form; the first byte chooses. What was read of it and is written in Erlang's form is read as the same.
+/// A file of either form; the first byte chooses. The read records are written in Erlang's form, and read as the same.
 pub fn log(bytes: &[u8]) {
     let [form, bytes @ ..] = bytes else { return };
     let head: &[u8] = if form % 2 == 0 { &[] } else { &blocks::MAGIC };
@@ -81,7 +81,7 @@ pub fn log(bytes: &[u8]) {
     assert!(again.iter().all(|found| !matches!(found, Found::Damage(..))));
 }
 
-/// What a client gets, in pieces of any size: the same as in one piece. The first byte says how many of the next are sizes.
+/// A client gets the same in pieces of any size as in one piece. The first byte is the number of sizes that follow.
 pub fn client(bytes: &[u8]) {
     let Some((n, rest)) = bytes.split_first() else { return };
     let (sizes, bytes) = rest.split_at(usize::from(*n % 8).min(rest.len()));
@@ -90,8 +90,8 @@ pub fn client(bytes: &[u8]) {
     let found = all(Reader::new(pieces).limit(limit));
     assert_eq!(found, all(Reader::new(bytes).limit(limit)));
 
-    // and a client that follows gets everything but the end, or but what a damaged block may hide: behind one that was told it waits
-    // for what may be the next, where the other one knows that no more comes
+    // a client that follows gets everything but the end, or but the records that a damaged block may hide: after the
+    // report of such a block it waits for a next one, and the other client knows that no more comes
     let mut reader = Reader::new(bytes).limit(limit).follow(true);
     let mut lost = false;
     for expected in &found {
@@ -110,7 +110,7 @@ pub fn client(bytes: &[u8]) {
         lost = matches!(expected, Found::Damage(_, What::Block | What::Long(_)));
     }
 
-    // what it got it can send on
+    // a client can send on all that it got
     let mut sent = Vec::new();
     for found in &found {
         match found {

@@ -7,7 +7,7 @@ use inviso_match::{
 };
 use inviso_term::{etf, term::Term};
 
-/// The specification that the bytes are, for every kind of program.
+/// Compiles the specification in the bytes, for every kind of program.
 pub fn match_compile(bytes: &[u8]) {
     let Ok(spec) = etf::decode(bytes) else { return };
     for context in [Context::Call, Context::Send, Context::Receive, Context::Table] {
@@ -24,9 +24,9 @@ pub fn match_compile(bytes: &[u8]) {
     }
 }
 
-/// A specification and subjects, which stand one after the other.
+/// A specification and its subjects, one after the other in the bytes.
 pub fn match_run(bytes: &[u8]) {
-    // what is nested more deeply than programs compare is left to a test
+    // terms that are nested more deeply than programs compare are left to a test
     let limits = etf::Limits { depth: 50, ..etf::Limits::default() };
     let Ok(mut decoder) = etf::Decoder::new(bytes, limits) else { return };
     let Ok(spec) = decoder.term() else { return };

@@ -1,17 +1,17 @@
-//! The ring against a list of all that was ever pushed.
+//! The ring against a list of all records that were pushed.
 
 use std::{ops::ControlFlow, time::Duration};
 
 use inviso_core::ring::{Overflow, Pushed, RecordRef, Ring};
 
-/// What became of a record, as far as the pushes tell.
+/// The fate of a record, as far as the pushes tell it.
 struct Sent {
     payload: Vec<u8>,
     stored: bool,
 }
 
-/// Pushes, drains and a close, as the bytes say: the first chooses the policy, of each pair after it the first what is done
-/// and the second how much.
+/// Pushes, drains and a close, as the bytes say: the first chooses the policy; in each pair after it the first byte
+/// chooses the action, and the second the amount.
 pub fn ring(bytes: &[u8]) {
     let [policy, steps @ ..] = bytes else { return };
     let overflow = match policy % 3 {

@@ -1,5 +1,5 @@
-//! The short form: every body over random bytes, half of them of the kind that it is likely to make something of. What reads
-//! bytes of strangers does so for INVISO_FUZZ_SECONDS, if that is set.
+//! The short form: every body over random bytes, half of them of a kind that it probably accepts. Bodies that read
+//! foreign bytes do so for INVISO_FUZZ_SECONDS, if that is set.
 
 use inviso_term::{etf, term::Term};
 use proptest::{
@@ -58,7 +58,7 @@ fn specification() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Records, blocks, and what is nearly so.
+/// Records, blocks, and bytes that are nearly such.
 fn log_like() -> impl Strategy<Value = Vec<u8>> {
     let payload = || prop_oneof![term_like(), vec(any::<u8>(), 0..9).prop_map(|rest| [vec![131], rest].concat())];
     let piece = prop_oneof![
@@ -130,7 +130,7 @@ fn clients_read_the_same_in_pieces() {
     for_a_while("client", pieces, |bytes| inviso_fuzz::client(&bytes));
 }
 
-/// Found by the test above: what looks like a long block behind a damaged one hides a whole one from who waits for it.
+/// Found by the test above: bytes like a long block after a damaged one hide a whole block from a client that waits.
 #[test]
 fn a_client_that_follows_waits_for_what_may_be_a_block() {
     let mut packer = inviso_log::blocks::Packer::default();

@@ -1,4 +1,4 @@
-"""What the steps of a scenario process do, in its own thread: the public functions of the product, Erlang's answers.
+"""The steps of a scenario process, in its own thread: they call the product's public functions, with Erlang's answers.
 
 Functions that always answer ``true`` or ``ok`` in Erlang may answer ``None`` here; the step returns Erlang's word.
 """

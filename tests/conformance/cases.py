@@ -89,7 +89,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario: steps, what each returned, and what each collector got because of it."""
+    """One scenario: its steps, the result of each, and the messages that each step gave each collector."""
 
     id: str
     procs: list[str]
@@ -98,7 +98,7 @@ class Case:
     trace: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
-        """The case as its file has it."""
+        """The case in the form of its file."""
         return {k: getattr(self, k) for k in ("id", "procs", "steps", "returns", "trace")}
 
     def messages(self, step: int) -> dict[str, list[Term]]:
@@ -127,7 +127,7 @@ def read(path: Path) -> list[Case | SpecCase]:
 
 
 def case(data: Any) -> Case | SpecCase:
-    """A case out of its JSON."""
+    """Makes a case from its JSON."""
     require(isinstance(data, dict), "not an object")
     if "spec" in data:
         return spec_case(data)
@@ -151,7 +151,7 @@ def case(data: Any) -> Case | SpecCase:
 
 
 def spec_case(data: dict[str, Any]) -> SpecCase:
-    """A case of a match specification out of its JSON."""
+    """Makes a case of a match specification from its JSON."""
     require(set(data) >= SPEC_KEYS, f"a specification's case has the keys {sorted(SPEC_KEYS)}, this has {sorted(data)}")
     require(isinstance(data["id"], str), "'id' is not a string")
     require(data["mode"] in ("trace", "table"), f"'mode' is {data['mode']!r}")
@@ -179,7 +179,7 @@ def check_step(index: int, step: Any) -> None:
 
 
 def fits(kind: str, argument: Any) -> bool:
-    """Whether an argument is a name (a plain string) or a term, as it has to be."""
+    """Whether an argument has the required form: a name (a plain string) or a term."""
     if kind != TERM:
         return isinstance(argument, str)
     if isinstance(argument, str):
@@ -250,6 +250,6 @@ def is_base64(data: str) -> bool:
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """``Malformed`` unless something holds."""
+    """Raises ``Malformed`` unless the condition is true."""
     if not holds:
         raise Malformed(otherwise)

@@ -1,7 +1,7 @@
-"""What the product answered, as terms of the cases, and whether they are the expected ones.
+"""The product's answers as terms of the cases, and their comparison with the expected terms.
 
-Everything is compared exactly: types too (1 is not 1.0 nor true, 0.0 not -0.0), but for the values that the cases leave
-open (``any``, time stamps, which are compared by kind) and for what this system's specification spells otherwise:
+Everything is compared exactly, types too (1 is not 1.0 nor true, 0.0 not -0.0). Exceptions: values that the cases leave
+open (``any``; time stamps are compared by kind), and values that this system's specification spells otherwise:
 
 - ``undefined`` is ``None``, and so is the empty token, for which Erlang has ``[]``;
 - an exception's value is ``(type name, arguments)``;
@@ -45,7 +45,7 @@ LOCATION = ("call", "return_to", "return_from", "exception_from")
 
 
 class Names:
-    """Pids and references by the names of a case: given ones, and others numbered as they first appear."""
+    """Pids and references by the names of a case: some are given, others are numbers in the order of appearance."""
 
     def __init__(self) -> None:
         self.pids: dict[Any, str] = {}
@@ -72,7 +72,7 @@ class Names:
 
 
 def encode(value: Any, names: Names) -> Term:
-    """A Python value as a term of the cases; ``{"s": ...}`` is a plain str, ``{"value": ...}`` what has no term."""
+    """A Python value as a term of the cases; ``{"s": ...}`` is a plain str, ``{"value": ...}`` one without a term."""
     for kind, to_term in ENCODERS:
         if type(value) is kind or (kind in (Atom, Pid, Ref) and isinstance(value, kind)):
             return to_term(value, names)
@@ -128,12 +128,12 @@ def renamed(term: Term) -> Term:
 
 
 def name_of(term: Term) -> str:
-    """The letters of an atom or a plain str; nothing for other terms."""
+    """The text of an atom or a plain str; empty for other terms."""
     return str(term.get("a", term.get("s", ""))) if isinstance(term, dict) else ""
 
 
 def as_atoms(term: Term) -> Term:
-    """A term with every plain str as an atom: where only atoms can be, a str will do."""
+    """A term with every plain str as an atom: a str may stand for an atom where only atoms can be."""
     if isinstance(term, list):
         return [as_atoms(t) for t in term]
     if isinstance(term, dict):
@@ -144,7 +144,7 @@ def as_atoms(term: Term) -> Term:
 
 
 def message(received: Any, names: Names) -> Term:
-    """A message as a term. The tracer's own words in it may be plain str, the program's terms not."""
+    """A message as a term. The tracer's own words in it may be plain str; the program's terms may not."""
     term = encode(received, names)
     if not isinstance(term, dict) or len(term.get("t", ())) < 3:
         return term
@@ -182,7 +182,7 @@ def function_name(term: Term) -> Term:
 
 
 def carried(term: Term) -> Term:
-    """The Erlang term that an exception carries, where it shows as ``(type name, arguments)``."""
+    """The Erlang term that an exception carries, where it is shown as ``(type name, arguments)``."""
     match term:
         case {"t": [{"a": name} | {"s": name}, {"t": [*arguments]} | [*arguments]]}:
             known, reason = reason_of_type(name.rpartition(".")[2], arguments)
@@ -196,7 +196,7 @@ def is_pair(term: Term) -> bool:
 
 
 def is_normal(term: Term) -> bool:
-    """Whether this is the reason of a process that just ended."""
+    """Whether this is the reason of a process that ended normally."""
     return name_of(term) == "normal"
 
 
@@ -210,7 +210,7 @@ def without_start(term: Term) -> Term:
 
 
 def is_gc_info(term: Term) -> bool:
-    """Whether this is what CPython tells of a collection: pairs of an atom and a number."""
+    """Whether this is CPython's information about a collection: pairs of an atom and a number."""
     pairs = term if isinstance(term, list) else []
     return bool(pairs) and all(is_pair(p) and name_of(p["t"][0]) and isinstance(p["t"][1], int | dict) for p in pairs)
 
@@ -249,13 +249,13 @@ def same_all(expected: list[Term], got: list[Term], *, token: bool = False) -> b
 
 
 def same_pairs(expected: list[list[Term]], got: list[list[Term]]) -> bool:
-    """Whether maps are the same, in whatever order."""
+    """Whether maps are the same, in any order."""
     left = list(got)
     for pair in expected:
         found = next((n for n, p in enumerate(left) if same_all(pair, p)), None)
         if found is None:
             return False
-        del left[found]  # by its place: 0.0 and -0.0 are equal to remove()
+        del left[found]  # by its index: remove() takes 0.0 and -0.0 as equal
     return not left
 
 

@@ -1,4 +1,4 @@
-"""The cases that use only what is built so far, told by what they do: the selection of ``--covered``."""
+"""The selection of ``--covered``: cases that use only what is built so far. Their steps show that."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Driver:
         return self.sessions[name]
 
     def session_create(self, name: str, tracer: Any, options: Any = ()) -> Term:
-        # Erlang cuts nothing
+        # Erlang does not cut arguments
         options = options or {"capture": {"items": 100_000, "bytes": 60_000, "total": 60_000, "depth": 64}}
         return self._created(name, self.trace.session_create(name, tracer, options))
 
@@ -160,7 +160,7 @@ class Driver:
         return function
 
     def settle(self) -> None:
-        """Waits until every message of every living session is with its tracer."""
+        """Waits until every message of every living session has reached its tracer."""
         for session in list(self.sessions.values()):
             try:
                 done = self.trace.delivered(session, "all")
@@ -170,7 +170,7 @@ class Driver:
                 raise TimeoutError("delivered did not come within 5 s")
 
     def close(self) -> None:
-        """Destroys what the case left."""
+        """Destroys the sessions that the case left."""
         for session in self.sessions.values():
             self.trace.session_destroy(session)
         self.sessions.clear()
@@ -198,7 +198,7 @@ def tidy(term: Term) -> Term:
 
 
 def refusal(operation_name: str, arguments: list[Any], expected: dict[str, str], error: BaseException) -> str | None:
-    """How a ``BadArg`` blames another argument than Erlang does, in words; None where it is the same one."""
+    """Tells in words how a ``BadArg`` blames another argument than Erlang does; None if it blames the same."""
     if not expected:
         return None
     named = getattr(error, "argument", None)
@@ -216,7 +216,7 @@ def refusal(operation_name: str, arguments: list[Any], expected: dict[str, str],
 
 
 def class_words(argument: str, arguments: list[Any], position: int) -> set[str]:
-    """The words for what can be wrong with an argument, given the arguments."""
+    """The words for a wrong argument that fit these arguments."""
     given = arguments[position - 1]
     if argument == "tracee":
         return {"pid_or_all"}

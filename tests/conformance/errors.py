@@ -40,14 +40,14 @@ REASONS = {
 
 
 def class_of(error: BaseException) -> Class:
-    """The exception class as this system has it: by the kind of the Python exception."""
+    """Erlang's exception class for a Python exception, by the kind of the latter."""
     if isinstance(error, Exception):
         return "error"
     return "exit" if isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit) else "throw"
 
 
 def reason_of(error: BaseException) -> Any:
-    """The Erlang term an exception stands for; its text in a tuple where there is none."""
+    """The Erlang term that an exception stands for; its text in a tuple if there is none."""
     if isinstance(error, ErlError | ErlThrow | ErlExit):
         return error.args[0]
     if isinstance(error, BadArg):
@@ -58,7 +58,7 @@ def reason_of(error: BaseException) -> Any:
 
 
 def reason_of_type(name: str, arguments: list[Any]) -> tuple[bool, Any]:
-    """The reason in a message that shows an exception as ``(type name, arguments)``: whether there is one, and it."""
+    """Whether a message with an exception as ``(type name, arguments)`` has a reason, and that reason."""
     if name in CARRIERS:
         return (True, arguments[0]) if len(arguments) == 1 else (False, None)
     return (True, {"a": REASONS[name]}) if name in REASONS else (False, None)

@@ -83,7 +83,7 @@ def python_target(target: Any) -> Any:
 
 
 def undefined(*_arguments: object) -> Any:
-    """What a call of a function that does not exist does."""
+    """Raises what a call of a missing function raises."""
     raise ErlError(atom("undef"))
 
 
@@ -92,14 +92,14 @@ class ThroughModule:
 
     To Erlang that is a global call. Here a global call is one whose caller's code belongs to another module, so a case
     with a global pattern goes through a function of ``hop``, another module. All other cases call directly, which keeps
-    callers and returns what they are in Erlang.
+    callers and returns as they are in Erlang.
     """
 
     def __init__(self) -> None:
         self.id: Callable[[Any], Any] = undefined
 
     def choose(self, by_hop: bool) -> None:
-        """Selects the way for one case."""
+        """Selects the way of calling for one case."""
         self.id = load("hop").id if by_hop else load("fx").id
 
 

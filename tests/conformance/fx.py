@@ -1,4 +1,4 @@
-"""The fixture module of the recorded scenarios: who calls whom, and what comes back.
+"""The fixture module of the recorded scenarios: functions with the calls and results of Erlang's.
 
 42 functions, 35 of them exported, and nothing else that is a function: no helper, no class, no comprehension, as the
 counts that wildcard patterns return are part of the cases. Python has no tail calls; the functions that Erlang calls

@@ -1,4 +1,4 @@
-"""The scenario processes: ``host:proc/1`` is what they run, and ``host:exec/2`` is the caller that cases see.
+"""The scenario processes: they run ``host:proc/1``, and ``host:exec/2`` is the caller in the cases.
 
 ``exec`` has no handler around a plain call, so that an exception leaves it and enters ``loop``; nothing stands between
 ``exec`` and the called function.
@@ -53,7 +53,7 @@ def leave(reason: Any) -> NoReturn:
 
 
 def exec(command: Command, _meeting: Rendezvous) -> Any:
-    """Carries out one command. A call is not a tail call, and an exception leaves."""
+    """Carries out one command. A call is not a tail call, and an exception leaves this function."""
     if command.kind == "catch_call":
         try:
             value = command.function(*command.arguments)

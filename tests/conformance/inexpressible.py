@@ -1,9 +1,9 @@
-"""Cases that Python can't express, told by what they do and expect; never by their names.
+"""Finds the cases that Python can't express, by their steps and expectations, never by their names.
 
-There are five reasons. Python has no tail calls, so a function that was called last returns to its caller first, and
-its caller is who called it: that shows where ``return_to`` or a match specification's ``caller`` looks at such a call.
-A call inside a module is never global in Python: the runner calls from another module instead, which shows where the
-same things look at that call. Some cases name functions of Erlang's own library, or count those of the recorder's
+There are five reasons. Python has no tail calls: a function that was called last returns to its direct caller. A case
+shows that if ``return_to`` or a match specification's ``caller`` looks at such a call. A call inside a module is never
+global in Python: the runner calls from another module instead. A case shows that if the same things look at that
+call. Some cases name functions of Erlang's own library, or count those of the recorder's
 modules. Ports and ``module_info`` describe things of the Erlang VM, and one
 recorded serial is a fault of it.
 """
@@ -58,7 +58,7 @@ MODULE_INFO = "module_info describes compiled Erlang code"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What one ``function`` step set."""
+    """The pattern that one ``function`` step set."""
 
     session: str
     module: str
@@ -70,12 +70,12 @@ class Pattern:
     sets_return_to: bool
 
     def covers(self, function: str) -> bool:
-        """Whether a function of ``fx`` is in it."""
+        """Whether the pattern covers a function of ``fx``."""
         return self.module in ("fx", "_") and self.function in (function, "_")
 
 
 def reason(case: Case | SpecCase) -> str | None:
-    """Why Python can't express a case; None if it can."""
+    """The reason why Python can't express a case; None if it can."""
     if isinstance(case, SpecCase):
         return None
     return foreign(case) or tagged_serial(case) or hidden_frames(case)
@@ -100,7 +100,7 @@ def foreign(case: Case) -> str | None:
 
 
 def tagged_serial(case: Case) -> str | None:
-    """Whether a token in a case has a serial that stands as Erlang has small integers in memory: times 16, and 15."""
+    """Whether a serial in a case has the form of Erlang's small integers in memory: 16 times the value, plus 15."""
     if any(step[1].startswith("spawn") for step in case.steps):
         for returned in case.returns:
             match returned:
@@ -163,12 +163,12 @@ def is_any(term: Term) -> bool:
 
 
 def calls_from_other_modules(case: Case) -> bool:
-    """Whether ``fx`` has to call itself from another module, as a case traces global calls."""
+    """Whether ``fx`` has to call itself from another module, because a case traces global calls."""
     return any(p.glob and p.covers("id") for p in patterns(case))
 
 
 def hidden_frames(case: Case) -> str | None:
-    """Whether a case looks at who called, or at who is returned to, where that is another function in Python."""
+    """Whether a case looks at a caller, or at a function returned to, that is another one in Python."""
     flags: dict[tuple[str, str], set[str]] = {}
     known: dict[tuple[str, str, str], Pattern] = {}
     hop = calls_from_other_modules(case)
@@ -191,7 +191,7 @@ def hidden_frames(case: Case) -> str | None:
 
 
 def set_flags(flags: dict[tuple[str, str], set[str]], step: list[Any]) -> None:
-    """Follows what a ``process`` step does to the flags of a target."""
+    """Applies a ``process`` step to the flags of a target."""
     _, _, session, target, how, given = step
     names = {f["a"] for f in given if is_atom(f)} if isinstance(given, list) else set()
     if "all" in names:
@@ -204,7 +204,7 @@ def set_flags(flags: dict[tuple[str, str], set[str]], step: list[Any]) -> None:
 
 
 def set_patterns(known: dict[tuple[str, str, str], Pattern], step: list[Any]) -> None:
-    """Follows what a ``function`` step does to the kinds of tracing of a target."""
+    """Applies a ``function`` step to the kinds of tracing of a target."""
     _, _, session, target, spec, flags = step
     session, shown = session.removesuffix("w"), json.dumps(target)
     kinds = [f["a"] for f in flags if is_atom(f)] or ["global"]
@@ -228,7 +228,7 @@ def patterns(case: Case) -> list[Pattern]:
 
 
 def pattern(step: list[Any]) -> Pattern | None:
-    """What a ``function`` step sets; None if it takes something away or is no pattern."""
+    """The pattern that a ``function`` step sets; None if it removes one, or sets none."""
     _, _, session, target, spec, flags = step
     match target:
         case {"t": [{"a": module}, {"a": function}, _]} if not is_atom(spec, "false") and isinstance(flags, list):
@@ -278,7 +278,7 @@ def tail_callees(function: str, values: Any) -> set[str]:
 
 
 def shows(made: Pattern, callee: str, function: str, values: list[Any], returning: set[str]) -> bool:
-    """Whether a pattern lets see who called a function, or to whom it returns."""
+    """Whether a pattern shows the caller of a function, or the function that it returns to."""
     if not made.covers(callee) and not made.covers(PYTHON_NAMES.get(callee, callee)):
         return False
     if callee == "raise":

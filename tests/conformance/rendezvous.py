@@ -1,4 +1,4 @@
-"""How the driver and a scenario process hand each other steps: two plain locks, nothing that the product looks at.
+"""Passes steps between the driver and a scenario process, by two plain locks that the product does not look at.
 
 A scenario process waits for its next command in ``take`` and answers with ``give``; mailboxes, tokens and events are
 only what the steps make.
@@ -35,7 +35,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step came to: ``ok``, ``error``, ``throw``, ``exit`` or ``exited``, the term, and the exception itself."""
+    """The result of a step: ``ok``, ``error``, ``throw``, ``exit`` or ``exited``, the term, and the exception."""
 
     kind: str
     value: Any = None
@@ -71,7 +71,7 @@ class Rendezvous:
         self._to_driver.release()
 
     def end(self) -> None:
-        """The process leaves its loop, for whatever reason."""
+        """The process leaves its loop, for any reason."""
         self.ended = True
         self._outcome = Outcome("exited")
         self._to_driver.release()
@@ -96,7 +96,7 @@ class Rendezvous:
         return self._outcome
 
     def gone(self) -> None:
-        """Waits until an ending process is no process any more."""
+        """Waits until an ending process is gone."""
         wait_until(lambda: not self.pid.is_alive(), "the process ended, but its pid stayed alive")
 
     def dismiss(self) -> None:
@@ -113,7 +113,7 @@ class Rendezvous:
 
 
 def wait_until(fact: Callable[[], bool], otherwise: str) -> None:
-    """Waits for a fact; ``Stuck`` with a word on it when it doesn't come."""
+    """Waits until a condition is true; raises ``Stuck`` with its description if it does not become true."""
     end = time.monotonic() + PATIENCE
     while not fact():
         if time.monotonic() > end:

@@ -39,7 +39,7 @@ def run(case: Case) -> tuple[str | None, bool]:
 
 
 def nothing() -> None:
-    """What the process does that the cases call DEAD."""
+    """The function of the process that the cases call DEAD."""
 
 
 class Scenario:
@@ -57,7 +57,7 @@ class Scenario:
         self.step = -1
 
     def where(self) -> str:
-        """The step that is under way, in words."""
+        """The current step, in words."""
         if self.step < 0:
             return "setup"
         who, name, *arguments = self.case.steps[self.step]
@@ -173,10 +173,10 @@ class Scenario:
         return None
 
     def _as_recorded(self, name: str, wanted: Term, got: Outcome) -> Term:
-        """An answer in the form that a case has it in, where Erlang's harness could give one of several.
+        """An answer in the form of the case, where Erlang's harness could give one of several forms.
 
-        ``delivered`` came to its message, to the reference in it, or just came; a dropped session is just gone. What is
-        no token at all is refused by a ``BadArg`` here; Erlang's library has no clause for it, or reckons with it.
+        ``delivered`` has its message as answer, the reference in it, or ``ok``; a dropped session has ``true``.
+        A value that is no token gets a ``BadArg`` here; Erlang's library has no clause for it, or computes with it.
         """
         if name == "set_token" and isinstance(got.error, BadArg) and is_atom(wanted, "function_clause", "badarith"):
             return wanted
@@ -202,7 +202,7 @@ class Scenario:
         return None
 
     def _news(self, name: str) -> list[Term]:
-        """What a collector got since it was last looked at."""
+        """The messages that a collector got since the last look."""
         if name not in self.processes or self.processes[name].ended:
             return []
         mailbox = self._mailbox(name)
@@ -217,7 +217,7 @@ class Scenario:
         return list(outcome.value) if outcome.kind == "ok" else []
 
     def _let_signals_in(self) -> None:
-        """Has every process look at its mailbox until none of them ends of it."""
+        """Has every process look at its mailbox, until no process ends because of that."""
         ended = True
         while ended:
             ended = False

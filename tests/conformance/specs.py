@@ -1,4 +1,4 @@
-"""Cases of match specifications: a specification, a subject, and what came of running one on the other.
+"""Cases of match specifications: a specification, a subject, and the result of a run.
 
 Each runs in a process of its own, ``SELF``. Before it ``P1``, ``P2``, ``R1``, ``R2`` and ``O1`` are made, in this
 order. The name ``known_name`` is registered to ``P1``.
@@ -30,7 +30,7 @@ class SpecCase:
     result: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """The case as its file has it."""
+        """The case in the form of its file."""
         return {k: getattr(self, k) for k in KEYS}
 
 
@@ -52,7 +52,7 @@ class Stage:
         return self.values[kind, name]
 
     def outcome(self, case: SpecCase) -> dict[str, Any]:
-        """What comes of it, in the form of a case's result."""
+        """The outcome, in the form of a case's result."""
         for (kind, name), value in self.values.items():
             if kind == "pid":
                 self.names.pids[value] = name

@@ -1,4 +1,4 @@
-"""The JSON terms of the cases: made into Python values, and written out for people.
+"""Makes Python values from the JSON terms of the cases, and writes the terms for readers.
 
 Atoms are ``Atom``; true, false and undefined are ``True``, ``False`` and ``None``. Lists of small integers stay lists.
 """
@@ -64,7 +64,7 @@ def decode(term: Term, named: Callable[[str, str], Any], *, spec: bool = False) 
 
 
 def odd_term(name: str) -> Any:
-    """One of the product's classes for terms that Python has no own type for."""
+    """A value of one of the product's classes for terms that Python has no type for."""
     found = getattr(inviso, name, None)
     if found is None:
         raise Missing(f"there is no inviso.{name}")
@@ -72,7 +72,7 @@ def odd_term(name: str) -> Any:
 
 
 def equal_keys(keys: list[Any]) -> bool:
-    """Whether a dict could not hold these keys apart, or at all."""
+    """Whether a dict can't distinguish these keys, or can't hold them."""
     try:
         return len(set(keys)) < len(keys)
     except TypeError:
@@ -81,13 +81,13 @@ def equal_keys(keys: list[Any]) -> bool:
 
 @functools.cache
 def fun(arity: int) -> Any:
-    """A function of so many parameters, always the same one."""
+    """A function of this number of parameters, always the same one."""
     parameters = ", ".join(f"p{i}" for i in range(arity))
     return eval(f"lambda {parameters}: None")
 
 
 def text(term: Term) -> str:
-    """A term as Erlang writes it, more or less."""
+    """A term approximately as Erlang writes it."""
     if isinstance(term, list):
         return "[" + ",".join(map(text, term)) + "]"
     if not isinstance(term, dict):

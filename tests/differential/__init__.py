@@ -1,1 +1,1 @@
-"""Match specifications, made up and run both on this system and on a real Erlang node."""
+"""Generated match specifications, run on this system and on a real Erlang node."""

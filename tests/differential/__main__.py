@@ -1,6 +1,6 @@
-"""``python -m tests.differential --erl COMMAND``: made-up cases, run here and on the Erlang that the command starts.
+"""``python -m tests.differential --erl COMMAND``: generated cases, run here and on the Erlang that the command starts.
 
-Prints each difference, made small, in the form of the case files with what this system answered beside it, then the
+Prints each difference, shrunk, in the form of the case files, with this system's answer beside it; then the
 sums. Any Erlang answers, but the cases are for OTP 29: an older one knows fewer functions, and before 27 only one zero.
 Status 0: nothing differs. 1: something does. 2: the command starts no Erlang.
 """
@@ -34,7 +34,7 @@ class Run:
         self.shown: set[str] = set()
 
     def over(self, count: int) -> None:
-        """Compares so many cases. Called in the process that is ``SELF``."""
+        """Compares this number of cases. Called in the process that is ``SELF``."""
         while count > 0:
             cases = [self.maker.case() for _ in range(min(count, BATCH))]
             count -= len(cases)

@@ -1,7 +1,7 @@
 %% Answers cases of match specifications from a real Erlang, for tests.differential.
 %%
 %% A line of standard input is a list of cases, a line of standard output that begins with '=' the list of their answers;
-%% both are terms in the external format, in base64. Whatever else is printed is not read. Processes, references, the port
+%% both are terms in the external format, in base64. Other output is not read. Processes, references, the port
 %% and functions stand in terms as {'$named', Kind, Name}.
 -module(answer).
 -export([main/1]).
@@ -35,7 +35,7 @@ loop(Port, Named, Line) ->
 say(Port, Term) ->
     port_command(Port, ["\n=", base64:encode(term_to_binary(Term)), "\n"]).
 
-%% A list of atoms is only made known, so that their order as keys of a map is the list's.
+%% A list of atoms only creates the atoms, so that their order as keys of a map is the list's.
 answers({atoms, Names}, _) ->
     [binary_to_atom(Name, utf8) || Name <- Names];
 answers(Cases, Named) ->

@@ -134,9 +134,9 @@ def calls() -> list[Term]:
 
     def add(function: str, arguments: list[Term]) -> None:
         if (function, arguments[1:]) == ("delivered", [P]) and arguments[0] != S:
-            return  # OTP asks no session; here it has to be one
+            return  # OTP does not check the session; here it has to be one
         if function == "info" and arguments[1] == a("on_load") and arguments[2] not in ITEMS:
-            return  # OTP answers False about anything
+            return  # OTP answers False for any item
         step = call(function, *arguments)
         made[json.dumps(step)] = step
 
@@ -180,12 +180,12 @@ def recorded(node: Node, batch: int = 200) -> list[Any]:
 
 
 def different(lines: list[Any]) -> list[Any]:
-    """The calls that this system answers in another way, each with what it blames."""
+    """The calls that this system answers in another way, each with the arguments that it blames."""
     found = []
     for function, arguments, blamed in lines:
         here = World().play([*SETUP, call(function, *arguments)])[len(SETUP)]
         ours = short(here)
-        # Erlang blames several arguments at once, or says nothing of their places
+        # Erlang blames several arguments at once, or gives no positions
         if ours != blamed and (blamed == "ok" or ours == "ok" or (blamed and not set(ours) & set(blamed))):
             found.append([function, arguments, blamed, ours])
     return found

@@ -42,7 +42,7 @@ Module:main(Port).
 
 
 class Case(NamedTuple):
-    """A specification and what it is run on, as terms of the case files."""
+    """A specification and its subject, as terms of the case files."""
 
     mode: str
     spec: Any
@@ -50,11 +50,11 @@ class Case(NamedTuple):
 
 
 class Crashed(Exception):
-    """The node ended, or said nothing for long."""
+    """The node ended, or did not answer for a long time."""
 
 
 class Node:
-    """Erlang, started by a command: ``erl``, or whatever starts one elsewhere."""
+    """A node that a command starts: ``erl``, or a command that starts one elsewhere."""
 
     def __init__(
         self, command: str, atoms: tuple[str, ...] = (), patience: float = 60.0, program: Path = PROGRAM
@@ -94,7 +94,7 @@ class Node:
         return self.ask([{"t": [{"a": case.mode}, case.spec, case.subject]} for case in cases])
 
     def ask(self, asked: list[Any]) -> list[Any]:
-        """What the program answers to each of these terms, or None for one that crashes the node."""
+        """The program's answer to each of these terms, or None for one that crashes the node."""
         try:
             answers: list[Any] = self._ask(base64.b64encode(pack(asked)))
             return answers

@@ -1,6 +1,6 @@
 """The terms of the cases in Erlang's external term format, as far as cases need it.
 
-Processes, references, ports and functions, which only a node can make, go as ``{'$named', Kind, Name}``.
+Only a node can make processes, references, ports and functions. They are written as ``{'$named', Kind, Name}``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Damaged(Exception):
 
 
 def pack(term: Term) -> bytes:
-    """The bytes of a term, with the version before it."""
+    """The bytes of a term, after the byte of the version."""
     out = bytearray([VERSION])
     put(out, term)
     return bytes(out)
@@ -114,7 +114,7 @@ def unpack(data: bytes) -> Term:
 
 
 class Reader:
-    """Bytes, and how far they are read."""
+    """Bytes, and the position of the reader."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -128,7 +128,7 @@ class Reader:
         return value
 
     def octets(self, count: int) -> bytes:
-        """So many bytes."""
+        """This number of bytes."""
         taken = self.data[self.at : self.at + count]
         if len(taken) < count:
             raise IndexError(f"{count} bytes wanted, {len(taken)} left")
@@ -136,7 +136,7 @@ class Reader:
         return taken
 
     def terms(self, count: int) -> list[Term]:
-        """So many terms."""
+        """This number of terms."""
         return [self.term() for _ in range(count)]
 
     def term(self) -> Term:
@@ -175,7 +175,7 @@ class Reader:
                 raise IndexError(f"unknown tag {tag}")
 
     def big(self, size: int) -> Term:
-        """An integer of so many bytes."""
+        """An integer of this number of bytes."""
         sign = self.take("B")
         n = int.from_bytes(self.octets(size), "little")
         n = -n if sign else n
@@ -183,7 +183,7 @@ class Reader:
 
 
 def named(term: Term) -> Term:
-    """What only a node can make, if the tuple stands for it."""
+    """The value that only a node can make, if the tuple stands for one."""
     match term:
         case {"t": [{"a": "$named"}, {"a": "fun"}, arity]}:
             return {"fun": True, "arity": arity}
@@ -193,5 +193,5 @@ def named(term: Term) -> Term:
 
 
 def atom_name(term: Term) -> str:
-    """The letters of an atom; nothing for another term."""
+    """The text of an atom; empty for another term."""
     return str(term["a"]) if isinstance(term, dict) and set(term) == {"a"} else ""

@@ -97,7 +97,7 @@ class Scope:
         return self.traced() if self.chance(0.75 if self.mode == "trace" else 0.02) else self.expression(3)
 
     def traced(self) -> Term:
-        """A call of a function of tracing."""
+        """A call of a tracing function."""
         name, kinds = self.random.choice(TRACING)
         call = t(a(name), *self.arguments(kinds, 2))
         return t(a(HIDDEN[name]), call) if name in HIDDEN else call
@@ -146,7 +146,7 @@ class Scope:
         return None
 
     def known(self) -> Term:
-        """A variable or all of the subject; rarely a variable that is not bound."""
+        """A variable, or the whole subject; rarely a variable that is not bound."""
         if self.chance(0.15) or not self.names:
             return a(self.random.choice(("$_", "$$")))
         return a(self.random.choice(NAMES if self.chance(0.01) else self.names))

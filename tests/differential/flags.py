@@ -1,9 +1,9 @@
 """``python -m tests.differential.flags --erl COMMAND``: random scenarios of flags and ``info``, here and on a real
 Erlang.
 
-Sessions switch flags of processes and ports that exist or will come. These start, link and end; match specifications
-change flags; tracers end. ``info`` and ``session_info`` are called on the way and, for everything, at the end. The
-command prints each difference, made small, and the sums. ``--to FILE`` records scenarios with Erlang's answers, a line
+Sessions switch flags of existing and future processes and ports. These start, link and end; match specifications
+change flags; tracers end. ``info`` and ``session_info`` are called between the steps and, for everything, at the end.
+The command prints each difference, shrunk, and the sums. ``--to FILE`` records scenarios with Erlang's answers, a line
 each; ``tests/data/live/flags.jsonl`` has some of an Erlang/OTP 29.
 
 Status 0: nothing differs. 1: something does. 2: the command starts no Erlang.
@@ -44,7 +44,7 @@ SHOWN = 20
 
 
 class Maker:
-    """Makes scenarios. It keeps what it needs to know of the world to make steps that can be done."""
+    """Makes scenarios. It tracks the state of the world, so that its steps are possible."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -64,7 +64,7 @@ class Maker:
         return [*steps, *looks(self.sessions, self.living + self.dead, [p for p, _ in self.open] + self.closed)]
 
     def pick(self, values: Any) -> Any:
-        """One of them."""
+        """One of the values."""
         return self.random.choice(list(values))
 
     def name(self, letter: str) -> str:
@@ -110,7 +110,7 @@ class Maker:
         return [t("end_collector", self.collectors.pop())]
 
     def flags(self) -> list[Term]:
-        if self.random.random() < 0.1:  # what only ports have, or only processes
+        if self.random.random() < 0.1:  # flags that only ports have, or only processes
             only = self.pick([("ports", "running_ports"), ("call", "procs", "set_on_spawn", "set_on_link")])
             return [a(flag) for flag in self.random.sample(only, self.random.randint(1, 2))]
         some = self.random.sample(FLAGS, self.random.randint(0, 4))
@@ -131,10 +131,10 @@ class Maker:
         spec = self.pick([a("true"), a("true"), a("false"), a("pause"), a("restart"), [], *[self.spec()] * 8])
         what = self.pick([SUBJECT, SUBJECT, SUBJECT, SUBJECT, a("on_load")])
         if what == a("on_load") and isinstance(spec, list) and kinds in ([], [a("global")]):
-            spec = a("true")  # OTP goes on to show the specification of a global pattern that has gone
+            spec = a("true")  # OTP still shows the specification of a removed global pattern
         steps = [call("function", session, what, spec, kinds)]
         if spec in (a("pause"), a("restart")) and a("call_count") in kinds:
-            # of a counter that is off they are no rule: OTP begins it where anything else is set on the function
+            # on a counter that is off they follow no rule: OTP begins it if anything else is set on the function
             steps.insert(0, call("function", session, what, a("true"), [a("call_count")]))
         return steps
 
@@ -192,7 +192,7 @@ class Maker:
 
 
 def looks(sessions: list[Term], processes: list[Term], ports: list[Term]) -> list[Term]:
-    """All that can be asked."""
+    """All possible questions."""
     asked = []
     for what in (*processes, *ports, a("new"), a("new_processes"), a("new_ports")):
         asked += [call("info", session, what, item) for session in sessions for item in ("flags", "tracer")]
@@ -206,7 +206,7 @@ def looks(sessions: list[Term], processes: list[Term], ports: list[Term]) -> lis
 
 
 def difference(steps: list[Term], there: list[Term], here: list[Term]) -> int | None:
-    """The first step that is answered in another way.
+    """The first step with a different answer.
 
     In OTP a process keeps its tracer when its last flags go by ``set_on_first_spawn`` or the like, or by a match
     specification. The manual says that an untraced process has no tracer. So the tracer counts only where there are
@@ -228,12 +228,12 @@ def difference(steps: list[Term], there: list[Term], here: list[Term]) -> int | 
 
 
 def shrunk(steps: list[Term], node: Node, world: World) -> list[Term]:
-    """A part of a scenario that still differs, at its end, and of which no step can be left out."""
+    """A part of a scenario that still differs at its end. No step of it can be left out."""
 
     def fails(some: list[Term]) -> int | None:
         try:
             here = world.play(some)
-        except (KeyError, TimeoutError):  # what a step is about is not there any more
+        except (KeyError, TimeoutError):  # the object of a step does not exist any more
             return None
         (there,) = node.ask([some])
         return difference(some, there, here) if isinstance(there, list) else None
@@ -261,7 +261,7 @@ class Run:
         self.shown: set[str] = set()
 
     def over(self, count: int) -> None:
-        """Compares so many scenarios."""
+        """Compares this number of scenarios."""
         while count > 0:
             scenarios = [self.maker.scenario() for _ in range(min(count, BATCH))]
             count -= len(scenarios)

@@ -1,7 +1,7 @@
-"""Makes cases: mostly good ones whose head fits the subject, sometimes bent ones.
+"""Makes cases: mostly valid ones whose head fits the subject, sometimes distorted ones.
 
-What a case contains is chosen so that something comes of it: literals come from a small pool in which many are equal or
-nearly so, heads are made from the subject, and expressions mostly get arguments of the kind that they take.
+The contents of a case are chosen so that it often matches. Literals come from a small pool in which many are equal or
+nearly equal, heads are made from the subject, and expressions mostly get arguments of the kind that they take.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Maker:
         self.kinds = tuple(self.makers)
 
     def chance(self, of: float) -> bool:
-        """True as often as that."""
+        """True with this probability."""
         return self.random.random() < of
 
     def case(self) -> Case:
@@ -73,7 +73,7 @@ class Maker:
                 return case
 
     def any_case(self) -> Case:
-        """A case that may be one to leave out."""
+        """A case that perhaps has to be left out."""
         mode = self.random.choice(MODES)
         self.functions = True
         subject = self.subject(mode)
@@ -85,7 +85,7 @@ class Maker:
         return Case(mode, spec, subject)
 
     def subject(self, mode: str) -> Term:
-        """What a specification is run on."""
+        """The subject of a specification."""
         if mode == "table":
             if self.chance(0.6):
                 return t(*(self.term(3) for _ in range(self.random.randint(0, 5))))
@@ -196,7 +196,7 @@ class Maker:
         return term
 
     def variable(self, term: Term, bound: dict[str, str]) -> str:
-        """A variable for a term: one that has it already, a new one, or rarely a wrong one."""
+        """A variable for a term: one that is bound to it already, a new one, or rarely a wrong one."""
         key = exact_key(term)
         known = [name for name, value in bound.items() if value == key]
         if known and self.chance(0.5):
@@ -207,7 +207,7 @@ class Maker:
         return name
 
     def near(self, term: Term) -> Term:
-        """Something that is almost the term."""
+        """A term that differs little from this one."""
         match term:
             case int():
                 return self.random.choice((term, {"f": float(term)}, term + 1, integer(-term)))
@@ -221,7 +221,7 @@ class Maker:
         return self.term(1)
 
     def bent(self, term: Term, times: int) -> Term:
-        """A term with something replaced that may not be there."""
+        """A term with one part replaced by another that may not be valid there."""
         if times == 0:
             return term
         return self.bent(bend(term, self), times - 1)

@@ -1,4 +1,4 @@
-"""What came of a case, here and in Erlang, in the form of the case files; and whether the two are the same."""
+"""The outcomes of a case, here and in Erlang, in the form of the case files; and their comparison."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ CLASSES = (
 
 
 def problem_class(text: str) -> str | None:
-    """The class of a problem by Erlang's text; None for an unknown one, as when its end is cut off."""
+    """The class of a problem by Erlang's text; None for an unknown one, for example if its end is cut off."""
     return next((name for name, words in CLASSES if re.search(words, text, re.DOTALL)), None)
 
 
 def there(answer: Term) -> Outcome:
-    """What an answer of Erlang says."""
+    """The outcome in an answer of Erlang."""
     match answer:
         case {"t": [{"a": "ok"}, result, flags, warnings]}:
             return {"ok": result, "flags": sorted(map(atom_name, flags)), "warnings": warnings}
@@ -106,7 +106,7 @@ class Here:
             raise failed[0]
 
     def outcome(self, case: Case) -> Outcome:
-        """What this system makes of a case. Called in ``SELF``."""
+        """This system's outcome of a case. Called in ``SELF``."""
         subject = decode(case.subject, self.named)
         spec = decode(case.spec, self.named, spec=True)
         try:
@@ -128,7 +128,7 @@ class Here:
         return self.values[kind, name]
 
     def with_names(self, term: Term) -> Term:
-        """A term with the port under its name, and functions as functions: they come back as what is not copied."""
+        """A term with the port's name and with functions, in place of the texts of values that are not copied."""
         if isinstance(term, list):
             return [self.with_names(t) for t in term]
         match term:
@@ -142,7 +142,7 @@ class Here:
 
 
 def differs(wanted: Outcome, got: Outcome) -> bool:
-    """Whether an outcome is not Erlang's. What Erlang's text leaves open is not compared."""
+    """Whether an outcome differs from Erlang's. Parts that Erlang's text leaves open are not compared."""
     if "ok" in wanted and "ok" in got:
         flags = wanted["flags"] != got["flags"] or wanted["warnings"] != got["warnings"]
         return flags or not same(wanted["ok"], got["ok"])

@@ -1,4 +1,4 @@
-"""Terms as the case files have them: making them, and the small pool that cases are made of."""
+"""Makes terms in the form of the case files, and has the small pool that cases are made of."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def integer(n: int) -> Term:
 
 
 def binary(data: bytes, bits: int = 0) -> Term:
-    """A binary, or a bit string whose last byte has so many bits."""
+    """A binary, or a bit string whose last byte has this number of bits."""
     if not bits:
         return {"b": b64encode(data).decode()}
     data = data[:-1] + bytes([data[-1] & (0xFF << 8 - bits) & 0xFF])

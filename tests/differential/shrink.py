@@ -15,7 +15,7 @@ TRIALS = 3000
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """A smaller case that fails too, and none of whose own smaller ones does."""
+    """A smaller case that fails too. No case that is smaller than it by a step fails."""
     trials = 0
     found = True
     while found:

@@ -1,4 +1,4 @@
-"""Which cases are run."""
+"""Decides which cases are run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def is_other_atom(term: Term) -> bool:
 
 
 def sound(case: Case) -> bool:
-    """Whether a case is one to run: false where Erlang itself is at fault, or where nobody knows the right answer.
+    """Whether to run a case: false if Erlang itself has a fault there, or if the right answer is not known.
 
-    - ``[]`` as head with ``'$_'``, run on no arguments, and any switching of flags, ends Erlang's machine;
-    - what a process dump and a stack say is not compared, only of what type they are;
+    - ``[]`` as head with ``'$_'``, run on no arguments, and any switching of flags, crashes Erlang's machine;
+    - the contents of a process dump and of a stack are not compared, only their types;
     - a function can't stand in a specification here;
     - with variables of high numbers in a head, Erlang gives all variables new numbers, and also renames such atoms
       where they are no variables, in constants and inside keys of maps;
-    - of several atoms as keys of a map, Erlang takes first which it met first; of a large map, in no order to rely on.
+    - Erlang orders atoms as keys of a map by their first appearance in the node; in a large map, in no reliable order.
     """
     everything = parts(case.spec)
     if case.mode == "trace":
@@ -60,7 +60,7 @@ def sound(case: Case) -> bool:
 
 
 def is_open(term: Term) -> bool:
-    """Whether a term, as an expression, gives what is not compared."""
+    """Whether a term, as an expression, gives a value that is not compared."""
     match term:
         case {"t": [{"a": name}, *_]}:
             return name in HIDDEN
@@ -68,7 +68,7 @@ def is_open(term: Term) -> bool:
 
 
 def is_hidden(term: Term) -> bool:
-    """Whether a term, as an expression, only asks for the type of what is not compared."""
+    """Whether a term, as an expression, only asks for the type of a value that is not compared."""
     match term:
         case {"t": [{"a": test}, {"t": [{"a": name}, *_]}]}:
             return bool(HIDDEN.get(name) == test)

@@ -1,4 +1,4 @@
-%% Carries out scenarios of trace sessions on a real Erlang, for tests.differential.world (which says what a step is).
+%% Carries out scenarios of trace sessions on a real Erlang, for tests.differential.world (which describes the steps).
 %%
 %% A line of standard input is a list of scenarios, a line of standard output that begins with '=' the list of their answers; both are
 %% terms in the external format, in base64. Processes, ports and sessions stand in terms as {'$named', Kind, Name}.
@@ -27,7 +27,7 @@ say(Port, Term) ->
 answers({atoms, Names}) -> [binary_to_atom(Name, utf8) || Name <- Names];
 answers(Scenarios) -> [scenario(Steps) || Steps <- Scenarios].
 
-%% What the traced processes call.
+%% The function that the traced processes call.
 subject() -> ok.
 
 scenario(Steps) ->

@@ -63,7 +63,7 @@ def call(function: str, *arguments: Term) -> Term:
 
 
 class Server:
-    """A process that does what it is given."""
+    """A process that runs the jobs that it gets."""
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -71,7 +71,7 @@ class Server:
         self.pid: Any = None
 
     def serve(self) -> None:
-        """What the process does."""
+        """The function of the process."""
         while (job := self.jobs.get()) is not None:
             try:
                 self.done.put((job(), None))
@@ -79,7 +79,7 @@ class Server:
                 self.done.put((None, error))
 
     def ask(self, job: Callable[[], Any]) -> Any:
-        """Has a job done."""
+        """Has the process run a job."""
         self.jobs.put(job)
         value, error = self.done.get(timeout=PATIENCE)
         if error is not None:
@@ -97,7 +97,7 @@ def gone(pid: Any) -> None:
 
 
 def collect() -> None:
-    """What a collector does."""
+    """The function of a collector."""
     while inviso.receive() != "stop the collector":
         pass
 
@@ -124,7 +124,7 @@ class World:
             self.close()
 
     def close(self) -> None:
-        """Ends whatever a scenario left."""
+        """Ends all that a scenario left."""
         for (kind, _), value in self.named.items():
             if kind == "session":
                 value.destroy()
@@ -150,7 +150,7 @@ class World:
         return self.answer(lambda: getattr(self, f"do_{verb}")(*arguments), verb)
 
     def answer(self, job: Callable[[], Any], function: str) -> Term:
-        """What came of something."""
+        """The outcome of a job."""
         try:
             return t("ok", self.encode(job()))
         except BadArg as error:
@@ -174,7 +174,7 @@ class World:
         self.servers[by].ask(lambda: inviso.link(other))
 
     def do_unlink(self, by: Any, other: Any) -> None:
-        """Undoes that."""
+        """Unlinks two processes."""
         self.servers[by].ask(lambda: inviso.unlink(other))
 
     def do_end(self, pid: Any) -> None:
@@ -227,7 +227,7 @@ class World:
         return a("other") if isinstance(value, Ref) else {"value": repr(value)}
 
     def name_of(self, kind: str, value: Any) -> Term:
-        """What the scenario calls it."""
+        """The name of a value in the scenario."""
         return next(
             ({kind: name} for (k, name), known in self.named.items() if k == kind and known == value),
             {"other": "other"},
@@ -235,7 +235,7 @@ class World:
 
 
 def positions(function: str, argument: str) -> list[int]:
-    """The place of an argument that is blamed, from 1; nothing where it has none."""
+    """The position of the blamed argument, from 1; empty if it has none."""
     if function == "create":
         function = "session_create"
     parameters = list(inspect.signature(getattr(submodule("trace"), function)).parameters)
@@ -243,7 +243,7 @@ def positions(function: str, argument: str) -> list[int]:
 
 
 def normal(step: Term, answer: Term) -> Term:
-    """An answer without what may differ: the order of flags and sessions, the number of processes, a step's value."""
+    """An answer without parts that may differ: order of flags and sessions, number of processes, a step's value."""
     match step, answer:
         case {"t": [{"a": "call"}, {"a": "process" | "port"}, [_, {"a": group}, *_]]}, {"t": [{"a": "ok"}, int(count)]}:
             return t("ok", ANY) if group in GROUPS and count else answer
@@ -262,7 +262,7 @@ def normal(step: Term, answer: Term) -> Term:
 
 
 def same(step: Term, there: Term, here: Term) -> bool:
-    """Whether two answers to a step are the same. Erlang may blame several arguments, or none by its place."""
+    """Whether two answers to a step are the same. Erlang may blame several arguments, or none by its position."""
     there, here = normal(step, there), normal(step, here)
     match there, here:
         case {"t": [{"a": "badarg"}, list(blamed)]}, {"t": [{"a": "badarg"}, list(ours)]}:

@@ -49,7 +49,7 @@ def main(folder: pathlib.Path) -> int:
         print(f"lives: {count} {name}")
         failed = True
     for name, count in sorted((may - lived).items()):
-        # of a name that a shard had only in part nothing is known
+        # a shard that had only some mutants of a name says nothing about that name
         if lived[name] + found[name] >= all_of_them[name] > 0:
             print(f"accepted, and is found: {count} {name}")
             failed = True

@@ -26,7 +26,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1200,800", "--force-color-profile=srgb"),
 ]
-# puts the pipes' ends at the browser's descriptors, and becomes the browser
+# puts the pipes' ends at the browser's descriptors, then executes the browser
 _BEGIN = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 )

@@ -4,7 +4,7 @@
 
 Some agents, each on a host of its own, reach each other through a proxy. The programs call ``step(0)``, ``step(1)``,
 ... and their calls are logged, to plain files and to wrap sets. A control on the first host has all programs.
-Meanwhile, one after the other and at once:
+Meanwhile, in sequence and at the same time:
 
 * A program or an agent is killed with SIGKILL, and another begins; or it is stopped with SIGSTOP for a while.
 * The connection of two hosts is cut, or delayed, for a while.
@@ -108,7 +108,7 @@ while True:
 
 
 class Way:
-    """Stands between one host and the agent of another: a TCP port in front of its socket."""
+    """A proxy between one host and the agent of another: a TCP port in front of its socket."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, target: Path) -> None:
         self._loop = loop
@@ -120,15 +120,15 @@ class Way:
         self.endpoint = asyncio.run_coroutine_threadsafe(self._listen(), loop).result(LIMIT)
 
     def cut(self) -> None:
-        """All connections end, and none can be made."""
+        """Ends all connections, and refuses new ones."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def hold(self) -> None:
-        """Nothing comes through, and neither side learns of it."""
+        """Holds all data back. Neither side learns of it."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def mend(self) -> None:
-        """As it was."""
+        """Passes data again."""
         self._loop.call_soon_threadsafe(self._mend)
 
     def _cut(self) -> None:
@@ -351,7 +351,7 @@ class Chaos:
     # programs
 
     def _more(self, count: int) -> list[Program]:
-        """This many more programs, on the hosts in turns."""
+        """Begins this many more programs, on the hosts in turns."""
         new = []
         for _ in range(count):
             host = self.hosts[self._count % len(self.hosts)]
@@ -363,7 +363,7 @@ class Chaos:
         return new
 
     def _begin(self, count: int) -> None:
-        """This many programs begin, and are traced before they call anything."""
+        """Begins this many programs, and traces them before they call anything."""
         new = self._more(count)
         names = [program.name for program in new]
         until(lambda: set(names) <= self._known(), LIMIT)
@@ -376,7 +376,7 @@ class Chaos:
         return {*self.control.folder().names(), *(name for _, _, name in self.control._elsewhere(["*"]))}
 
     def _reach(self, programs: list[Program]) -> list[Any]:
-        """The control has these, if they can be reached."""
+        """Adds these programs to the control, if they can be reached."""
         names = [program.name for program in programs if program.name not in self.control.nodes()]
         # until its agent has it, and until the node answers
         return self._timed("add", 2 * self.control.timeout, lambda: self.control.add(names, "chaos", SETTINGS))
@@ -416,7 +416,7 @@ class Chaos:
     # events
 
     def run(self) -> None:
-        """Makes things happen until the time is over: one thread breaks and repairs, this one makes the control's
+        """Causes events until the time is over: one thread breaks and repairs, this one makes the control's
         requests.
         """
         end = time.monotonic() + self._seconds
@@ -489,7 +489,7 @@ class Chaos:
         self.note(f"programs stopped: program {program.name}")
 
     def _host(self) -> int | None:
-        """A host whose agent is undisturbed, and will be disturbed."""
+        """Chooses a host whose agent is undisturbed, to disturb it."""
         number = self._ill.choice([number for number in range(len(self.hosts)) if number not in self._busy] or [None])
         if number is not None:
             self._busy.add(number)
@@ -573,7 +573,7 @@ class Chaos:
     # the end
 
     def check(self) -> None:
-        """Checks that everything is right now; ``faults`` gets what is wrong."""
+        """Checks that everything is right at the end; ``faults`` gets the errors."""
         self.note("all is mended")
         self.control.timeout = LIMIT
         names = {program.name for program in self.programs}
@@ -639,7 +639,7 @@ class Chaos:
                         self.faults.append(f"{one.path}: {why}")
 
     def _copy(self) -> None:
-        """A log from each host has the contents that it has there."""
+        """Checks that the copy of a log from each host equals the original."""
         for host in self.hosts:
             for program in [each for each in self.programs if each.host is host and each.has_file()][:1]:
                 path, data = program.logs[-1].path, b""
@@ -658,7 +658,7 @@ class Chaos:
             print(f"{host.name}: {host.errors.read_text(errors='replace')[-2000:]}")
 
     def end(self) -> None:
-        """All processes are gone."""
+        """Ends all processes."""
         for program in [*self.programs, *self.ended]:
             if program.process.poll() is None:
                 program.process.kill()

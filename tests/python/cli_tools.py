@@ -1,4 +1,4 @@
-"""Running the command in a process of its own, by itself or beside the bare interpreter."""
+"""Runs the command in a process of its own, alone or beside the bare interpreter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tprof(*words: str | Path, cwd: Path | None = None, **env: str) -> subprocess
 def both_ways(
     tmp_path: Path, *program: str | Path, options: tuple[str, ...] = (), stdin: str = "", flags: tuple[str, ...] = ()
 ) -> tuple[subprocess.CompletedProcess[str], str | None]:
-    """Run it by the interpreter and by the command, compare, and return the run and the report."""
+    """Runs it by the interpreter and by the command, compares both, and returns the run and the report."""
     report = tmp_path / "report.txt"
     words = [str(w) for w in program]
     without = execute([sys.executable, *flags, *words], tmp_path, stdin)
@@ -80,7 +80,7 @@ def opened_terminal() -> tuple[int, int]:
     try:
         return pty.openpty()
     except OSError as error:
-        pytest.skip(f"no terminal can be had here: {error}")
+        pytest.skip(f"no terminal is available here: {error}")
 
 
 class Terminal:

@@ -1,4 +1,4 @@
-"""Functions that tests of dbg trace where any function will do."""
+"""Functions that tests of dbg trace if any function is suitable."""
 
 from __future__ import annotations
 

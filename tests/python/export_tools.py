@@ -235,7 +235,7 @@ def read_perfetto(data: bytes) -> Perfetto:
                     interned[space][one[1][0]] = one[2][0].decode()
         if 11 in parts:
             event = fields(parts[11][0])
-            assert event[11][0] in trace.tracks, "a track is told before its events"
+            assert event[11][0] in trace.tracks, "a track is described before its events"
             notes = {}
             for note in event.get(4, []):
                 one = fields(note)
@@ -251,7 +251,7 @@ def read_perfetto(data: bytes) -> Perfetto:
 
 
 def call_and_return(calls: int, functions: int) -> list[Any]:
-    """Calls one after the other, of so many functions by four processes."""
+    """Successive calls of this number of functions by four processes."""
     messages: list[Any] = []
     for n in range(calls):
         name, who = f"f{n % functions}", pid(n % 4)

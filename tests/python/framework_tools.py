@@ -42,7 +42,7 @@ def nodes(pattern: str) -> dict[str, int]:
 
 
 def until_nodes(pattern: str, count: int) -> dict[str, int]:
-    """The same, when there are this many of them."""
+    """The same, as soon as there are this many of them."""
     found: dict[str, int] = until(
         lambda: len(found := nodes(pattern)) == count and found, what=f"no {count} nodes are {pattern}"
     )

@@ -1,4 +1,4 @@
-"""Prepared processes for tests of Inviso: children that listen or control others, carry out requests, and end surely.
+"""Prepared processes for tests of Inviso: children that listen or control others, carry out requests, and always end.
 
 A child evaluates one expression or statement at a time, and answers with its ``repr``. It is killed when the test ends,
 also if it is stopped. If the test's own process has been killed, the child ends with its standard input, and at the
@@ -164,7 +164,7 @@ class Child:
         return self.process.wait(timeout)
 
     def end(self) -> None:
-        """It is gone afterwards in any case."""
+        """Ends it in any case."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
@@ -233,7 +233,7 @@ def _state(task: Path) -> str:
 
 
 class Peer:
-    """Bytes to and from a listener, by hand."""
+    """A connection to a listener, for a test that writes and reads the bytes itself."""
 
     def __init__(self, sockets: Path, pid: int, *, greets: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

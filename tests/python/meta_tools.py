@@ -30,7 +30,7 @@ class Runtime:
         return self.component.call(request, arguments)
 
     def begin(self, spec: Any = None, *, log: bool = False) -> Any:
-        """Tracing with a meta tracer, and with a log if that is asked for."""
+        """Begins tracing with a meta tracer, and with a log if that is asked for."""
         part: Any = ("file", str(self.ti)) if spec is None else ("file", str(self.ti), spec)
         both = [("trace", ("file", str(self.folder / "t.log")))] if log else []
         return self.ask("init_tracing", [*both, ("ti", part)])

@@ -64,18 +64,18 @@ class Node:
         assert self._answer() == "done"
 
     def end(self) -> None:
-        """Ends it in order: its input has ended."""
+        """Ends it regularly, by the end of its input."""
         self._process.communicate(timeout=30)
         assert self._process.returncode == 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Sends it a signal; SIGSTOP has stopped it afterwards."""
+        """Sends it a signal. After SIGSTOP it has stopped when this returns."""
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def close(self) -> None:
-        """It is gone, however."""
+        """Ends it in any case."""
         self._process.kill()
         with suppress(ValueError):  # its input has been closed
             self._process.communicate()

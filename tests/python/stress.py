@@ -59,7 +59,7 @@ def disturb(stop: threading.Event, seed: int) -> None:
 
 
 def run(seconds: float, threads: int, calls: int, seed: int = 1) -> int:
-    """Rounds until the time is over; answers how many calls were checked."""
+    """Runs rounds until the time is over; returns the number of checked calls."""
     end = time.monotonic() + seconds
     checked = 0
     while True:

@@ -40,7 +40,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]
 
 @pytest.fixture
 def hosts(pair: tuple[Host, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Host, Host]]:
-    """Both, in whose first this process is."""
+    """Both hosts. This process is in the first one."""
     monkeypatch.setenv("INVISO_DIR", str(pair[0].folder))
     monkeypatch.chdir(tmp_path)
     yield pair
@@ -491,7 +491,7 @@ def test_names() -> None:
 
 
 class Liar:
-    """Answers as the agent of a host that lies."""
+    """An agent of a host that gives false answers."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
@@ -544,7 +544,7 @@ def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
 
 
 class Files:
-    """Answers as an agent does, and keeps the requests: parts of files by name, request and offset."""
+    """An agent that keeps the requests: parts of files by name, request and offset."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         self.contents = contents
@@ -583,10 +583,10 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
         "/a.0.log": {0, *range(PIECE + 5 * PART, first, PART)},
         "/a.1.log": everything["/a.1.log"],
     }
-    # the first one is there, and a part of the second; there was more once
+    # the first file and a part of the second are there; then a copy that is longer than the log
     assert copied(whole[: first + PART]) == {"/a.0.log": {0}, "/a.1.log": everything["/a.1.log"]}
     assert copied(whole + b"more") == {"/a.0.log": {0}, "/a.1.log": {0}}
-    # another log had the name: nothing of it stays, nor of the parts after it
+    # the copy is of another log with this name: nothing of it stays, nor of the parts after it
     assert copied(b"x" + whole[1:]) == everything
     assert copied(whole[:PIECE] + b"x" + whole[PIECE + 1 :]) == {
         "/a.0.log": {0, *range(PIECE, first, PART)},

@@ -47,7 +47,7 @@ int clock_gettime(clockid_t clock, struct timespec *found) {
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that, loaded first, is a process's wall clock."""
+    """A library that replaces a process's wall clock if it is loaded first."""
     folder = tmp_path_factory.mktemp("shim")
     (folder / "shim.c").write_text(SHIM)
     made = folder / "shim.so"
@@ -72,7 +72,7 @@ def hosts(tmp_path: Path, shim: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         there.close()
 
 
-def test_what_happens_in_turns_is_merged_in_turns(hosts: tuple[Host, Host]) -> None:
+def test_alternating_events_are_merged_in_their_order(hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     nodes = [here.node("one"), there.node("two")]
     until(lambda: here.sees(nodes[1].name))
@@ -94,7 +94,7 @@ def test_what_happens_in_turns_is_merged_in_turns(hosts: tuple[Host, Host]) -> N
     for _, offset, error in clock.points:
         assert abs(offset / 1e9 + AHEAD) <= error / 1e9 + 60 * DRIFT + 1e-3
         assert 0 < error < 1e9
-    # no two stand the other way round that are further apart than the clocks may be wrong
+    # only messages that are closer than the clocks' error may stand in the wrong order
     error = 2 * max(error for *_, error in clock.points) / 1e9 + 60 * DRIFT + 1e-3
     assert sorted(order) == [*range(40)]
     wrong = [
@@ -147,7 +147,7 @@ def test_files_of_offsets(tmp_path: Path) -> None:
         '{"version": 1, "host": "a", "to": "b", "points": [[1, 99999999999999999999999, 3]]}',
     ],
 )  # fmt: skip
-def test_files_that_hold_none(tmp_path: Path, text: str) -> None:
+def test_files_without_offsets(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a@web.clock"
     path.write_text(text)
     with pytest.raises(BadArg, match=r"clock: .*a@web\.clock"):
@@ -184,11 +184,11 @@ def test_lines_keep_the_time_of_their_own_host(tmp_path: Path) -> None:
 
 def test_the_quickest_answer_counts() -> None:
     offsets = Offsets()
-    offsets.add(0, 1000 + 900, 1000 + 900, 1000)  # slow there
+    offsets.add(0, 1000 + 900, 1000 + 900, 1000)  # the request is slow
     offsets.add(2000, 3050, 3050, 2100)
     offsets.add(4000, 5000 + 10, 5000 + 10, 5000)
     assert offsets.points() == [(1900, -1400, 500), (3050, -1000, 50)]
-    offsets.add(9000, 100, 9000, 9500)  # its clock was set between the two
+    offsets.add(9000, 100, 9000, 9500)  # its clock was set between the two measurements
     assert offsets.points() == [(1900, -1400, 500)]
     for n in range(1, 5):
         now = 1900 + n * APART

@@ -1,4 +1,4 @@
-"""The ways between hosts: routers, paths that break for a while, messages that are large or many, addresses."""
+"""The paths between hosts: routers, paths that break for a while, large messages, many messages, addresses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Way:
         self._thread.start()
 
     def set(self, is_open: bool) -> None:
-        """Opens the way, or cuts all that goes over it."""
+        """Opens the path, or cuts all connections over it."""
         self._is_open = is_open
         if not is_open:
             for each in self._pairs:
@@ -47,7 +47,7 @@ class Way:
                     each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """It ends."""
+        """Ends it."""
         self._ended = True
         self.set(False)
         self._thread.join(10)
@@ -250,8 +250,8 @@ def sockets(pid: int) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_agent_listens_where_it_was_told_and_looks_for_nobody(place: Path, made: list[Host]) -> None:
-    """By default zenoh listens at all addresses and looks for others by multicast."""
+def test_an_agent_listens_where_it_was_told_and_searches_for_no_peer(place: Path, made: list[Host]) -> None:
+    """By default zenoh listens at all addresses and searches for others by multicast."""
     port = free_port()
     made.append(Host(HOST, place / "here", endpoint=f"tcp/127.0.0.1:{port}"))
     assert sockets(made[0].agent.pid) == [("tcp", f"0100007F:{port:04X}")]

@@ -56,7 +56,7 @@ def speaker(hosts: tuple[Host, Host]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def names(ended: int = 0) -> list[str]:
-    """The nodes that live, when so many have ended and as many begun."""
+    """The nodes that live after this number of nodes have ended and as many begun."""
     return [f"speaks-0-{number}@{THERE}" for number in range(ended, ended + MANY)]
 
 
@@ -68,7 +68,7 @@ def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[
         for _ in range(5):
             assert {answer for _, answer in control.call(None, "get_status")} == {("ok", ("new", "running"))}
         for host in hosts:
-            assert len(os.listdir(f"/proc/{host.agent.pid}/task")) < 50  # none for a node, or for a question
+            assert len(os.listdir(f"/proc/{host.agent.pid}/task")) < 50  # no thread for a node, or for a question
         assert control.remove(None, ends=False) == [(name, "ok") for name in names()]
 
 
@@ -99,8 +99,8 @@ def test_nodes_that_come_and_go(hosts: tuple[Host, Host], speaker: subprocess.Po
         assert max(grown[1:]) < rounds * (20 * 3000 + MANY * 1000) + (4 << 20), grown
 
 
-def test_an_agent_that_takes_nobody(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
-    """All nodes together are waited for as long as one."""
+def test_an_agent_that_hangs(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
+    """The wait for all nodes together is as long as that for one."""
     with closing(Control(name=f"control@{HOST}", timeout=1)) as control:
         hosts[0].agent.send_signal(signal.SIGSTOP)
         began = time.monotonic()
@@ -123,7 +123,7 @@ def test_a_question_is_given_up_when_nobody_waits_for_it(hosts: tuple[Host, Host
         peer.send(("inviso", (1, 0), {"node": f"peer@{HOST}", "pid": os.getpid(), "to": node.name}))
         peer.send(("call", 1, "get_status", [], 100))
         assert peer.next()[0] == "inviso"
-        assert peer.next()[:2] == ("answer", 1)  # the agent of the process has none
+        assert peer.next()[:2] == ("answer", 1)  # the agent's own process has no such wait
         peer.send(("call", 2, "get_status", [], -1))
         assert peer.next() == ("refused", "it is no request")
 
@@ -150,7 +150,7 @@ def test_a_control_learns_that_a_node_has_let_it_go(hosts: tuple[Host, Host], at
 
 
 def test_a_control_that_has_gone_before_its_request_is_carried_out(hosts: tuple[Host, Host]) -> None:
-    """The agent finds the request and the end of its control at the same time, and leaves no connection."""
+    """The agent finds the request and the end of its control at the same time, and leaves no connection open."""
     here, there = hosts
     node = there.node("shop-2")
     until(lambda: here.sees(node.name))

@@ -71,7 +71,7 @@ class Certificates:
 
 
 class World:
-    """A host whose rights are those above, with two nodes; other hosts are joined to it as they are asked for."""
+    """A host with the rights above and two nodes. Other hosts join it on request."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -149,7 +149,7 @@ def test_who_may_do_what(
         control.close()
 
 
-def test_what_one_may_not_watch_is_not_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_a_name_may_not_watch_are_hidden(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     host = world.host("shops")
     until(lambda: host.status()["nodes"])
     assert host.status()["nodes"] == ["shop-1@there"]
@@ -162,7 +162,7 @@ def test_what_one_may_not_watch_is_not_there(world: World, monkeypatch: pytest.M
         control.close()
 
 
-def test_a_name_without_rights_sees_nothing_and_is_told_of(world: World) -> None:
+def test_a_name_without_rights_sees_nothing_and_is_reported(world: World) -> None:
     host = world.host("stranger")
     until(lambda: host.status()["connections"])
     until(lambda: any(each.startswith("stranger at ") for each in world.there.status()["without_rights"]))
@@ -223,7 +223,7 @@ def test_without_a_certificate_nobody_is_let_in(world: World) -> None:
         ("[ops", "is no TOML"), ("[ops]\nwatch = [1]", "pass a list of names"),
     ],
 )  # fmt: skip
-def test_rights_that_are_none(tmp_path: Path, text: str, why: str) -> None:
+def test_malformed_rights(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "rights.toml"
     path.write_text(text)
     with pytest.raises(BadArg, match=why):

@@ -61,7 +61,7 @@ def test_recursion_and_exceptions() -> None:
     ]
 
 
-def test_time_out_is_waiting_and_nobodys_own() -> None:
+def test_time_out_of_the_processor_is_waiting_and_not_own_time() -> None:
     place = mfa("order")
     messages = [
         at(90, ONE, "in", place),
@@ -78,7 +78,7 @@ def test_time_out_is_waiting_and_nobodys_own() -> None:
     ]
 
 
-def test_what_has_not_ended_and_what_is_never_told() -> None:
+def test_open_calls_and_functions_without_returns() -> None:
     rows = calls([call(100, "order"), call(110, "price"), ret(120, "price"), call(130, "price")])
     assert some(rows, "function", "outcome", "duration_ns") == [
         ("shop.orders:price/1", "return", 10),
@@ -156,7 +156,7 @@ def test_a_trace_without_times_has_none() -> None:
     assert (row["outcome"], row["duration_ns"], row["start"], row["start_mono_ns"]) == ("return", None, None, None)
 
 
-def test_another_clock_counts_as_none() -> None:
+def test_a_stamp_of_another_clock_counts_as_no_time() -> None:
     messages = [call(100, "order"), ("trace_ts", ONE, "return_from", mfa("order"), 1, (1, 2, 3))]
     with pytest.warns(AnalysisWarning, match="1 messages have no time stamp of the trace's clock"):
         [row] = calls(messages)
@@ -474,7 +474,7 @@ def price(n: int) -> int:
     return n
 
 
-def test_a_label_whose_events_have_no_times_is_said() -> None:
+def test_a_label_whose_events_have_no_times_is_reported() -> None:
     messages = [call(1, "order"), ("seq_trace", "order 7", ("send", (0, 1), ONE, TWO, "x"))]
     for label, why in (
         ("order 7", "events of label 'order 7' have no time stamp"),

@@ -36,7 +36,7 @@ from waiting import until
 LIMIT = 60
 PATH = str(Path(inviso.__file__).parents[1])
 can_attach = pytest.mark.skipif(sys.version_info < (3, 14), reason="Python can be attached to from 3.14 on")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 BUSY = """
 import sys
@@ -232,7 +232,7 @@ NOBODY = 65534
 
 @needs_root
 def test_another_users_process(folder: Path) -> None:
-    """Asked by another user than the one whose process it is."""
+    """The request is from another user than the owner of the process."""
     folder.chmod(0o755)
     text = f"""
 import os

@@ -50,7 +50,7 @@ def test_a_program_writes_its_log(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["no", ""])
-def test_nothing_is_done_where_it_says_no(python: Path, tmp_path: Path, value: str) -> None:
+def test_nothing_is_done_if_the_variable_says_no(python: Path, tmp_path: Path, value: str) -> None:
     prepared(tmp_path)
     done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=value)
     assert (done.stdout, done.stderr) == ("42\n", "")
@@ -140,13 +140,13 @@ def test_what_others_may_write_is_not_read(python: Path, tmp_path: Path, what: s
 
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @needs_root
 @pytest.mark.parametrize("what", ["another user's", "unreadable"])
 def test_another_users_file(tmp_path: Path, what: str) -> None:
-    """Read by a child with another user id, by the code that reads it at a start."""
+    """A child with another user id reads the file, by the code that reads it at a start."""
     path = config(tmp_path, ("repeat", 1))
     os.chown(tmp_path, NOBODY, NOBODY)
     if what == "another user's":
@@ -187,7 +187,7 @@ print(environment_counts())
 
 
 def test_a_counter_that_cannot_be_written_is_no_autostart(python: Path, tmp_path: Path) -> None:
-    """Full, read-only: here a folder in whose place the new file would have to be."""
+    """For example on a full or read-only disk. Here a folder is in the place of the new file."""
     path = prepared(tmp_path, ("repeat", 1))
     text = f"""
 import os
@@ -254,7 +254,7 @@ def test_functions(python: Path, tmp_path: Path, value: str, log: bool, said: st
 
 
 def test_bindings_and_translations(python: Path, tmp_path: Path) -> None:
-    """The seed's example: `Nodes` is dropped and needs no binding, `MS` has one."""
+    """The example of Inviso's guide: `Nodes` is dropped and needs no binding, `MS` has one."""
     write(
         tmp_path,
         "a_trace_case.txt",
@@ -319,7 +319,7 @@ def test_tracer_data_of_a_function(python: Path, tmp_path: Path) -> None:
 
 
 def test_main_waits_for_the_initiation_but_not_for_ever(python: Path, tmp_path: Path) -> None:
-    """An item that waits for the program's work: without a limit neither would go on."""
+    """An item waits for the program's work. Without a limit neither would go on."""
     write(tmp_path, "later.py", "import os\ndef wait():\n    while not os.path.exists('go'): os.stat('.')\n")
     write(tmp_path, "prog.py", "open('go', 'w').close()\nprint('ran')\n")
     path = config(tmp_path, ("wait", 0.2), standard(tracerdata=("file", "t.log"), cmdfiles=[("later", "wait", [])]))
@@ -393,7 +393,7 @@ def test_the_page(python: Path, tmp_path: Path) -> None:
 
 
 def test_commands_of_ours_are_not_traced(python: Path, tmp_path: Path) -> None:
-    """They spend nothing of the counter; one that runs a program is that program."""
+    """They do not change the counter. A command that runs a program counts as that program."""
     path = prepared(tmp_path, ("repeat", 1))
     assert "inviso" in run(python, "-m", "inviso", "--version", cwd=tmp_path, INVISO_AUTOSTART=str(path)).stdout
     assert path.read_text().startswith("('repeat', 1)") and not (tmp_path / "t.log").exists()
@@ -403,7 +403,7 @@ def test_commands_of_ours_are_not_traced(python: Path, tmp_path: Path) -> None:
 
 
 def test_the_programs_own_modules_are_found(python: Path, tmp_path: Path) -> None:
-    """Also those that are named as modules of the library which this package has imported."""
+    """Also those with names of standard modules that this package has imported."""
     names = ("struct", "socket", "fcntl", "datetime", "tempfile", "ast", "json", "dataclasses")
     prepared(tmp_path)
     for name in names:

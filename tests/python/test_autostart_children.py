@@ -175,7 +175,7 @@ if __name__ == "__main__":
 
 
 def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
-    """Its action follows. If the program handles the signal, nothing else happens."""
+    """The signal's action follows. If the program handles the signal, nothing else happens."""
     text = (
         "import signal\nwork(1)\nassert signal.getsignal(15) is signal.SIG_DFL\nos.kill(os.getpid(), 15)\n"
         "signal.pause()\n"

@@ -226,7 +226,7 @@ print(control.stop_nodes(), flush=True)
 
 
 def test_the_control_component_takes_it(python: Path, tmp_path: Path) -> None:
-    """Both sides as they are: no add_nodes, and the tag that the config file has."""
+    """Both sides are unchanged: no add_nodes, and the tag of the config file."""
     env = {**PLAIN, "INVISO_DIR": str(tmp_path / "sockets"), "PYTHONPATH": str(Path(inviso.__file__).parents[1])}
     words = [sys.executable, "-c", CONTROL_PROGRAM]
     options = ("options", [("dependency", (0, "ctl@here"))])

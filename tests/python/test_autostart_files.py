@@ -22,7 +22,7 @@ RULES = [
 
 
 def test_a_file_that_is_set_up_starts_as_often_as_it_says(tmp_path: Path) -> None:
-    """The seed's example, from `setup_autostart` to the logs."""
+    """The example of Inviso's guide, from `setup_autostart` to the logs."""
     python = make_interpreter(tmp_path / "env")
     work = tmp_path / "work"
     work.mkdir()
@@ -129,7 +129,7 @@ def test_the_file_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value:
 
 
 def test_a_link_is_followed_to_its_file(tmp_path: Path) -> None:
-    """The counter is spent where the link leads, and the link stays."""
+    """The counter changes in the link's target, and the link stays."""
     (tmp_path / "real").mkdir()
     path = write(tmp_path / "real", "auto.config", "('repeat', 2)\n")
     link = tmp_path / "link"

@@ -1,4 +1,4 @@
-"""The thread in the background, and who is that thread."""
+"""The background thread, and its test of the current thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from inviso._background import Timer
 
 
-def test_only_its_own_thread_is_current() -> None:
+def test_only_the_background_thread_itself_is_current() -> None:
     seen: list[bool] = []
     stepped = threading.Event()
 
@@ -36,7 +36,7 @@ def in_a_thread(function: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize("end", [Timer.stop, Timer.end])
 def test_a_later_thread_with_the_identifier_of_the_ended_one_is_not_current(end: Callable[[Timer], None]) -> None:
-    """The system gives a new thread the identifier of one that has ended, so it is not remembered beyond the end."""
+    """The system may give a new thread the identifier of an ended one, so the identifier is forgotten at the end."""
     idents: list[int] = []
     timer = Timer(lambda: idents.append(threading.get_ident()) or 30.0)
     for _ in range(100):

@@ -267,7 +267,7 @@ def test_global_stands_alone(other: str, spec: Any, there_is_something_to_change
 
 @pytest.mark.parametrize("what", [*NO_MFA, "threads", ("json", "loads", "_"), FOREIGN])
 def test_things_to_ask_about(what: Any, there_is_something_to_change: trace.Session) -> None:
-    # a tuple that is no function is the item's fault, as in OTP
+    # for a tuple that is no function the item is blamed, as in OTP
     other = not isinstance(what, tuple)
     refused("what" if other else "item", lambda: there_is_something_to_change.info(what, "traced"))
 
@@ -372,7 +372,7 @@ def test_a_dead_process_gets_no_name() -> None:
 
 def test_coroutines_outside_a_loop() -> None:
     async def coroutine() -> None:
-        """Never begun."""
+        """A coroutine that never begins."""
 
     refused("function", lambda: process.spawn(coroutine))
 
@@ -533,7 +533,7 @@ LONE = "\udc80"
         (lambda s: tprof.profile(print, pattern=LONE), "pattern"),
     ],
 )
-def test_a_name_with_a_lone_surrogate_is_nobodys(session: trace.Session, call: Any, argument: str) -> None:
+def test_a_name_with_a_lone_surrogate_is_refused(session: trace.Session, call: Any, argument: str) -> None:
     with pytest.raises(inviso.BadArg, match="surrogate|registered") as raised:
         call(session)
     assert raised.value.argument == argument

@@ -1,4 +1,4 @@
-"""The benchmark's runner works: one tiny interleaved run, its JSON and its tables. Times are not looked at."""
+"""The benchmark's runner works: one tiny interleaved run, its JSON and its tables. Times are not checked."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD)
 def test_a_bad_statement_spoils_itself_only(text: str) -> None:
-    """It stands between two good ones; the error names its line."""
+    """It is between two valid ones; the error names its line."""
     done = case.run_text(f"A = 1\n\n{text}\nB = A + 1\n")
     assert done.bindings == {"A": 1, "B": 2}
     assert [problem.line for problem in done.problems] == [3] * len(done.problems) or "except" in text

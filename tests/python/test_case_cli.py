@@ -85,7 +85,7 @@ def test_a_case_is_on_until_it_is_switched_off(shop: Shop) -> None:
     assert shop.run("case", "list")[0][3] == "1 a/b"
     listed = json.loads(shop.command("case", "list", "--json").stdout)
     assert listed["calls"]["on"] == {"1": [shop.one.node, shop.two.node], "a/b": [shop.one.node]}
-    done = shop.command("case", "off", "calls", "--cases", "/nowhere")  # the note says all that is needed
+    done = shop.command("case", "off", "calls", "--cases", "/nowhere")  # the note has all that is needed
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2
     assert (patterns(shop.one), patterns(shop.two)) == ({"step"}, set())
     shop.run("case", "off", "calls", "--id", "a/b")
@@ -214,7 +214,7 @@ def test_values_of_variables(text: str) -> None:
     assert given.variables == [("A", VALUES[text])]
 
 
-def test_a_broken_note_is_none(shop: Shop) -> None:
+def test_a_broken_note_is_ignored(shop: Shop) -> None:
     shop.run("case", "on", "calls", "Function=work", "-n", "shop-*")
     (note,) = (shop.place.sockets / "cases").iterdir()
     assert note.stat().st_mode & 0o777 == 0o600

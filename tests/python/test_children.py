@@ -57,7 +57,7 @@ def test_two_children_of_multiprocessing(method: str, tmp_path: Path) -> None:
     assert "not measured" not in report
 
 
-def test_as_before_without_children(tmp_path: Path) -> None:
+def test_children_are_left_out_on_request(tmp_path: Path) -> None:
     program = script(tmp_path, TWO)
     run = tprof("--no-children", "-p", "__main__", program, "spawn", cwd=tmp_path)
     assert row(run.stderr, "__main__:leaf/0")[0] == "1"

@@ -116,7 +116,7 @@ def test_what_is_no_program_gets_the_interpreters_message_and_status(name: str, 
     run, report = both_ways(tmp_path, *NOT_PROGRAMS[name])
     assert run.returncode == (2 if name.startswith("missing") else 1)
     assert run.stderr
-    assert (report is None) == (name != "module that fails"), "its package had run by then"
+    assert (report is None) == (name != "module that fails"), "the program's package runs before the error"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
@@ -182,7 +182,7 @@ USAGE = {
 
 
 @pytest.mark.parametrize("words", USAGE, ids=" ".join)
-def test_a_wrong_command_line_runs_nothing_and_tells_the_mend(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_wrong_command_line_runs_nothing_and_names_the_remedy(words: tuple[str, ...], tmp_path: Path) -> None:
     script(tmp_path, "print('ran')", "x.py")
     run = execute(command(*words), tmp_path)
     assert run.returncode == 2

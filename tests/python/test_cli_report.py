@@ -1,4 +1,4 @@
-"""The command's report: its contents. It comes for any end of the program."""
+"""The command's report: its contents. It is written at any end of the program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_counts_of_a_program(tmp_path: Path) -> None:
     lambdas = [
         line.split()[3] for line in run.stderr.splitlines() if line.startswith("__main__:main.<locals>.<lambda>/0")
     ]
-    assert sorted(lambdas) == ["1", "7"], "two lambdas under one name, told apart by line"
+    assert sorted(lambdas) == ["1", "7"], "two lambdas of one name, distinguished by line"
     assert row(run.stderr, "total")[-1] == "100.00"
     assert run.stderr.splitlines()[1].split() == ["FUNCTION", "CALLS", "[", "%]"]
 
@@ -255,12 +255,12 @@ def test_a_long_run_shows_progress_on_a_terminal_and_erases_it(tmp_path: Path) -
     terminal = Terminal(command("tprof", script(tmp_path, WAITS, "slow.py")))
     terminal.until(" inviso tprof: slow.py, 2 s")
     assert terminal.seen.index("\x1b7") < terminal.seen.index(" inviso tprof: slow.py"), "the cursor is saved first"
-    assert terminal.seen.endswith("\x1b8"), "and put back"
+    assert terminal.seen.endswith("\x1b8"), "the cursor is restored"
     os.write(terminal.master, b"\n")
     seen = terminal.rest()
     drawn, report = seen[: seen.index("FUNCTION")], seen[seen.index("FUNCTION") :]
     last = drawn.rpartition("\x1b7")[2].partition("\x1b8")[0]
-    assert last.partition("H")[2].strip() == "", "what was drawn last is blank"
+    assert last.partition("H")[2].strip() == "", "the last drawing is blank"
     assert "\x1b7" not in report
     assert terminal.process.returncode == 0
 
@@ -275,7 +275,7 @@ def test_no_progress_where_it_can_not_be_drawn(env: dict[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"])
-def test_a_fork_under_the_progress_line_is_as_ever(ending: str, tmp_path: Path) -> None:
+def test_a_fork_under_the_progress_line_works_as_usual(ending: str, tmp_path: Path) -> None:
     text = (
         "import os, sys, warnings\nwarnings.simplefilter('always')\nprint('READY', flush=True)\nsys.stdin.readline()\n"
         f"if os.fork() == 0:\n    os._exit(0)\nos.wait()\nprint('FORKED', flush=True)\nsys.stdin.readline()\n{ending}\n"

@@ -21,7 +21,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*INVISO, *words], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_refused_start_leaves_what_is_traced_alone(shop: list[Node]) -> None:
+def test_a_refused_start_does_not_change_running_tracing(shop: list[Node]) -> None:
     assert command("start", "shop-1", "-p", "__main__:work").returncode == 0
     shop[0].run("work(1)")
     refused = command("start", "shop-*", "-p", "__main__:fails", "--for", "10ms")
@@ -32,7 +32,7 @@ def test_a_refused_start_leaves_what_is_traced_alone(shop: list[Node]) -> None:
     assert [message[2] for message in log.read(f"logs/shop-1@{HOST}.log")] == ["call", "call"]
 
 
-def test_a_look_leaves_what_is_traced_alone(shop: list[Node]) -> None:
+def test_a_look_does_not_change_running_tracing(shop: list[Node]) -> None:
     assert command("start", "shop-1", "-p", "__main__:work").returncode == 0
     with Cluster("shop-*") as cluster:
         assert cluster.status()[f"shop-1@{HOST}"]["state"] == "tracing"
@@ -40,7 +40,7 @@ def test_a_look_leaves_what_is_traced_alone(shop: list[Node]) -> None:
     with Cluster("shop-1") as cluster:
         assert cluster.stop()[f"shop-1@{HOST}"]["records"] == 1
     with Cluster("shop-1") as cluster:
-        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "new", "who stops it ends it"
+        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "new", "the stop ends the component"
 
 
 def test_a_start_that_fails_leaves_nothing_open(shop: list[Node]) -> None:
@@ -102,7 +102,7 @@ def looked(*patterns: str) -> list[dict[str, Any]]:
         cluster.close()
 
 
-def test_one_that_hangs_costs_the_others_its_time_once(shop: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_hangs_delays_the_others_once(shop: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster("shop-*", timeout=3.0) as cluster:
         hub, asked = cluster._control._hub, []
         call = hub.call
@@ -130,7 +130,7 @@ def test_a_process_that_ends_while_it_is_stopped_is_answered_for(shop: list[Node
         assert stopped[shop[0].name]["ended"].startswith("its process has ended") and len(stopped) == 2
 
 
-def test_names_and_patterns_that_mean_nobody_are_told(shop: list[Node]) -> None:
+def test_names_and_patterns_that_match_nothing_are_reported(shop: list[Node]) -> None:
     done = command("start", "shop-1", "shpo", "-p", "__main__:wrok", "--for", "10ms")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [

@@ -65,8 +65,8 @@ def test_what_was_collected_is_counted(session: trace.Session) -> None:
     assert 0 < figures(end)["duration"] <= end[4] - begin[4] + 1_000_000
 
 
-@pytest.mark.skipif(FREE_THREADED, reason="a free-threaded build collects when it likes")
-def test_one_that_comes_of_itself(session: trace.Session) -> None:
+@pytest.mark.skipif(FREE_THREADED, reason="a free-threaded build collects at times of its own")
+def test_an_automatic_collection(session: trace.Session) -> None:
     own(session, ["garbage_collection"])
     for _ in range(20_000):
         Cycle()
@@ -75,7 +75,7 @@ def test_one_that_comes_of_itself(session: trace.Session) -> None:
     assert [str(m[2])[-3:] for m in messages] == ["art", "end"] * (len(messages) // 2)
 
 
-def test_it_belongs_to_who_set_it_off(session: trace.Session) -> None:
+def test_a_collection_belongs_to_the_process_that_triggered_it(session: trace.Session) -> None:
     async def collect() -> inviso.Pid:
         gc.collect()
         return inviso.self()
@@ -121,7 +121,7 @@ def test_the_callback_is_there_while_it_is_needed() -> None:
     assert gc.callbacks == before
 
 
-def test_who_clears_the_callbacks_disturbs_nothing(session: trace.Session) -> None:
+def test_clearing_the_callbacks_disturbs_nothing(session: trace.Session) -> None:
     before = list(gc.callbacks)
     own(session, ["garbage_collection"])
     gc.callbacks[:] = before
@@ -159,7 +159,7 @@ def test_odd_calls_of_the_callback_do_no_harm(session: trace.Session) -> None:
     assert session.drain() == []
 
 
-def test_destructors_run_as_ever(session: trace.Session) -> None:
+def test_destructors_run_as_usual(session: trace.Session) -> None:
     gone = []
 
     class Last(Cycle):

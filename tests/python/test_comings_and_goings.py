@@ -39,7 +39,7 @@ def test_dropped_sessions_go_while_others_look_for_functions() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most <= before + 15, most  # two more for each of the others: one that goes, one that is taken apart
+    assert most <= before + 15, most  # two more for each other thread: a session that ends, and one that is being freed
     assert len(trace.session_info("all")) == before
 
 

@@ -193,7 +193,7 @@ def test_a_result_comes_also_where_its_token_can_not_be_had(client: Child) -> No
 def test_workers_that_come_later_are_nodes(client: Child) -> None:
     before = until_nodes("pack-*", 2)
     name, pid = sorted(before.items())[0]
-    os.kill(pid, signal.SIGKILL)  # its nanny starts another one of this name
+    os.kill(pid, signal.SIGKILL)  # its nanny starts another worker of this name
     again = until(lambda: len(found := nodes("pack-*")) == 2 and name not in found and found)
     (new,) = again.keys() - before.keys()
     assert new == f"pack-{name.split('-')[1]}-{again[new]}"

@@ -109,7 +109,7 @@ def test_a_node_may_be_named() -> None:
     assert dbg.cn("a@b") is None
 
 
-def test_whom_p_is_about() -> None:
+def test_processes_that_p_selects() -> None:
     dbg.tracer()
     me = inviso.self()
     text = re.findall(r"\d+", repr(me))
@@ -183,7 +183,7 @@ def test_flags_and_their_short_names() -> None:
     assert now() == []
 
 
-def test_which_functions_tp_is_about() -> None:
+def test_functions_that_tp_selects() -> None:
     seen = traced()
     module = sys.modules[HERE]
     for target in ((HERE, "leaf"), (HERE, "leaf", 1), (HERE, "leaf", "_"), ((HERE, "leaf", 1),), (f"{HERE}:leaf:1",),
@@ -830,7 +830,7 @@ def test_a_line_is_bounded_and_moves_no_cursor() -> None:
 def test_what_dbg_does_itself_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     dbg.tracer("process", (lambda message, state: state, None))
     for name in ("self", "node", "whereis"):
-        monkeypatch.delitem(vars(inviso), name, raising=False)  # as at their first mention
+        monkeypatch.delitem(vars(inviso), name, raising=False)  # as before their first use
     with trace.session_create("everything") as session:
         session.function(("_", "_", "_"), True, ["local"])
         me = inviso.self()
@@ -865,7 +865,7 @@ for i in range(1000): f(i)
     assert [int(n) for n in re.findall(r"call __main__:f\((\d+)\)\n", out)] == [*range(1000)]
 
 
-def test_what_can_not_be_shown_is_no_mistake_of_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_repr_is_not_blamed_on_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
     class Bad:
         def __repr__(self) -> str:
             raise RuntimeError("not to be shown")
@@ -899,7 +899,7 @@ def test_a_wrong_specification_is_told_of_the_function_that_it_was_given_to() ->
             dbg.tp("json", "loads", spec)
 
 
-def test_saved_specifications_are_printed_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_specifications_are_printed_as_terms(capsys: pytest.CaptureFixture[str]) -> None:
     dbg.tracer("process", (lambda message, state: None, 0))
     for value in (10**5000, "a", inviso.Atom("a"), inviso.self()):
         dbg.tp("nomod", "f", [("_", [("==", 1, value)], [])])

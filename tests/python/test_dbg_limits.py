@@ -138,7 +138,7 @@ def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> Non
     assert found and 10_000 < int(found[1]) < 100_000
 
 
-def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
+def test_the_user_sets_how_many_may_be_lost() -> None:
     go = threading.Event()
     seen: list[Any] = []
     dbg.tracer("process", (lambda message, state: go.wait() and seen.append(message), None), lost=1 << 40)
@@ -156,9 +156,9 @@ def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
     assert lost > 10_000 and not ended()
 
 
-@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run side by side here")
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run in parallel here")
 def test_lines_are_written_without_giving_the_gil_away() -> None:
-    """Giving it away costs a switch interval for each line, however short the call was."""
+    """A release of the GIL costs a switch interval for each line, however short the call is."""
     reading, writing = os.pipe()
     output = Descriptor(writing)
     try:
@@ -246,7 +246,7 @@ print("it was written", file=sys.stderr, flush=True)
     assert (out.count("a line of its own\n"), err) == (100, "")
 
 
-def test_nobody_s_line_comes_within_one(tmp_path: Path) -> None:
+def test_no_line_comes_inside_another_one(tmp_path: Path) -> None:
     program = Piped(
         """
 import os
@@ -284,7 +284,7 @@ def test_a_terminal_that_leaves_lines_as_they_are(monkeypatch: pytest.MonkeyPatc
         output.write("one\nof two")
         output.write("äöü")
         due, came = "one\r\nof two\r\näöü\r\n".encode(), b""
-        while len(came) < len(due):  # the written bytes come in parts
+        while len(came) < len(due):  # the written bytes arrive in parts
             came += os.read(reader, 1000)
         assert came == due
         assert output.finish(1) == 0

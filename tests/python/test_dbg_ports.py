@@ -49,7 +49,7 @@ def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("again", ["tracer", "stop"])
 @pytest.mark.parametrize("how", ["port", "process"])
-def test_a_tracer_that_is_gone_is_none(how: str, again: str, tmp_path: Path) -> None:
+def test_a_tracer_that_is_gone_counts_as_no_tracer(how: str, again: str, tmp_path: Path) -> None:
     sessions = trace.session_info("all")
     if how == "port":
         begin(dbg.trace_port("file", tmp_path / "log")).close()

@@ -1,4 +1,4 @@
-"""The live comparison with Erlang, without an Erlang: its scenarios, requests and output. A short run if there is one."""
+"""The live comparison with Erlang, without an Erlang: its scenarios, requests, output. With an Erlang a short run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOLD = ROOT / "tests" / "data" / "gold" / "match_spec.jsonl"
 
 
 def made(count: int, seed: int = 1) -> list[Case]:
-    """So many cases."""
+    """This number of cases."""
     maker = Maker(seed)
     return [maker.case() for _ in range(count)]
 
@@ -92,7 +92,7 @@ def test_what_erlang_is_at_fault_for_is_left_out(mode: str, spec: Any, subject: 
     assert not sound(Case(mode, spec, subject))
 
 
-def test_what_is_near_that_is_kept() -> None:
+def test_similar_cases_are_kept() -> None:
     for body in (
         t(a("enable_trace"), a("nosuch")),
         t(a("is_binary"), t(a("process_dump"))),
@@ -132,7 +132,7 @@ def test_what_only_erlang_writes_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"\x83", b"\x83\x6d\x00\x00\x00\x05ab", b"\x83\x01", b"\x83\x61\x01\x01"])
-def test_damaged_bytes_are_told(data: bytes) -> None:
+def test_damaged_bytes_are_reported(data: bytes) -> None:
     with pytest.raises(Damaged):
         unpack(data)
 
@@ -140,7 +140,7 @@ def test_damaged_bytes_are_told(data: bytes) -> None:
 # answers
 
 
-def test_an_answer_says_what_came_of_it() -> None:
+def test_an_answer_has_its_outcome() -> None:
     ok = unpack(pack(t(a("ok"), 5, [a("return_trace"), a("exception_trace")], 0)))
     assert there(ok) == {"ok": 5, "flags": ["exception_trace", "return_trace"], "warnings": 0}
     assert there(t(a("exception"), a("badarg"))) == {"exception": a("badarg")}

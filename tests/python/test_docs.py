@@ -85,7 +85,7 @@ MODULES = [
 
 
 class Finder(doctest.DocTestFinder):
-    """Also finds the examples of methods of a class that is known by its package and written in a module of it."""
+    """Also finds examples in methods of a class that a package exports from one of its modules."""
 
     def _from_module(self, module: types.ModuleType, object: object) -> bool:
         written = getattr(object, "__module__", None) or ""
@@ -131,7 +131,7 @@ def test_public_functions_have_an_example(module: str) -> None:
 def test_pages(page: str, tmp_path: pathlib.Path) -> None:
     text = "\n".join(of(ROOT / page, "python"))
     for extra in re.findall(r"^import (duckdb|pandas|polars|pyarrow)\b", text, re.MULTILINE):
-        pytest.importorskip(extra)  # not every interpreter has them
+        pytest.importorskip(extra)  # not every interpreter has these packages
     program = tmp_path / "page.py"
     program.write_text(text)
     words = [sys.executable, "-W", "error", str(program)]

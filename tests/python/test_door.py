@@ -183,7 +183,7 @@ def test_calls_of_the_package_inside_an_event_have_a_state_of_their_own(make: An
 
 @pytest.mark.parametrize("kind", ["asyncio", "queue", "socket"])
 def test_exceptions_of_methods_that_were_taken_are_the_programs(session: trace.Session, kind: str) -> None:
-    """An exception of C code comes out unchanged while we look: class, arguments, cause and context."""
+    """An exception of C code stays unchanged while the tracer looks: class, arguments, cause and context."""
     import asyncio
     import queue
     import socket

@@ -166,7 +166,7 @@ def test_native_records(data: str, shown: str) -> None:
     Record("m", "\ud800", {})],
     ids=range(5),
 )  # fmt: skip
-def test_records_that_are_none(record: Any) -> None:
+def test_malformed_records(record: Any) -> None:
     with pytest.raises(BadArg, match="dumps/2, term: "):
         etf.dumps(record)
 
@@ -197,7 +197,7 @@ def test_compression_is_kept_only_where_it_helps() -> None:
 
 
 @pytest.mark.parametrize("level", [-1, 10, 1.0, None, True, "6"])
-def test_a_level_of_compression_that_is_none(level: Any) -> None:
+def test_invalid_levels_of_compression(level: Any) -> None:
     with pytest.raises(BadArg, match=r"dumps/2, compressed: .* is no level .*; pass an int from 0 to 9"):
         etf.dumps(1, compressed=level)
 
@@ -280,7 +280,7 @@ def test_limits_of_reading() -> None:
     assert etf.loads(memoryview(deep)) == etf.loads(bytearray(deep)) == [[[1]]]
 
 
-def test_what_is_claimed_takes_no_memory() -> None:
+def test_a_claimed_length_takes_no_memory() -> None:
     claims = [
         "83 6c ffffffff", "83 69 ffffffff", "83 74 ffffffff", "83 6d ffffffff", "83 6f ffffffff 00",
         "83 50 03ffffff 789c",
@@ -294,7 +294,7 @@ def test_what_is_claimed_takes_no_memory() -> None:
     tracemalloc.stop()
 
 
-def test_atoms_of_others_have_an_end() -> None:
+def test_the_number_of_foreign_atoms_is_limited() -> None:
     program = """
 import inviso
 from inviso import etf, terms
@@ -320,7 +320,7 @@ def test_changed_bytes_are_a_term_or_refused() -> None:
 
 
 def check_changed(seed: int, times: int) -> None:
-    """This many terms of the gold file, changed at random."""
+    """Checks this many terms of the gold file, changed at random."""
     chance = random.Random(seed)
     for _ in range(times):
         data = bytearray(chance.choice(chance.choice(GOLD)))

@@ -292,7 +292,7 @@ def test_a_result_for_a_process_that_has_ended_waits_in_the_future(session: trac
     assert late[1][0] == me
 
 
-def test_so_does_one_for_a_task_whose_end_nobody_watched(session: trace.Session) -> None:
+def test_a_result_for_a_task_whose_end_nobody_watched_waits_in_the_future(session: trace.Session) -> None:
     async def main() -> None:
         task = asyncio.create_task(asyncio.to_thread(lambda: go.wait(30) and "late"))
         pids.append(inviso.pid(task))
@@ -352,7 +352,7 @@ def test_many_submitters_and_workers(session: trace.Session) -> None:
     assert all(len(at) == 4 and at == sorted(at) for at in place.values())
 
 
-def test_only_who_is_traced_is_told_of(session: trace.Session) -> None:
+def test_only_traced_processes_have_messages(session: trace.Session) -> None:
     session.process(inviso.self(), True, ["receive"])
     with ThreadPoolExecutor(1) as executor:
         executor.submit(work, 1).result()
@@ -578,7 +578,7 @@ assert len(s.drain()) >= 4
 
 
 class Hostile:
-    """Any call of it ends the test."""
+    """An object on which any call ends the test."""
 
     __hash__ = None  # type: ignore[assignment]
 

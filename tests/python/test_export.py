@@ -211,7 +211,7 @@ def test_a_call_that_did_not_end_stays_open_and_counts_to_the_last_message() -> 
     assert [(e["type"], e["at"]) for e in profile["events"]] == [("O", 0), ("O", 10), ("C", 40), ("C", 40)]
 
 
-def test_what_is_above_a_frame_that_ends_ends_unseen() -> None:
+def test_calls_inside_a_frame_that_ends_have_ended_unseen() -> None:
     # b is called once and doesn't return: from then on it counts as a function without return messages
     messages = [call("a", 1), call("b", 2), back("a", 3), call("a", 4), call("b", 5), call("b", 6), back("a", 7)]
     assert steps_of(messages) == [
@@ -275,7 +275,7 @@ def late(who: Any, at: int) -> list[tuple[Any, ...]]:
     return [("trace_ts", who, *event, at + n) for n, event in enumerate(told)]
 
 
-def test_what_comes_behind_an_exit_is_on_the_same_track() -> None:
+def test_messages_after_an_exit_are_on_the_same_track() -> None:
     # the second life of A is another process of that number
     messages = [*late(A, 0), *late(B, 10), ("trace_ts", A, "exit", "again", 20), *late(A, 30)]
     found = chrome(messages)["traceEvents"]
@@ -296,14 +296,14 @@ def test_what_comes_behind_an_exit_is_on_the_same_track() -> None:
     assert len(slices) == 12
 
 
-def test_an_end_is_forgotten_behind_many_others() -> None:
+def test_an_end_is_forgotten_after_many_others() -> None:
     ended = [("trace_ts", pid(n), "exit", "normal", n) for n in range(3, 4_103)]
     messages = [*ended, ("trace_ts", pid(4_102), "out_exited", 0, 5_000), ("trace_ts", pid(3), "out_exited", 0, 5_001)]
     named = [e["tid"] for e in chrome(messages)["traceEvents"] if e["name"] == "thread_name"]
     assert named == [TASKS + n for n in range(1, len(ended) + 2)]
 
 
-def test_what_a_process_waits_is_nobody_s_time() -> None:
+def test_the_waiting_of_a_process_is_time_of_no_function() -> None:
     messages = [
         ("trace_ts", A, "in", mfa("a"), 0), call("a", 0), call("b", 10), ("trace_ts", A, "out", mfa("b"), 20),
         ("trace_ts", A, "in", mfa("b"), 1_000_020), back("b", 1_000_030), back("a", 1_000_031),
@@ -353,7 +353,7 @@ def test_without_time_stamps_order_is_the_time() -> None:
     assert export.chrome(messages, io.BytesIO()).untimed == 4
 
 
-def test_a_message_without_a_stamp_stands_behind_the_one_before() -> None:
+def test_a_message_without_a_stamp_stands_after_the_one_before() -> None:
     messages = [
         call("a", 100),
         ("trace", B, "exit", "normal"),
@@ -647,7 +647,7 @@ def test_a_pipe_that_has_only_a_descriptor_is_written_to(tmp_path: Path) -> None
     gone.close()
 
 
-def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
+def test_errors_of_arguments_name_the_remedy(tmp_path: Path) -> None:
     here = [call("a", 1)]
     for what, wrong in [
         ("source", lambda: export.chrome("no/such/log", io.BytesIO())),

@@ -188,7 +188,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert two.returncode == 0
 
 
-def test_what_erlang_reads_is_what_it_was(tmp_path: Path) -> None:
+def test_erlang_reads_the_same_messages_as_before(tmp_path: Path) -> None:
     """The first record has more bytes after its term; the messages are the same."""
     with trace.session_create("e", trace_port("file", tmp_path / "log")()) as session:
         session.function(("json", "dumps", "_"), True, ["local"])

@@ -159,7 +159,7 @@ def test_batches_with_dictionaries_of_their_own_are_read(reader: str, tmp_path: 
     assert functions == [m[3][1] for m in messages]
 
 
-def test_who_leaves_a_table_in_the_midst_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_table_that_is_read_in_part_leaves_no_thread(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = log(tmp_path / "log", call_and_return(100_000, 300))
     before = len(os.listdir("/proc/self/task"))

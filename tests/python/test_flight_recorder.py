@@ -62,7 +62,7 @@ def calls(path: str | Path) -> list[int]:
     return [m[3][2][0] for m in read(path) if m[0] == "trace" and m[2] == "call"]
 
 
-def test_the_newest_are_written_behind_what_was_overwritten(tmp_path: Path) -> None:
+def test_the_newest_messages_are_written_after_the_drop_record(tmp_path: Path) -> None:
     with recorder(overflow="overwrite", ring_bytes=16_384) as session:
         threads = [threading.Thread(target=lambda: [work(n) for n in range(3000)]) for _ in range(2)]
         for thread in threads:
@@ -255,7 +255,7 @@ def test_what_a_dump_could_not_write_is_told_by_the_next(tmp_path: Path) -> None
         assert session.info("session", "dropped") == ("dropped", 2002)
 
 
-def test_what_of_a_dump_was_written_stays(tmp_path: Path) -> None:
+def test_the_written_part_of_a_dump_stays(tmp_path: Path) -> None:
     # files of 200,000 bytes at most, in a process of its own
     code = f"""
         import errno, resource, signal, time
@@ -358,7 +358,7 @@ s = record(sys.argv[1])
 
 
 def forking(code: str, *arguments: str, warns: bool = False) -> None:
-    """Runs a program that forks; a warning fails, unless it has threads of its own."""
+    """Runs a program that forks. A warning is a failure, unless the program has threads of its own."""
     warnings = "ignore" if warns else "error"
     command = [sys.executable, "-X", "faulthandler", "-W", f"{warnings}::DeprecationWarning", "-c", FORKS + code]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)

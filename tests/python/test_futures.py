@@ -251,7 +251,7 @@ def pids_of(pids: dict[str, inviso.Pid], name: str) -> Any:
 
 @pytest.mark.parametrize("how", ["await", "wait_for", "result", "exception"])
 @pytest.mark.parametrize("error", [False, True])
-def test_one_that_is_done_already(session: trace.Session, how: str, error: bool) -> None:
+def test_a_future_that_is_done_already(session: trace.Session, how: str, error: bool) -> None:
     pids: list[inviso.Pid] = []
 
     async def main() -> None:
@@ -347,7 +347,7 @@ def test_by_way_of_another_future(session: trace.Session, outside: str, when: st
     assert sent[3] == pids["main"] if direct else sent[3].kind == "queue" or outside.startswith("wait_for")
 
 
-def test_one_that_is_gathered_and_thrown_away_is_received_by_nobody(session: trace.Session) -> None:
+def test_a_result_that_is_gathered_and_thrown_away_is_received_by_nobody(session: trace.Session) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         failing, late, cancelled = loop.create_future(), loop.create_future(), loop.create_future()

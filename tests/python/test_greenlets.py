@@ -335,7 +335,7 @@ print(out)
 
 
 def test_tasks_whose_code_runs_in_greenlets() -> None:
-    """As database drivers do it: plain code in a greenlet, which switches to a task's coroutine in order to wait."""
+    """Database drivers do this: plain code runs in a greenlet, which switches to a task's coroutine to wait."""
     text = """
 import asyncio, greenlet
 async def spawn(function, *arguments):
@@ -357,7 +357,7 @@ with session("query") as s:
     assert good(START + text) == "1225 True 100\n"
 
 
-def test_what_is_not_known_of_greenlet_is_refused() -> None:
+def test_counters_that_an_unknown_greenlet_would_falsify_are_refused() -> None:
     """Without switch events, times and returns would be wrong; counts are right."""
     text = """
 import types
@@ -489,8 +489,10 @@ print("done")
         (["trace", "-p", "json"], False),
     ],
 )
-def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
-    """As on a free-threaded interpreter; this one claims to be one."""
+def test_greenlets_that_can_not_be_told_apart_are_reported(
+    tmp_path: pathlib.Path, words: list[str], is_said: bool
+) -> None:
+    """A free-threaded interpreter can't tell greenlets apart; here an ordinary one claims to be free-threaded."""
     (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
     text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
     done = subprocess.run(

@@ -226,7 +226,7 @@ if __name__ == "__main__":
     assert good(text, method, flags=STRICT) == "ok\n"
 
 
-def test_subprocesses_start_as_ever() -> None:
+def test_subprocesses_start_as_usual() -> None:
     text = (
         SETUP
         + """
@@ -426,7 +426,7 @@ assert s.info(W, "call_count")[1] == n + 1
     assert good(text, flags=STRICT) == "interrupted\n"
 
 
-def test_import_takes_little_and_brings_little() -> None:
+def test_an_import_imports_few_modules() -> None:
     text = """
 before = set(sys.modules)
 import inviso

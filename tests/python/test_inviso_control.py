@@ -341,7 +341,7 @@ def test_adoption(added: list[Node]) -> None:
     assert again("fifth", of_node=one) == ("ok", ("adopted", "new", "running", "fourth"))
 
 
-def test_who_adopts_what_a_process_began_itself_has_its_own_rights(others: list[Node]) -> None:
+def test_a_control_that_adopts_a_component_has_its_own_rights(others: list[Node]) -> None:
     one = others[0]
     one.run("from inviso import control; control.start(); began = control.add_node('own')")
     one.run("assert began == ('ok', [(runtime.listening().node, ('ok', 'new'))]), began")

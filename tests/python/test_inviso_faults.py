@@ -73,7 +73,7 @@ def calls(path: Path) -> int:
 
 
 def test_a_killed_node_is_noticed_soon(place: Place, control: Control) -> None:
-    """CLUSTER: within 10 ms where the machine has time for it. The test's bound is wider; the figure is printed."""
+    """Within 10 ms if the machine has time for it. The test's bound is wider; the figure is printed."""
     events, took = heard(control), []
     for number in range(5):
         node = place.node(f"a{number}")
@@ -213,7 +213,7 @@ def test_a_stopped_node_has_a_timeout_in_its_place(place: Place, made: Callable[
 
 
 def test_a_stopped_node_delays_nobody_who_adds_or_looks(place: Place, made: Callable[..., Control]) -> None:
-    """Also if it is the first that is asked."""
+    """Also if it is the first node of the request."""
     control = made(timeout=3.0)
     nodes = [place.node(name) for name in ("a", "b", "c")]
     nodes[0].stop()

@@ -267,7 +267,7 @@ def test_random_frames_change_nothing(place: Place, request: pytest.FixtureReque
 
 @pytest.mark.parametrize("which", range(len(seeds())))
 def test_rounds_of_calls_that_are_nearly_right(place: Place, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As fuzz/python/fuzz_frames.py does it longer."""
+    """The short form of fuzz/python/fuzz_frames.py."""
     monkeypatch.setenv("INVISO_DIR", str(place.sockets))
     monkeypatch.chdir(place.path)
     check_frames(seeds()[which])
@@ -277,7 +277,7 @@ def test_rounds_of_calls_that_are_nearly_right(place: Place, which: int, monkeyp
 
 
 def random_frame(chance: random.Random) -> bytes:
-    """Nearly a request, or anything."""
+    """A frame that is nearly a request, or any bytes."""
     kind = chance.randrange(4)
     if kind == 0:
         return chance.randbytes(chance.randrange(1, 60))
@@ -319,7 +319,7 @@ def test_frames_come_the_same_in_pieces(seed: int) -> None:
 SOON = sets("GREETING", 2.0)
 
 
-def test_who_says_nothing_is_left_after_a_time(place: Place) -> None:
+def test_a_silent_peer_is_disconnected_after_a_time(place: Place) -> None:
     node = place.node(before=SOON)
     with Peer(place.sockets, node.pid, greets=False) as silent, Peer(place.sockets, node.pid, greets=False) as slow:
         slow.raw(b"\0\0")

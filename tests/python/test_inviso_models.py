@@ -43,7 +43,7 @@ FUNCTIONS = {"one": one, "two": two}
 
 
 class Peer:
-    """A control, as the host of a component knows it."""
+    """A control, in the view of the host of a component."""
 
     def __init__(self, number: int) -> None:
         self.node, self.pid = f"control-{number}@here", number
@@ -327,7 +327,7 @@ class Runtime(RuleBasedStateMachine):
         self.host.end()
 
 
-def test_a_runtime_component_is_as_its_model(request: pytest.FixtureRequest) -> None:
+def test_a_runtime_component_behaves_as_its_model(request: pytest.FixtureRequest) -> None:
     """Two controls make random requests: answers, events, logs and traced calls are the model's."""
     is_slow = request.config.getoption("--slow")
     with tempfile.TemporaryDirectory() as folder, at_most(1800 if is_slow else 240):

@@ -365,7 +365,7 @@ def test_sigterm_of_a_program_that_handles_it_no_longer(place: Place, control: C
 
 
 def test_sigterm_while_the_program_ends(place: Place, control: Control) -> None:
-    """Whichever is the first, the log is whole."""
+    """The log is whole, whichever is the first."""
     for n in range(10):
         node = place.node()
         trace(control, node, f"log-{n}")

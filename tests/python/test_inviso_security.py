@@ -1,4 +1,4 @@
-"""Rights to trace a process, and names that a control may use: files, functions, nodes. Each refusal gives its reason."""
+"""Rights to trace a process, and names that a control may use: files, functions, nodes. Refusals give their reasons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inviso_tools import HOST, Child, Failed, Peer, Place
 from waiting import until
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_peer_of_another_user_is_refused(place: Place) -> None:
     path = str(place.sockets / f"{node.pid}.sock")
     with pytest.raises(Failed, match="PermissionError"):
         other.ask(f"socket.socket(socket.AF_UNIX).connect({path!r})")
-    # doors that somebody left open
+    # a folder and a socket that are open to others
     for folder in [place.sockets, *place.sockets.parents][:-1]:
         if stat.S_IMODE(folder.stat().st_mode) & 0o001 == 0 and str(folder).startswith(tempfile.gettempdir() + os.sep):
             folder.chmod(folder.stat().st_mode | 0o011)
@@ -350,7 +350,7 @@ def test_many_that_want_one_name_at_once(place: Place, control: Control) -> None
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "", "../x", "a" * 65, "a@b/c", "a@..\0", "é", "a@b c"])
-def test_names_that_are_none(place: Place, name: str) -> None:
+def test_invalid_names(place: Place, name: str) -> None:
     child = place.child("from inviso import runtime")
     with pytest.raises(Failed, match="BadArg: runtime.listen, node"):
         child.ask(f"runtime.listen({name!r})")

@@ -1,6 +1,6 @@
 """The answers of a runtime component in each state and status, and its next state.
 
-The table is written from the description of the original, not from the machine that it tests. The rows name its
+The table is written from the description of the original, not from the tested state machine. The rows name its
 paragraphs, 1.2 to 1.8 and 2.1.
 """
 
@@ -191,7 +191,7 @@ def test_patterns_outlive_logs_and_flags_do_not(inside: Inside) -> None:
     assert inside.component.info()["written"] == before
 
 
-def test_flags_that_no_inviso_has_and_processes_that_are_none(inside: Inside) -> None:
+def test_unknown_flags_and_invalid_processes(inside: Inside) -> None:
     inside.become("tracing", "running")
     assert inside.call("tf", [("all", ["cpu_timestamp"])]) == ("ok", [("error", ("bad_flag", "cpu_timestamp"))])
     name = ("bad_process", (("nonexistent_name", "nobody"), "nobody"))

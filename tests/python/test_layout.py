@@ -152,7 +152,7 @@ def imports(path: pathlib.Path) -> set[str]:
 
 
 def home(name: str) -> str:
-    """The module that a name of ``inviso`` is from, or is."""
+    """The module that defines a name of ``inviso``, or the name itself if it is a module."""
     if name == "_native" or (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists():
         return f"inviso.{name}"
     module = inviso._OF.get(name) or getattr(getattr(inviso, name), "__module__", "inviso").removeprefix("inviso.")
@@ -219,7 +219,7 @@ def test_no_import_of_the_package_is_hidden() -> None:
         assert hidden is None, path
 
 
-def test_a_module_is_one_thing() -> None:
+def test_no_module_is_long() -> None:
     for path in MODULES.values():
         assert len(path.read_text().splitlines()) <= 600, path
 
@@ -271,7 +271,7 @@ CORE_ROOMS = {
     "control": {"sync", "count", "record", "state"},  # patterns, flags, sessions: publish, arm, wait, retire
     "point": {"sync", "clock", "count", "record", "state", "trace", "control"},  # a Rust program as its own host
 }
-# Arrows up that remain, by file and room, each with its reason. There are none.
+# Remaining imports of higher rooms, by file and room, each with its reason. There are none.
 UP: dict[tuple[str, str], str] = {}
 CORE = ROOT / "rust" / "core" / "src"
 
@@ -308,7 +308,7 @@ def rust_code(path: pathlib.Path) -> str:
 
 
 def rust_imports(module: tuple[str, ...], path: pathlib.Path) -> list[list[str]]:
-    """What a file names of its crate, by whole paths."""
+    """The modules of its crate that a file names, by whole paths."""
     code = rust_code(path)
     uses = r"\buse\s+([^;]+);"
     rest = re.sub(uses, "", code)
@@ -365,7 +365,7 @@ def calls_up(source: pathlib.Path, rooms: dict[str, set[str]], receivers: dict[s
 
 
 def circles(source: pathlib.Path, alone: str = "") -> list[str]:
-    """The modules of a crate that import each other in a circle, or lie above such.
+    """The modules of a crate that import each other in a circle, or that import such modules.
 
     Those below the room ``alone`` don't count.
     """
@@ -382,7 +382,7 @@ def circles(source: pathlib.Path, alone: str = "") -> list[str]:
 
 def test_rooms_of_the_core_import_downwards_only() -> None:
     assert arrows_up(CORE, CORE_ROOMS) == sorted(UP), (
-        "arrows between rooms that the tables don't have, or have and that are gone"
+        "imports that the tables of rooms lack, or that the tables have and the crate has not"
     )
 
 
@@ -392,7 +392,7 @@ def test_nobody_calls_a_method_of_the_node_from_below() -> None:
 
 
 def test_files_of_the_core_form_no_circle() -> None:
-    """But for the ring: its ends use fields of the ring that nobody else may."""
+    """Except for the ring: its ends use fields of the ring that no other module may use."""
     assert circles(CORE, alone="ring") == []
 
 
@@ -424,7 +424,7 @@ PY = ROOT / "rust" / "py" / "src"
 PY_ROOMS: dict[str, set[str]] = {
     "convert": set(),  # terms to Python objects and back
     "state": {"convert"},  # what the host, its processes and its threads keep; what instruments are made of
-    "door": {"state"},  # the one way in for everything that CPython calls
+    "door": {"state"},  # the single entry of everything that CPython calls
     "control": {"state", "door"},  # which code has events: found, armed, taken in when it comes later
     "directory": {"state", "door", "control"},  # from a thread, task, queue or port to its process and back
     "thread": {"convert", "state"},  # a running call, its callers, its arguments, as the core sees them
@@ -463,7 +463,7 @@ ABOVE = {
     "profile": "the same before 3.12, for functions written in C",
     "tokens_idle": "the core and the directory see the last token go; all instruments are asked whether they stay",
 }
-# What pieces of the library share. No other file of it is imported by a sister.
+# Files that pieces of the library share. A piece imports no other file of another piece.
 SHARED = {"inner_callbacks", "pool_queues", "results"}
 
 
@@ -557,7 +557,7 @@ ENTRIES = {
     "cpython/calibrate.rs": {"probe"},
     # gives an exception back to the interpreter, on purpose
     "cpython/interpreter/again.rs": {"call"},
-    # a signal's handler may do next to nothing: it notes the signal and wakes a thread
+    # a signal's handler may do very little: it notes the signal and wakes a thread
     "py/entry/ending.rs": {"on_signal"},
     # 3.11's frame evaluation function decides in `begin` and `end`, through the door
     "py/entry/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
@@ -607,7 +607,7 @@ def tracked() -> list[pathlib.Path]:
     return [path for name in os.fsdecode(listed.stdout).split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def test_nothing_leans_on_a_machine() -> None:
+def test_no_file_depends_on_a_machine() -> None:
     # a class of one letter, so that this file passes its own test
     folders = r"(?<![\w.$}])/(wor[k]|roo[t]|hom[e]/\w+|User[s]|tm[p]/\w)/"
     forbidden = re.compile(rf"{folders}|\.\./share[d]|https?://(pyp[i]|crate[s]|files[.]pythonhosted)\b")
@@ -617,7 +617,7 @@ def test_nothing_leans_on_a_machine() -> None:
             assert found is None, f"{path.relative_to(ROOT)}: {found.group()}"
 
 
-def test_nothing_built_is_kept() -> None:
+def test_no_built_file_is_in_the_repository() -> None:
     assert [path for path in tracked() if path.suffix in (".so", ".pyc", ".whl", ".pyd")] == []
 
 

@@ -161,7 +161,7 @@ def test_several_logs_are_read_one_after_the_other(write: Callable[..., str], tm
     assert places == [("cut", 8, "one"), ("cut", 8, "set1.w")]
 
 
-def test_damage_is_told_with_its_file_and_place(write: Callable[..., str]) -> None:
+def test_damage_is_reported_with_its_file_and_place(write: Callable[..., str]) -> None:
     bad = struct.pack(">BI", 0, 2) + b"\x83\x01"
     path = write(record(1), bad, record(2), struct.pack(">BI", 0, 2) + b"xx", dropped(0), b"\x07", record(9))
     one, first, two, second, drop, last = log.read(path)
@@ -199,7 +199,7 @@ def test_a_hole_is_one_damage(write: Callable[..., str], tmp_path: Path, length:
         assert (tmp_path / "out").read_bytes() == b"".join(part for part in parts if any(part))
 
 
-def test_a_compressed_log_is_read_up_to_and_behind_damage(write: Callable[..., str], tmp_path: Path) -> None:
+def test_a_compressed_log_is_read_before_and_after_damage(write: Callable[..., str], tmp_path: Path) -> None:
     chance = random.Random(1)
     path = write(*(record(chance.randbytes(900)) for _ in range(5000)))
     blocks = str(tmp_path / "blocks")

@@ -151,7 +151,7 @@ def test_pids_of_another_run_are_shown_as_its_own(tmp_path: Path) -> None:
     path.write_bytes(b"".join(struct.pack(">BI", 0, len(data)) + data for data in (one, two, one)))
     done = run("print", path)
     first, other, again = done.stdout.splitlines()
-    # as Erlang shows it; a second one is distinguished
+    # the first node as Erlang shows it; a second one is distinguished
     assert first == again == "('trace', <0.4.0>)" and other.endswith(".4.0>)") and other != first
     pid = next(iter(log.read(path)))[1]
     assert not pid.is_local() and repr(pid) != "<0.4.0>"

@@ -68,7 +68,7 @@ def test_loops_that_run_are_found_once(event_loop: asyncio.AbstractEventLoop) ->
     assert event_loops() == [event_loop]
 
 
-def test_one_that_does_not_run_is_none() -> None:
+def test_a_loop_that_does_not_run_is_not_found() -> None:
     made = asyncio.new_event_loop()
     assert event_loops() == []
     made.close()
@@ -85,7 +85,7 @@ def test_the_callback_is_in_no_trace(event_loop: asyncio.AbstractEventLoop) -> N
         assert seen.wait(LIMIT)
         messages = session.drain()
     assert "LoopProbe" not in repr(messages)
-    assert [m for m in messages if m[2] == "receive" and "set" in repr(m)], "the program's own is there"
+    assert [m for m in messages if m[2] == "receive" and "set" in repr(m)], "the program's own callback is in the trace"
 
 
 def test_it_takes_no_token(event_loop: asyncio.AbstractEventLoop) -> None:
@@ -105,7 +105,7 @@ def test_it_takes_no_token(event_loop: asyncio.AbstractEventLoop) -> None:
 
 
 def block(event_loop: asyncio.AbstractEventLoop) -> threading.Event:
-    """The loop runs a callback until that is set."""
+    """Makes the loop run a callback until the returned event is set."""
     begun, end = threading.Event(), threading.Event()
     event_loop.call_soon_threadsafe(lambda: (begun.set(), end.wait(LIMIT)))
     assert begun.wait(LIMIT)
@@ -129,7 +129,7 @@ def test_the_lag_is_that_of_the_slowest(event_loop: asyncio.AbstractEventLoop) -
         assert time.monotonic() - begun >= 0.02
         end.set()
         until(lambda: all_came(loops))
-        assert loops.lag() >= 20, "what it took, once it has come"
+        assert loops.lag() >= 20, "the duration of the callback, after its end"
         until(lambda: all_came(loops) and loops.lag() < 20)
 
 

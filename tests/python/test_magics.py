@@ -50,7 +50,7 @@ class Ran:
 
     @property
     def table(self) -> str:
-        """The only one."""
+        """The only table."""
         [shown] = self.tables
         assert len(shown["text/html"].encode()) <= SIZE
         return str(shown["text/plain"])
@@ -329,7 +329,7 @@ def test_help(shell: Shell, name: str) -> None:
     assert f"usage: %%{name}" in (shell.shell.find_cell_magic(name).__doc__ or "")
 
 
-def test_a_syntax_error_is_said_as_ever(shell: Shell) -> None:
+def test_a_syntax_error_is_reported_as_usual(shell: Shell) -> None:
     ran = shell("%%tprof\nx = 1\nreturn 2")
     assert "'return' outside function" in ran.out and ran.tables == [] and "_magics" not in ran.out
 

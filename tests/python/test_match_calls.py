@@ -551,7 +551,7 @@ def test_a_bad_flag_is_exit(session: trace.Session, flag: Any) -> None:
 
 
 @pytest.mark.parametrize("who", ["nobody", 17, "undefined"])
-def test_a_process_that_is_none_is_exit(session: trace.Session, who: Any) -> None:
+def test_an_invalid_process_is_exit(session: trace.Session, who: Any) -> None:
     assert extra(session, [("enable_trace", who, "call"), ("trace", who, [], [])]) == ["EXIT", "EXIT"]
 
 
@@ -607,7 +607,7 @@ def test_the_caller_with_its_line(session: trace.Session) -> None:
     assert (file, line) == (calls_leaf.__code__.co_filename, calls_leaf.__code__.co_firstlineno + 1)
 
 
-def test_nobody_calls_a_thread(session: trace.Session) -> None:
+def test_a_thread_has_no_caller(session: trace.Session) -> None:
     out = good(
         """
 import _thread

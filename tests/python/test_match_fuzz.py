@@ -91,7 +91,7 @@ NUMBERS = [
 
 
 class Bomb(Exception):
-    """The exception of the hostile ones."""
+    """The exception of hostile objects."""
 
 
 def explodes(*arguments: Any, **named: Any) -> Any:

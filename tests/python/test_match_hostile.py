@@ -1,4 +1,4 @@
-"""Match specifications over objects that resist: none of the program's code runs, and nothing leaks."""
+"""Match specifications over hostile objects: none of the program's code runs, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_a_spec_test_runs_nothing_either(value: list[Any]) -> None:
     assert RAN == []
 
 
-# life and death
+# lifetimes of arguments
 
 
 def test_arguments_die_when_the_program_lets_go(session: trace.Session) -> None:
@@ -410,7 +410,7 @@ def test_a_rejected_call_allocates_nothing(session: trace.Session, name: str) ->
     assert traced <= plain
 
 
-# endless values
+# values that never end
 
 
 def self_containing() -> list[Any]:

@@ -82,7 +82,7 @@ def taken(files: list[Any], **options: Any) -> list[Any]:
         ([8, 9, 10, 0], [8, 9, 10, 0]), ([9, 19], [19, 9]), ([5], [5]), ([], []), ([100, 200, 201], [200, 201, 100]),
     ],
 )  # fmt: skip
-def test_a_wrap_set_is_sorted_by_number_and_begins_behind_the_hole(numbers: list[int], order: list[int]) -> None:
+def test_a_wrap_set_is_sorted_by_number_and_begins_after_the_hole(numbers: list[int], order: list[int]) -> None:
     names = [f"dir2/t1_{number}.log2" for number in reversed(numbers)]
     assert merge.handle_logfile_sort_wrapset(names) == [f"dir2/t1_{number}.log2" for number in order]
 
@@ -233,7 +233,7 @@ def test_names_come_in_the_order_of_the_file_and_are_any_terms(write: Callable[.
     assert there == [[], [], ["db"], ["db"], *[[("request", 7), "db"]] * 4]
 
 
-def test_what_has_no_time_has_no_name_nor_has_a_drop_record(write: Callable[..., str]) -> None:
+def test_messages_without_a_time_and_drop_records_have_no_name(write: Callable[..., str]) -> None:
     path = write("a.log", record(called(1, 5)), record(called(2, None)), dropped(3))
     ti = write("a.ti", entry(ME, "db", "alias", 1))
     found = taken([("n@h", trace_log(path, ti=ti))])
@@ -272,7 +272,7 @@ def test_the_lines_are_invisos(write: Callable[..., str], tmp_path: Path) -> Non
         "'node-1@h' [] {drop,4}\n"
         f"'node-1@h' [db] {{trace_ts,{me},call,{{m,f,[2]}},{{0,2,0}}}}\n"
     )
-    # the same by a handler in Python, with Erlang's name of none
+    # the same from a reader in Python, and with Inviso's argument ``Dbg``
     files = [("reader", [([], None, log.Drop(4)), ([Atom("db")], wall(2), called(2, 2))], ("node-1@h", []))]
     assert merge.merge(files, out, "Dbg") == ("ok", 2)
     assert out.read_text().splitlines() == [
@@ -337,7 +337,7 @@ def test_a_bad_file_set_is_answered(bad: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_readers_of_ones_own(write: Callable[..., str]) -> None:
+def test_custom_readers(write: Callable[..., str]) -> None:
     def numbers(files: Any) -> Iterator[Any]:
         assert files == ["anything"]
         yield ["x"], 3, "three"
@@ -650,7 +650,7 @@ def test_nodes_without_a_creation_are_told_apart_by_their_names() -> None:
     assert one != two and (one.node, two.node) == ("one@h", "two@h")
 
 
-def test_what_could_not_be_compared_is_said(write: Callable[..., str], tmp_path: Path) -> None:
+def test_messages_that_could_not_be_compared_are_reported(write: Callable[..., str], tmp_path: Path) -> None:
     one = write("a.log", record(called(1, 1)))
     other = write(
         "b.log",

@@ -50,7 +50,7 @@ def program() -> None:
 
 
 def expected(rows: list[dict[str, Any]]) -> None:
-    """Each message of ``program`` is there with its kind."""
+    """Checks that each message of ``program`` is there with its kind."""
     kinds = {(row["kind"], row["content"]) for row in rows}
     for kind, content in [
         ("item", "an item"),

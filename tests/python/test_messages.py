@@ -39,7 +39,7 @@ def events(session: trace.Session, *tags: str) -> list[Any]:
     return [message[2:] for message in session.drain() if not tags or message[2] in tags]
 
 
-# -- trace.md's own examples
+# -- the examples of trace.md
 
 
 def test_the_opening_session() -> None:
@@ -262,7 +262,7 @@ def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) 
 
 
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
-def test_who_waits_since_before_there_was_a_session_receives(kind: Any) -> None:
+def test_a_receiver_that_waited_before_the_session_receives(kind: Any) -> None:
     good(f"""
 import queue, threading
 from inviso import trace
@@ -682,7 +682,7 @@ def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None
 
 
 @pytest.mark.parametrize("kind", [queue.PriorityQueue, asyncio.PriorityQueue])
-def test_what_cannot_be_ordered_is_sent_for_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
+def test_an_item_that_cannot_be_ordered_is_sent_because_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
     session.process(inviso.self(), True, ["send", "receive"])
     box = kind()
     box.put_nowait(1)
@@ -778,7 +778,7 @@ def test_what_a_shutdown_throws_away_is_received_by_nobody(session: trace.Sessio
     assert [m[3] for m in told if m[0] == "monitor"] == [True, False]
 
 
-# -- parts that stay, and parts that go
+# -- parts of the library that stay, and messages of the library itself
 
 
 def test_the_standard_library_is_itself_before_and_after(make: Callable[..., trace.Session]) -> None:
@@ -967,7 +967,7 @@ def test_a_task_that_waits_in_vain_leaves_nothing_behind(monkeypatch: pytest.Mon
 
 
 def test_whoever_waits_for_a_mailbox_is_told_while_others_send() -> None:
-    """Each runs Python, and none waits for another meanwhile."""
+    """Each of them runs Python, and none waits for another."""
     text = """
 import threading, inviso
 from inviso import _native
@@ -988,7 +988,7 @@ print(inviso.receive(), inviso.receive())
 
 
 def test_messages_are_looked_for_while_messages_are_made() -> None:
-    """As a signal's handler may do inside it; one that raises there loses no message."""
+    """A signal's handler may do so inside it. A handler that raises there loses no message."""
     text = """
 import inviso
 from inviso import trace
@@ -1086,9 +1086,9 @@ with trace.session_create("long", None, {"overflow": sys.argv[1], "ring_bytes": 
 # -- beside a thread that computes
 
 
-@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run side by side here")
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run in parallel here")
 def test_what_waits_is_taken_without_giving_the_gil_away() -> None:
-    """Giving it away costs a switch interval for each message, however short the call was."""
+    """A release of the GIL costs a switch interval for each message, however short the call is."""
     with trace.session_create("beside", inviso.self()):
         for n in range(100):
             inviso.send(inviso.self(), n)

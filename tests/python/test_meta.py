@@ -316,7 +316,7 @@ def test_functions_by_name(traced: Runtime) -> None:
     assert traced.ask("tpm", *OTHER, [], "void") == (OK, 1)  # anything else is no function
 
 
-def test_it_goes_on_after_ctpm_in_no_way(traced: Runtime) -> None:
+def test_no_call_is_handled_after_ctpm(traced: Runtime) -> None:
     seen: list[Any] = []
     traced.ask("tpm", *WORK, RETURNS, record(seen))
     work(1)
@@ -335,7 +335,7 @@ def test_default_loop_data(traced: Runtime) -> None:
     assert traced.data == (([], []), [])
 
 
-def test_loop_data_of_ones_own(runtime: Runtime) -> None:
+def test_custom_loop_data(runtime: Runtime) -> None:
     removed: list[Any] = []
     assert runtime.begin(((lambda size: ["data"] * size, [2]), removed.append, None)) == (OK, [("ti_log", OK)])
     assert runtime.data == ["data", "data"]
@@ -522,7 +522,7 @@ def test_without_the_tracer_only_who_is_traced_is_switched(runtime: Runtime) -> 
     assert calls(runtime) == [WORK, (*WORK[:2], [3, 0])]
 
 
-def test_silence_is_the_regular_traces(runtime: Runtime) -> None:
+def test_silence_belongs_to_the_regular_trace(runtime: Runtime) -> None:
     runtime.begin(log=True)
     runtime.ask("tpl", [(*WORK, [])])
     runtime.ask("tf", [(inviso.self(), ["call", "arity"])])
@@ -1100,10 +1100,10 @@ def test_metacast_of_this_node(traced: Runtime) -> None:
             cast(["shop@elsewhere"], pid, *WORK[:2], *rest)  # type: ignore[operator]
 
 
-# the seed's examples
+# the examples of Inviso's guide
 
 
-def test_the_seeds_assoc_id(traced: Runtime) -> None:
+def test_assoc_id_of_the_guide(traced: Runtime) -> None:
     """``mytrace:call_assoc_id/3`` of the guide has the bare arguments, and ``term_to_binary`` of the entry."""
 
     @meta.bare
@@ -1118,7 +1118,7 @@ def test_the_seeds_assoc_id(traced: Runtime) -> None:
     assert is_stamp(entry[3])
 
 
-def test_the_seeds_ten_places(runtime: Runtime) -> None:
+def test_ten_places_of_the_guide(runtime: Runtime) -> None:
     """``list_to_tuple`` of ten empty lists makes the loop data, in the form of the first releases."""
     init = ("builtins", "tuple", [[[] for _ in range(10)]])
     assert runtime.begin((init, Atom("void"), ("inviso.meta", "clean_std_publld")), log=True) == (
@@ -1150,7 +1150,7 @@ def test_the_seeds_ten_places(runtime: Runtime) -> None:
     assert runtime.entries()[-1] == 2
 
 
-def test_bare_hears_nothing_of_an_exception() -> None:
+def test_a_bare_call_back_gets_no_exceptions() -> None:
     heard: list[Any] = []
 
     @meta.bare

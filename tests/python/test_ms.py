@@ -89,7 +89,7 @@ class Base(abc.ABC):  # noqa: B024
     pass
 
 
-def test_what_is_taken_is_what_it_is_now() -> None:
+def test_variables_have_their_present_values() -> None:
     wanted, debug = ["EUR", ["USD"]], False
     spec = ms(lambda a: a == wanted and a != Colour.RED)
     wanted[1].append("GBP")  # type: ignore[attr-defined]
@@ -303,7 +303,7 @@ def test_what_is_no_function(wrong: Any) -> None:
         ms(wrong)
 
 
-def test_none_at_all() -> None:
+def test_no_lambda_at_all() -> None:
     with pytest.raises(BadArg, match="there is none"):
         ms()
 

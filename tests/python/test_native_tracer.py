@@ -91,7 +91,7 @@ def test_the_example_tells_who_sends_to_whom(build: Build) -> None:
     assert tracer.unload()
 
 
-def test_when_the_told_one_is_dead_no_flags_are_left(build: Build) -> None:
+def test_no_flags_are_left_if_the_receiver_is_dead(build: Build) -> None:
     tracer = load(build("senders"))
     gone = inviso.spawn(int)
     while gone.is_alive():
@@ -271,7 +271,7 @@ def test_a_library_stays_while_a_callback_is_inside(build: Build) -> None:
         assert session.info("session", "tracer_errors") == ("tracer_errors", 0)
 
 
-def test_an_answer_that_is_none_is_counted(build: Build) -> None:
+def test_an_invalid_answer_is_counted(build: Build) -> None:
     tracer = load(build("parrot", "SILENT"))
     with trace.session_create("parrot", (tracer, inviso.self())) as session:
         local(session, given)

@@ -150,7 +150,7 @@ def test_losses_and_ends_that_were_not_seen() -> None:
     assert (lost.name, lost.attributes["inviso.count"]) == ("lost", 5)
     ends = {name: span.attributes.get("inviso.end") for name, span in found.items()}
     assert ends == {"order": None, "price": "not seen", "open": "open", "ended": "exit", "again": None, "last": None}
-    assert found["ended"].end_time == 6 * SECOND and found["open"].end_time == 9 * SECOND, "the last that was told"
+    assert found["ended"].end_time == 6 * SECOND and found["open"].end_time == 9 * SECOND, "of the last message"
     (alone,) = spans([("drop", 2), call(A, "f", 1), back(A, "f", 2)])["lost"].events
     assert alone.attributes["inviso.count"] == 2
 
@@ -180,7 +180,7 @@ def test_times_are_the_wall_clock_s_or_refused() -> None:
     assert (span.start_time, span.end_time) == (SECOND - 500, SECOND)
 
 
-def test_bad_arguments_name_the_mend() -> None:
+def test_errors_of_arguments_name_the_remedy() -> None:
     for argument, options in (
         ("out", {"out": "ftp://h"}), ("out", {"out": "http://"}),
         ("exporter", {"exporter": 5}), ("values", {"values": -1}),

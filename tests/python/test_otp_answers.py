@@ -265,7 +265,7 @@ def test_cpu_timestamp_goes_with_all_of_ports(session: trace.Session) -> None:
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_a_port_that_was_closed_is_none_any_more(session: trace.Session, watched: bool) -> None:
+def test_a_port_that_was_closed_is_no_port_any_more(session: trace.Session, watched: bool) -> None:
     if watched:
         session.port("new", True, ["send"])
     opened = socket.socket()
@@ -355,7 +355,7 @@ def test_the_tracer_gets_flags_as_others_do_and_is_not_told_of_itself() -> None:
         assert inviso.receive(timeout=30)[0] == "trace_delivered"
 
 
-def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> None:
+def test_session_info_of_a_closed_port_is_none_without_a_session() -> None:
     opened = socket.socket()
     port = inviso.port(opened)
     assert trace.session_info(port) == []
@@ -375,7 +375,7 @@ class Another:
         self.pid = inviso.spawn(self.body)
 
     def body(self) -> None:
-        """Its function."""
+        """The function of its thread."""
         self.begin.wait()
         if self.job is not None:
             self.job()
@@ -383,7 +383,7 @@ class Another:
         self.over.wait()
 
     def run(self, job: Any) -> None:
-        """Has it do the job."""
+        """Makes it do the job."""
         self.job = job
         self.begin.set()
         assert self.done.wait(30)

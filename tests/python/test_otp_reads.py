@@ -1,4 +1,4 @@
-"""A real Erlang reads the output of trace ports: `dbg:trace_client` on our files, wrap sets and sockets, term by term."""
+"""A real Erlang reads the output of trace ports: `dbg:trace_client` on files, wrap sets and sockets, term by term."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def erlang_reads(kind: str, parameter: str, folder: Path) -> Any:
 
 
 def plain(term: Any) -> Any:
-    """As Erlang knows it: bytes and text are both binaries."""
+    """The term in Erlang's form: bytes and text are both binaries."""
     if isinstance(term, bytes):
         try:
             return term.decode()

@@ -141,7 +141,7 @@ def test_a_tool_that_does_not_call_on(tool: Tool) -> None:
         counted(session)
         tool.library.begin()
         tool.be(polite=False)
-        assert counted(session) == 0  # hidden by the other tool
+        assert counted(session) == 0  # the other tool hides it
     try:
         with trace.session_create("s", None, []) as session:
             assert counted(session) == 10  # in front of it

@@ -471,7 +471,7 @@ ONE = [("a", 5)], [(1, "f", 0, 5)], [("a", "b", 1)], [5]
 
 
 @pytest.mark.parametrize(("make", "one"), list(zip(MAKERS, ONE, strict=True)))
-def test_nothing_and_one_row_are_pictures(make: Any, one: Any) -> None:
+def test_no_rows_and_one_row_make_pictures(make: Any, one: Any) -> None:
     nothing, something = make([]), make(one)
     assert "no rows" in nothing.svg() and "no rows" not in something.svg()
     for made in (nothing, something):

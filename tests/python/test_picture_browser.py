@@ -1,4 +1,4 @@
-"""Pictures in a headless Chromium: they draw their data, zoom, search, and obey keys. Counts are compared, not pixels."""
+"""Pictures in a headless Chromium: they draw, zoom, search, and obey keys. The tests compare counts, not pixels."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_hundred_thousand_calls(show: Any, browser: browser_tools.Browser) -> 
     [picture.flame([]), picture.timeline([]), picture.graph([]), picture.histogram([])],
     ids=lambda made: made.kind,
 )
-def test_nothing_is_a_page_that_says_so(show: Any, browser: browser_tools.Browser, made: picture.Picture) -> None:
+def test_a_picture_without_rows_says_so(show: Any, browser: browser_tools.Browser, made: picture.Picture) -> None:
     page = show(made)
     assert "no rows" in browser.run("document.body.innerText + document.body.textContent")
     for key in ("+", "ArrowDown", "Enter", "0"):

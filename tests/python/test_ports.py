@@ -72,7 +72,7 @@ def test_a_port_is_a_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     assert inviso.process.object_of(one) in (None, pair[0])
 
 
-def test_a_port_that_is_made_is_none_of_those_that_are_there(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_new_port_is_not_among_the_existing_ones(pair: tuple[socket.socket, socket.socket]) -> None:
     made = [Port() for _ in range(10)]
     assert len(set(made)) == 10
     assert not set(made) & set(inviso.ports())
@@ -958,7 +958,7 @@ def test_a_socket_that_a_finaliser_closes_is_closed_once(session: trace.Session)
 
 
 def list_ports() -> None:
-    """Lists the ports in every way there is."""
+    """Lists the ports in every possible way."""
     inviso.ports()
     with trace.session_create("other") as other:
         other.port("existing", True, ["ports"])
@@ -1341,7 +1341,7 @@ def test_classes_of_the_program(session: trace.Session) -> None:
 
 
 class Hostile(socket.socket):
-    """Whose attributes are traps."""
+    """An object whose attributes are traps."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in TRAPS:

@@ -205,7 +205,7 @@ def test_links_and_monitors_of_the_dead() -> None:
     assert inviso.exit(child, "late") is True
 
 
-def test_who_has_told_of_its_end_is_dead(session: trace.Session) -> None:
+def test_a_process_whose_end_was_reported_is_dead(session: trace.Session) -> None:
     session.process(inviso.self(), True, ["send"])
     session.process("new", True, ["receive", "procs"])
     for n in range(100):  # its thread may run on for a while
@@ -265,7 +265,7 @@ SPAWN_LINK, LINK = ([case for case in INHERITED if case["how"] == how] for how i
 
 @pytest.mark.parametrize("case", SPAWN_LINK, ids=title)
 @pytest.mark.parametrize("kind", ["thread", "task", "group", "eager group"])
-def test_flags_of_who_is_linked_from_its_start(session: trace.Session, kind: str, case: Any) -> None:
+def test_flags_of_a_process_that_is_linked_from_its_start(session: trace.Session, kind: str, case: Any) -> None:
     async def child() -> None:
         found.append(flags_of(session, parents[0], inviso.self()))
         await asyncio.sleep(0)
@@ -301,7 +301,7 @@ def test_flags_of_who_is_linked_from_its_start(session: trace.Session, kind: str
 
 
 @pytest.mark.parametrize("case", LINK, ids=title)
-def test_flags_of_who_is_linked_later(session: trace.Session, case: Any) -> None:
+def test_flags_of_a_process_that_is_linked_later(session: trace.Session, case: Any) -> None:
     me, pid = inviso.self(), process()
     session.process(me, True, case["from"])
     session.process(pid, True, case["to"])

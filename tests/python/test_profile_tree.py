@@ -111,7 +111,7 @@ MEASURED = [f"{HERE}:{name}" for name in (*FUNCTIONS, "g0", "g1", *COROUTINES)]
 
 
 def execute(model: Model, path: Path_, script: list[Any]) -> None:
-    """Not measured, as ``perform``: it counts for its caller."""
+    """It is not measured, like ``perform``: it counts for its caller."""
     own: list[Pausing] = []
     for what, *rest in script:
         if what == "call":
@@ -203,7 +203,7 @@ def compared(profiler: Profiler, beside: Profiler, model: Model) -> Profile:
 
 
 def checked_sums(profile: Profile) -> None:
-    """Inclusive figures by the definition: for each function all at or below a node of it."""
+    """Inclusive figures by the definition: for each function the figures of all nodes at or below one of its own."""
     chains = paths(profile)
     own = {path: node.measurement for path, node in zip(chains, profile.nodes, strict=True)}
     for f in profile.functions:

@@ -1,4 +1,4 @@
-"""pytest's plugin: in runs of pytest inside this one, and in few of their own."""
+"""pytest's plugin: in runs of pytest inside this one, and in a few separate runs."""
 
 from __future__ import annotations
 
@@ -542,7 +542,7 @@ def test_fails():
 
 
 def test_a_copy_that_checks_arguments_is_no_call(project: pytest.Pytester) -> None:
-    """As Celery makes it of each task."""
+    """Celery makes such a copy of each task."""
     project.makepyfile(
         tasks="""
         def task(function):

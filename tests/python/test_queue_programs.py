@@ -49,7 +49,7 @@ class Plain(queue.Queue):  # type: ignore[type-arg]
 
 
 class PlainAsync(asyncio.Queue):  # type: ignore[type-arg]
-    """The same of `asyncio.Queue`."""
+    """`asyncio.Queue` without instruments."""
 
     put_nowait, get_nowait, _put, _get = (copy(vars(asyncio.Queue)[name]) for name in NOWAIT)  # type: ignore[assignment]
 
@@ -99,7 +99,7 @@ def test_the_functions_are_what_they_were(session: trace.Session) -> None:
 
 
 class Undecided:
-    """Neither true nor false."""
+    """An object that is neither true nor false."""
 
     def __bool__(self) -> bool:
         raise ValueError("undecided")
@@ -233,7 +233,7 @@ def test_a_queue_is_what_it_would_be_without(operations: list[Any], carried: boo
 
 
 def operate_async(box: Any, operation: tuple[Any, ...]) -> Any:
-    """One step of a program that uses an `asyncio.Queue` likewise, outside a loop."""
+    """One step of a program that uses an `asyncio.Queue` in the same way, outside a loop."""
     name, *args = operation
     if name == "put":
         coroutine = box.put(*args)
@@ -722,7 +722,7 @@ def test_nothing_that_a_class_defines_is_run_to_take_its_methods(session: trace.
 
 
 def test_a_put_in_a_finaliser_and_in_a_signal(session: trace.Session) -> None:
-    """Calls from everywhere in the interpreter."""
+    """These calls may come anywhere in the interpreter."""
     text = """
 import gc, queue, signal, inviso
 from inviso import trace

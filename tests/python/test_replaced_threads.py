@@ -113,7 +113,7 @@ def test_threads_of_ours_are_none_of_the_programs() -> None:
         assert threading.enumerate() == before
 
 
-def test_a_flag_is_seen_by_all_who_wait() -> None:
+def test_all_threads_that_wait_see_a_flag() -> None:
     flag, seen = Flag(), []
     waiting = [threading.Thread(target=lambda: seen.append(flag.wait())) for _ in range(4)]
     for thread in waiting:

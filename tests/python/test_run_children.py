@@ -64,10 +64,10 @@ class Running:
         self._data = b""
 
     def line(self) -> str:
-        """The next line that one of them says."""
+        """The next line that one of them prints."""
         assert self._program.stdout is not None
         while b"\n" not in self._data:
-            assert select.select([self._program.stdout], [], [], LIMIT)[0], "nobody says anything"
+            assert select.select([self._program.stdout], [], [], LIMIT)[0], "no process prints a line"
             data = os.read(self._program.stdout.fileno(), 1 << 16)
             assert data, self._program.communicate(timeout=LIMIT)[1].decode()
             self._data += data
@@ -75,7 +75,7 @@ class Running:
         return line.decode()
 
     def work(self, number: int) -> None:
-        """Has a child that waits for jobs do one."""
+        """Gives a job to a child that waits for jobs."""
         os.write(self._jobs, f"{number}\n".encode())
         assert self.line() == "worked"
 
@@ -85,13 +85,13 @@ class Running:
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """The same of one that ends by itself."""
+        """Status and standard error of a program that ends by itself."""
         out, err = self._program.communicate(timeout=LIMIT)
         assert self._data + out == b""
         return self._program.returncode, err.decode()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Ends all of its processes."""
         with suppress(ProcessLookupError):
             os.killpg(self._program.pid, signal.SIGKILL)
         self._program.communicate()
@@ -169,8 +169,8 @@ def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) 
     return done.stdout
 
 
-def test_programs_see_nothing_of_it(python: Path, folder: Path) -> None:
-    """Not in its own environment and not in a grandchild's."""
+def test_a_program_gets_no_variables_of_ours(python: Path, folder: Path) -> None:
+    """Neither in its own environment nor in a grandchild's."""
     program = (
         "print([name for name in os.environ if 'INVISO' in name], flush=True)\n"
         "subprocess.run([sys.executable, '-c', \"import os, sys, subprocess; subprocess.run([sys.executable, "
@@ -290,7 +290,7 @@ def test_the_end_of_a_child_is_said_to_who_comes_later(python: Path, folder: Pat
 
 
 def test_a_later_start_says_nothing_of_what_was_before(python: Path, folder: Path) -> None:
-    """It is left for `inviso stop`; nor is a node that was stopped said to have ended when it does."""
+    """That is left for `inviso stop`. A node that was stopped is not reported as ended later, either."""
     with running(python, folder, FORK, "--node", "shop") as shop:
         shop.line()
         with Cluster("shop*") as cluster:

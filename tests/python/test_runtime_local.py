@@ -93,7 +93,7 @@ def test_suspension_does_not_wait(component: None) -> None:
     assert runtime.get_status() == ("ok", ("new", "running"))
 
 
-def test_in_the_components_own_thread_it_is_done_at_once(component: None) -> None:
+def test_a_request_in_the_components_own_thread_is_done_at_once(component: None) -> None:
     """A handler of trace messages asks the component that calls it."""
     seen: list[Any] = []
     done = threading.Event()
@@ -113,7 +113,7 @@ def test_in_the_components_own_thread_it_is_done_at_once(component: None) -> Non
 
 
 def test_requests_of_many_threads_are_each_answered(component: None) -> None:
-    """Each thread sees its own pattern set, then taken: no request is lost, and none is between two of another's."""
+    """Each thread sees its own pattern set, then removed: no request is lost, and none comes between two of another."""
     wrong: list[Any] = []
 
     def work(number: int) -> None:
@@ -172,7 +172,7 @@ def work_and(ended: threading.Event, work: Callable[[], None]) -> None:
         ended.set()
 
 
-def test_overload_ends_it_too(component: None) -> None:
+def test_overload_ends_an_initiator_too(component: None) -> None:
     listener = runtime.listening()
     assert listener is not None
     initiator = listener.host.initiator = Initiator(lambda: None)

@@ -19,7 +19,7 @@ from trace_tools import good, in_threads
 from waiting import until
 
 NEW = sys.version_info >= (3, 12)
-eager = pytest.mark.skipif(not NEW, reason="eager tasks are of 3.12")
+eager = pytest.mark.skipif(not NEW, reason="eager tasks came with 3.12")
 
 
 async def leaf(n: int = 0) -> int:
@@ -48,7 +48,7 @@ def turns(messages: list[Any], pid: inviso.Pid | None = None) -> list[Any]:
 
 
 def strict(messages: list[Any]) -> dict[inviso.Pid, int]:
-    """Each task's ``in`` and ``out`` come in turns, from ``in`` to ``out``; how many steps each had."""
+    """Checks that each task's ``in`` and ``out`` alternate, from ``in`` to ``out``. Returns the steps of each."""
     by_pid: dict[inviso.Pid, list[str]] = {}
     for message in messages:
         if message[2] in ("in", "out") and message[1].kind == "task":
@@ -105,7 +105,7 @@ def test_places_have_a_module_and_an_arity(session: trace.Session) -> None:
     assert (__name__, f"{name}.outer", 2) in places
 
 
-def test_the_step_of_who_asks_is_out_first(session: trace.Session) -> None:
+def test_a_process_that_begins_its_own_tracing_is_out_first(session: trace.Session) -> None:
     async def main() -> list[Any]:
         session.process(inviso.self(), True, ["running"])
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ def test_the_step_of_who_asks_is_out_first(session: trace.Session) -> None:
     assert tags == (["out", "in", "out", "in"] if NEW else ["in", "out", "in"])
 
 
-def test_of_who_asks_while_another_is_traced(make: Callable[..., trace.Session]) -> None:
+def test_steps_of_a_process_that_begins_its_own_tracing_beside_another(make: Callable[..., trace.Session]) -> None:
     first, second = make("first"), make("second")
 
     async def main() -> list[Any]:
@@ -135,7 +135,7 @@ def test_of_who_asks_while_another_is_traced(make: Callable[..., trace.Session])
     assert strict(first.drain())
 
 
-def test_only_who_is_traced(session: trace.Session) -> None:
+def test_only_traced_processes_have_messages(session: trace.Session) -> None:
     async def main() -> None:
         one, other = asyncio.create_task(twice()), asyncio.create_task(twice())
         pid = inviso.pid(one)

@@ -88,7 +88,7 @@ def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
         results = pool.map(lambda n: begin(n) if n else seq_trace.set_token(None), [1, 0])
         seq_trace.set_token(None)
         next(results)
-        assert label() == 1, "who takes the result has its token"
+        assert label() == 1, "the process that takes the result has its token"
         next(results)
         assert label() is None
         begin("left")
@@ -155,7 +155,7 @@ def test_a_token_of_a_match_spec_s_travels_as_any_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["function", "on_load", "send"])
-def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
+def test_messages_are_not_watched_if_nobody_can_set_a_token(how: str) -> None:
     seq_trace.reset_trace()
     plain = multiprocessing.reduction.ForkingPickler.loads
     with trace.session_create("labels", None, []) as session:
@@ -231,7 +231,7 @@ def test_a_reset_reaches_a_result_under_way(tracer: inviso.Pid) -> None:
     seq_trace.reset_trace()
     begin("after")
     assert future.result() == 1
-    assert label() is None, "what was sent before the reset carries an empty token"
+    assert label() is None, "messages from before the reset carry an empty token"
 
 
 @pytest.mark.parametrize("wait_first", [True, False])
@@ -528,7 +528,7 @@ def test_what_an_event_loop_does_for_itself_is_no_message_and_nobody_s_child(tra
         asyncio.run(main())
         told = [message[2:4] for message in session.drain() if message[1] != tracer and message[3] != "own"]
     assert [(tag, call[:2]) for tag, call in told] == [(tag, ("seq_tools", "label")) for tag in ("send", "receive")], (
-        "a session is told of the program's call alone"
+        "a session has the message of the program's call alone"
     )
     found = [event[4] for event in events(tracer, "own") if event[0] == "send"]
     assert [message[0] for message in found] == ["spawn_request", "spawn_reply", "seq_tools", "o"]
@@ -650,7 +650,7 @@ def check(found: dict[Any, list[Any]], labels: int, messages: int) -> None:
         tags = [event[0] for event in own]
         turns = messages // 4
         passed = 2 * turns + 2 * ((turns + 15) // 16)
-        assert tags.count("send") == tags.count("receive") == passed, "none is missing, none is foreign"
+        assert tags.count("send") == tags.count("receive") == passed, "no event is missing, no event is foreign"
         assert is_one_chain(own)
         serials = [event[1][1] for event in own if event[0] == "send"]
         assert serials == sorted(set(serials)), "each send is an event of its own, after the one before"

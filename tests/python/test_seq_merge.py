@@ -328,7 +328,7 @@ def test_a_collector_goes_on_when_it_is_used_again(over: None) -> None:
     assert seq_trace.get_system_tracer() is False
 
 
-def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
+def test_a_collector_s_own_messages_are_not_collected(over: None) -> None:
     me = inviso.self()
     with trace.session_create("own") as session, seq_trace.Collector() as collector:
         session.process(me, True, ["send"])

@@ -152,7 +152,7 @@ def test_pool(tracer: inviso.Pid, method: str) -> None:
         assert pool.apply(label) == "apply" == label()
         result = pool.apply_async(label)
         seq_trace.set_token(None)
-        assert result.get(PATIENCE) == "apply" == label(), "who takes the result has its token"
+        assert result.get(PATIENCE) == "apply" == label(), "the process that takes the result has its token"
         seq_trace.set_token(None)
         assert pool.apply(label) is None
         with pytest.raises(ZeroDivisionError):
@@ -315,7 +315,7 @@ def test_callbacks_of_a_pool_have_the_token_of_the_result(kind: str) -> None:
             result = ask()
             seq_trace.set_token(None)
             taken.get(timeout=PATIENCE)
-            assert label() == name, "what a callback sends has its token"
+            assert label() == name, "messages of a callback have its token"
             seq_trace.set_token(None)
             result.wait(PATIENCE)
             assert result.ready() and label() is None
@@ -409,7 +409,7 @@ def test_managers(tracer: inviso.Pid, method: str) -> None:
         process.join(PATIENCE)
         assert shared.copy() == {"here": "managed", "there": "managed"} and label() == "managed"
         seq_trace.set_token(None)
-        assert len(shared) == 2 and label() is None, "an answer to a request without a token has none"
+        assert len(shared) == 2 and label() is None, "an answer to a request without a token has no token"
 
 
 def test_serials_go_through_a_child() -> None:

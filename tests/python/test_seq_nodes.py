@@ -137,7 +137,8 @@ def test_another_process_has_the_label_and_the_sender_s_node() -> None:
     assert (
         child(
             "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
-            "_, label, _, pid, _ = seq_trace.get_token(); print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
+            "_, label, _, pid, _ = seq_trace.get_token();"
+            "print(pid.node, pid.is_local(), label[4] == pid, label[4].kind)",
             VALUE=value,
         )
         == "client@here False True thread"
@@ -385,7 +386,7 @@ FAR, END = 1 << 61, 1 << 62
 
 
 def through(services: list[ThreadPoolExecutor], headers: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """One after the other, each request made by the one before: the label in the last one, and its answer."""
+    """Makes nested requests, each inside the one before. Returns the label in the last one, and its answer."""
 
     def serve(headers: dict[str, str]) -> dict[str, str]:
         seq_trace.extract(headers)
@@ -824,7 +825,7 @@ def test_a_call_and_its_reply_are_one_sequence(
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 def test_a_server_that_knows_nothing_of_tokens(client: Callable[[Plan], None]) -> None:
-    """It sees a header that it doesn't know; the caller keeps its token."""
+    """The server gets an unknown header; the caller keeps its token."""
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
     headers: list[Any] = []

@@ -1,4 +1,4 @@
-"""A request through whole services, with others over the same pools and connections: all its events, no foreign ones."""
+"""A request through whole services, beside others over the same pools and connections: it has its events only."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ NODES = {
 
 
 def said(hop: int, order: int, content: Any) -> bool:
-    """Whether the content is that of a hop, for this order."""
+    """Whether the content is that of this hop, for this order."""
     tag, who, whither, _ = HOPS[hop]
     if tag == "print":
         return bool(content == (who, order))
@@ -153,12 +153,12 @@ def is_header(entry: Entry) -> bool:
 
 
 def is_connecting(entry: Entry) -> bool:
-    """Of the task that the client of the second service starts to connect."""
+    """Whether the event is of the task that the client of the second service starts to connect."""
     return isinstance(entry.content, tuple) and entry.content[0] in ("spawn_request", "spawn_reply")
 
 
 def check_connecting(entries: list[Entry], handler: Any) -> None:
-    """The handler asks for a task, which answers."""
+    """Checks that the handler asks for a task, which answers."""
     assert [entry.tag for entry in entries] == ["send", "receive"] * 2
     task = entries[0].receiver
     assert [(entry.sender, entry.receiver) for entry in entries] == [(handler, task)] * 2 + [(task, handler)] * 2

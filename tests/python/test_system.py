@@ -197,7 +197,7 @@ def test_short_steps_and_bare_threads_are_not_told(session: trace.Session) -> No
     assert of(session.drain(), "long_schedule") == []
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks are of 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
 def test_eager_tasks_are_timed_on_their_own(session: trace.Session) -> None:
     session.system("long_schedule", 20)
 

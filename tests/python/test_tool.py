@@ -228,7 +228,7 @@ def test_a_malformed_argument_changes_nothing(shop: Shop) -> None:
     assert ok(tool.get_session_data()) == ("not_tracing", 1, [])
 
 
-def test_initial_cases_and_tracer_data_of_ones_own(shop: Shop) -> None:
+def test_initial_cases_and_custom_tracer_data(shop: Shop) -> None:
     seen: list[Any] = []
 
     def tdg(node: str, moment: Any, *more: Any) -> Any:
@@ -409,7 +409,7 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
 
 
 def test_a_program_that_calls_more_than_can_be_traced(shop: Shop) -> None:
-    """The built-in check sees the load. The tool gets an event, waits, and tries again, until the program calls less."""
+    """The built-in check sees the load. The tool gets an event, waits and tries again until the program calls less."""
     options = {"overload": 20, "protect": {"cpu": 1, "lost": 1}}
     tool = shop.tool("one", optg=lambda _: ("ok", options), reactivate=(0.05, 2.0, 0.2))
     suspended = []

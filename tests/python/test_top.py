@@ -178,7 +178,7 @@ def test_patterns_come_and_go_and_the_others_count_on() -> None:
     counts.set("call_count", ["json:dumps"], messages=False)
     json.dumps(1)
     json.loads("1")
-    assert calls() == {"dumps": 1}, "what a pattern covered is set again when that goes"
+    assert calls() == {"dumps": 1}, "functions of a removed pattern that others match are set again"
     counts.stop()
     assert counts.profiler is None and counts.patterns == []
 
@@ -262,7 +262,7 @@ def test_rates_of_processes() -> None:
     assert (one.sent, one.received, one.messages, one.calls, one.time) == (2.0, 1.0, 3.0, 2.0, 0.5)
     assert (new.sent, second.messages) == (1.0, 5.0), "it began with nothing"
     same = rates.add({**answer(2 * SECOND, processes=rows, process_count=2, total=25), "at": 3 * SECOND})
-    assert same.processes == second.processes, "nothing was read anew"
+    assert same.processes == second.processes, "no new reading was made"
 
 
 def test_a_process_that_was_left_out_before_has_no_rate() -> None:
@@ -378,7 +378,7 @@ def test_a_node_that_dies_is_a_row_and_the_others_go_on(shop: list[Child], live:
     assert live.refresh().errors == {shop[0].name: "its process has ended"}, "it stays"
 
 
-def test_a_node_that_has_ended_before_is_none(shop: list[Child], live: Live) -> None:
+def test_a_node_that_ended_before_is_left_out(shop: list[Child], live: Live) -> None:
     shop[0].kill()
     shop[0].close()
     for _ in range(3):

@@ -360,7 +360,7 @@ def test_the_last_setting_of_a_pattern_decides() -> None:
         profiler.pause()
         profiler.continue_()
         twice(2)
-        assert "leaf" not in counts(profiler.collect()), "what was cleared stays cleared"
+        assert "leaf" not in counts(profiler.collect()), "a cleared pattern stays cleared"
         profiler.set_pattern(HERE, "leaf")
         twice(2)
         assert counts(profiler.collect())["leaf"] == 2
@@ -442,7 +442,7 @@ def test_the_modules_own_profiler() -> None:
     assert tprof.collect().calls == profiler.collect().calls == 2
     assert tprof.disable_trace(inviso.self()) == 1
     leaf(1)
-    assert tprof.collect().calls == 2, "what was measured is kept, what comes is not measured"
+    assert tprof.collect().calls == 2, "earlier measurements stay, later calls are not measured"
     tprof.restart()
     assert tprof.collect().calls == 0
     assert tprof.clear_pattern([(HERE, "leaf", 1)]) == 1
@@ -530,7 +530,7 @@ def test_other_refusals() -> None:
 
 
 class Someone:
-    """Looks like a Pid."""
+    """An object that looks like a Pid."""
 
     kind = "thread"
 

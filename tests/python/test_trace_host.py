@@ -326,7 +326,7 @@ def test_import_is_light() -> None:
     )
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
 def test_callbacks_that_somebody_calls() -> None:
     assert (
         script("""

@@ -17,7 +17,7 @@ NEW_WAY = sys.version_info >= (3, 12)
 
 
 def module(name: str, text: str) -> types.ModuleType:
-    """A module that is made now."""
+    """Makes a module."""
     made = types.ModuleType(name)
     exec(compile(text, name, "exec"), made.__dict__)
     return made

@@ -17,7 +17,7 @@ from trace_tools import count, good, in_threads, local, mfa, own
 
 
 class Thing:
-    """Not copied."""
+    """A value that is not copied."""
 
     def __init__(self, text: Any = "a thing") -> None:
         self.text = text
@@ -29,15 +29,15 @@ class Thing:
 
 
 def traced(*values: Any) -> None:
-    """Called."""
+    """A traced function."""
 
 
 def other(value: Any) -> None:
-    """Called, too."""
+    """Another function."""
 
 
 def first(session: trace.Session, *values: Any) -> Any:
-    """How the values arrive."""
+    """The first argument of the message of a call with these values."""
     local(session, traced)
     own(session)
     traced(*values)

@@ -85,7 +85,9 @@ def test_order_is_kept_while_messages_are_read(make: Callable[..., trace.Session
     assert [message[3][2][0] for message in messages] == list(range(30 * ROUNDS))
 
 
-def test_the_time_is_the_time_whatever_came_before(session: trace.Session, make: Callable[..., trace.Session]) -> None:
+def test_time_stamps_are_right_after_messages_without_stamps(
+    session: trace.Session, make: Callable[..., trace.Session]
+) -> None:
     """A session without timestamps has emitted many messages when another asks for timestamps."""
     session.function((__name__, "step", 1), True, ["local"])
     own(session, ["call"])
@@ -148,7 +150,7 @@ def test_two_sessions_of_one_tracer_have_their_messages_in_order(make: Callable[
     assert told == [[number] if first else 1 for number in range(50) for first in (True, False)] * 2
 
 
-def test_what_is_sent_to_a_tracer_stands_behind_all_that_was_traced(make: Callable[..., trace.Session]) -> None:
+def test_a_message_to_a_tracer_stands_after_all_that_was_traced(make: Callable[..., trace.Session]) -> None:
     """More events than one step takes; the tracer doesn't read meanwhile."""
     calls = 70_000
     over = threading.Event()

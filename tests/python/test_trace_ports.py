@@ -362,7 +362,7 @@ assert (port.dropped, port.errors) == (0, 0)
         assert [n for who, n in messages if who == name] == list(range(500))
 
 
-def test_errors_are_counted_and_told_to_nobody_else() -> None:
+def test_errors_are_counted_and_reported_nowhere_else() -> None:
     port = trace_port("file", "/dev/full")()
     with trace.session_create("full", port) as session:
         session.function((__name__, "work", "_"), True, ["local"])
@@ -603,7 +603,7 @@ def test_a_process_that_is_killed_leaves_whole_records(tmp_path: Path, request: 
     assert seen > 1000
 
 
-def test_the_module_is_at_hand() -> None:
+def test_the_module_can_be_reached_from_the_package() -> None:
     assert inviso.trace_ports.trace_port is trace_port
     assert repr(json) and repr(trace_port("file", "x")) == "<trace port generator: file x>"
 
@@ -612,7 +612,7 @@ def test_the_module_is_at_hand() -> None:
 
 
 def settled(port: TracePort) -> None:
-    """Its thread has closed it."""
+    """Waits until its thread has closed it."""
     until(lambda: not port.is_open())
 
 

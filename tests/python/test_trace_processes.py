@@ -640,7 +640,7 @@ class Runner(threading.Thread):
 
 
 def test_a_thread_whose_class_says_what_it_runs_is_its_argument() -> None:
-    """As of any bound method: the spawned function is the called one."""
+    """As with any bound method, the spawned function is the called one."""
     with trace.session_create("runner", None) as session:
         session.process(inviso.self(), True, ["procs", "set_on_spawn", "call"])
         session.function(("test_trace_processes", "Runner.run", 1), True, ["local"])
@@ -788,7 +788,7 @@ def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session
 
 
 class Awaitable(Coroutine[Any, Any, Any]):
-    """Runs a coroutine, and is not one of Python's own classes."""
+    """An object that runs a coroutine, of a class that is not one of Python's own."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self.inner = inner

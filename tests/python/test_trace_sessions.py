@@ -1,4 +1,4 @@
-"""Sessions: their handles, their lives, and that they don't see each other."""
+"""Sessions: their handles, their lifetimes, and their independence."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Holds:
 
 
 class Aside:
-    """Sends its state."""
+    """A tracer module that passes each event to its state."""
 
     def enabled(self, *_: Any) -> str:
         return "trace"

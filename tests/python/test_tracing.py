@@ -1,4 +1,4 @@
-"""A session, its tracer and its limits as one object, and why it ended."""
+"""A session, its tracer and its limits as one object, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_was_sent_before_the_end_is_handled() -> None:
 
 
 @pytest.mark.parametrize("given", ["asked", "program", "the control has gone"])
-def test_the_reason_of_who_asked(given: str) -> None:
+def test_the_reason_that_the_caller_gives(given: str) -> None:
     traced = tracing.begin("t")
     assert traced.end(given) and not traced.end("another one")
     assert reason(traced) == given and traced.ended is not None and not traced.ended.by_itself
@@ -134,7 +134,7 @@ def test_a_tracer_function_that_raises(capsys: pytest.CaptureFixture[str]) -> No
     assert "SystemExit: 4" in capsys.readouterr().err
 
 
-def test_a_notice_that_raises_hurts_nobody() -> None:
+def test_a_notice_that_raises_does_no_harm() -> None:
     def notice(line: str, is_failure: bool) -> None:
         raise ValueError(line)
 

@@ -255,7 +255,7 @@ def test_tokens_of_what_other_threads_hand_over() -> None:
 
 
 class Answers(asyncio.Protocol):
-    """It sets a token by its data, and returns the label that its connection, or task, had before."""
+    """A protocol that sets a token by its data. It returns the label that its connection, or task, had before."""
 
     def __init__(self) -> None:
         self.had = label()
@@ -283,7 +283,7 @@ class Resets(Answers):
 class Nested(Answers):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        assert label() == "data", "to its end"
+        assert label() == "data", "the callback keeps its token to its end"
 
 
 async def ask(port: int) -> bytes:
@@ -353,7 +353,7 @@ def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
             await ask(port)
 
     how(main)
-    assert seen == [None] * 6 + ["customer 1"] + [None] * 4, "the task has that of what it waited for"
+    assert seen == [None] * 6 + ["customer 1"] + [None] * 4, "the task has the token of what it waited for"
 
 
 class Odd(Exception):

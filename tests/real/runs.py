@@ -50,7 +50,7 @@ class Done:
         return isinstance(self.status, str) or self.status < 0
 
     def dump(self) -> str:
-        """Of a crash or time-out the end of standard error, where faulthandler shows the threads."""
+        """The end of standard error after a crash or time-out: faulthandler shows the threads there."""
         return "".join(f"\n  {line[:300]}" for line in self.err.splitlines()[-60:]) if self.crashed else ""
 
 

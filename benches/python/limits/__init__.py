@@ -1,1 +1,1 @@
-"""The least that a callback can cost, in C; and how it is built."""
+"""The lower limits of a callback's costs, in C; and the build of that code."""

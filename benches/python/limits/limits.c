@@ -1,8 +1,8 @@
-/* What an event costs at least: callbacks for sys.monitoring (and, on 3.11, frame functions) that do the smallest piece
- * of work that the job needs, and nothing for safety, sessions or names. A tracer is compared with them; nobody uses them.
+/* The least cost of an event: callbacks for sys.monitoring (and, on 3.11, frame functions) that do the smallest piece
+ * of work that the job needs, and nothing for safety, sessions or names. They serve only for comparison with a tracer.
  *
- * All keep what they know about a code object in a cell that hangs on it, and what they know about a thread in a lane.
- * Cells are shared by threads and added to without care: figures of several threads are not exact.
+ * All keep their data about a code object in a cell attached to it, and their data about a thread in a lane.
+ * Threads share cells and add to them without locks: figures of several threads are not exact.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -46,7 +46,7 @@ static inline uint64_t ticks(void)
 
 enum { DEPTH = 4096, SLOTS = 1 << 14 };
 
-/* ---- what is known about a code object ---- */
+/* ---- data about a code object ---- */
 
 struct cell {
     uint64_t calls;
@@ -74,7 +74,7 @@ static inline struct cell *cell_of(PyObject *code)
     return __builtin_expect(known == NULL, 0) ? new_cell(code) : known;
 }
 
-/* ---- what is known about a thread ---- */
+/* ---- data about a thread ---- */
 
 struct entry { /* of the ring: 32 bytes */
     uint64_t when;
@@ -138,7 +138,7 @@ static uint64_t checksum;
 
 static RARE int no_room(struct ring *ring, uint64_t at)
 {
-    if (!reading) { /* nobody reads: what is oldest goes */
+    if (!reading) { /* no reader: the oldest entry goes */
         ring->read_before = at;
         return 0;
     }
@@ -214,7 +214,7 @@ CALLBACK(count)
     DONE;
 }
 
-/* The end of a call gives what it took to its function, less what its callees took. */
+/* The end of a call adds its cost to its function, less the costs of its callees. */
 static inline struct open_call *opened(PyObject *code)
 {
     struct lane *lane = lane_here();
@@ -441,7 +441,7 @@ static PyObject *count_bytes(PyObject *module, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* ---- what was seen, for the checks ---- */
+/* ---- the seen events, for the checks ---- */
 
 static PyObject *seen(PyObject *module, PyObject *code)
 {

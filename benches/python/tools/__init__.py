@@ -1,7 +1,7 @@
-"""What is switched on and off around the subjects: inviso, the limits, and other people's tools.
+"""The tools that are switched on and off around the subjects: inviso, the limits, and those of others.
 
-A tool is one object in one worker process. It is started and stopped many times; ``check`` is asked after each time
-whether it saw what happened.
+A tool is one object in one worker process. It is started and stopped many times; After each time ``check`` tests
+whether it saw all events.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class Missing(Exception):
 
 
 class Wrong(Exception):
-    """A tool saw something else than what happened."""
+    """A tool saw other events than those that happened."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What a tool should have seen between its start and its stop: the small run, then ``runs`` whole ones."""
+    """The events that a tool should see between its start and its stop: the small run, then ``runs`` whole ones."""
 
     subject: Subject
     small: Census
@@ -52,12 +52,12 @@ class Tool:
     """A tool; the base does nothing, which is the row ``none``.
 
     Attributes:
-        name: what it is called in commands and tables.
-        about: what it is, in a few words.
-        subjects: where it means something; all where empty.
+        name: its name in commands and tables.
+        about: a short description.
+        subjects: the subjects that it fits; empty for all.
         one: whether it traces the hot function only.
         versus: the tools that it is compared with.
-        told: more that it has to say about the last run, such as messages lost.
+        told: more facts about the last run, such as lost messages.
     """
 
     name: str = "none"
@@ -68,7 +68,7 @@ class Tool:
     told: dict[str, Any] = field(default_factory=dict)
 
     def ready(self, subject: Subject) -> None:
-        """Raises Missing where the tool can't run."""
+        """Raises Missing if the tool can't run."""
 
     def start(self, subject: Subject) -> None:
         """Switches it on."""
@@ -77,7 +77,7 @@ class Tool:
         """Switches it off, and keeps what ``check`` needs."""
 
     def check(self, happened: Happened) -> None:
-        """Raises Wrong unless it saw what happened."""
+        """Raises Wrong unless it saw all events."""
 
 
 def want(what: str, seen: object, wanted: object) -> None:

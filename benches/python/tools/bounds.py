@@ -1,4 +1,4 @@
-"""The limits: what the interpreter's own callbacks cost with the least possible work in them (``limits/limits.c``)."""
+"""The limits: the costs of the interpreter's own callbacks with the least possible work (``limits/limits.c``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..subjects import Subject
 from . import Happened, Missing, Tool, Wrong, want
 
 _monitoring: Any = getattr(sys, "monitoring", None)  # from 3.12 on
-_TOOL_ID = 4  # of those that CPython gives no meaning
+_TOOL_ID = 4  # an identifier without a meaning for CPython
 _COUNTS = "calls", "methods", "documents", "tasks", "allocations"
 
 

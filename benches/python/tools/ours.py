@@ -84,7 +84,7 @@ class Counting(Tool):
                 session.function("on_load", True, [self.kind])
 
     def stop(self, subject: Subject) -> None:
-        # What it counted is asked for in `check`; until then it counts nothing more.
+        # `check` reads the counts; until then it counts no more.
         for session in self._open:
             session.function(mfa_of(subject.hot) if self.one else _EVERY, "pause", [self.kind])
 
@@ -152,7 +152,7 @@ class Messages(Tool):
     Attributes:
         flags: of all processes.
         spec: the match spec of the functions; True for none.
-        reader: who takes the messages while the subject runs: nobody (the ring keeps the newest), a thread that drains,
+        reader: the reader of messages while the subject runs: none (the ring keeps the newest), a thread that drains,
             or a callable tracer.
     """
 
@@ -246,7 +246,7 @@ class Messages(Tool):
 
 @dataclass
 class Written(Messages):
-    """The same, written to a file by a trace port; the log is counted after each run."""
+    """Messages that a trace port writes to a file; the log is counted after each run."""
 
     _folder: Any = None
     _port: Any = None

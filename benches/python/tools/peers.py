@@ -1,4 +1,4 @@
-"""Other people's tools, each as it comes out of the box; what is not installed is left out."""
+"""Tools of others, each with its default settings. Tools that are not installed are left out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Yappi(Tool):
 
 @dataclass
 class VizTracer(Tool):
-    """viztracer; what it saw is read after the small run only, since its buffer wraps in a whole one."""
+    """viztracer; its data are read after the small run only, because its buffer wraps in a whole one."""
 
     options: dict[str, Any] = field(default_factory=dict)
     _tracer: Any = None
@@ -112,7 +112,7 @@ class VizTracer(Tool):
 
 @dataclass
 class TraceMalloc(Tool):
-    """The standard library's record of who allocated what."""
+    """The standard library's record of allocations and their places."""
 
     _peak: int = 0
 
@@ -153,7 +153,7 @@ class TprofOfPypi(Tool):
 
 @dataclass
 class Wrapper(Tool):
-    """What is written by hand: a function around the function that counts."""
+    """A wrapper written by hand: it counts the calls of the function."""
 
     _count: list[int] = field(default_factory=list)
 
@@ -177,7 +177,7 @@ class Wrapper(Tool):
 
 @dataclass
 class Predicate(Wrapper):
-    """What is written by hand: a function around the function that looks at its argument, and counts."""
+    """A wrapper written by hand: it looks at the argument of the function, and counts calls."""
 
     def start(self, subject: Subject) -> None:
         hot, count, seen = subject.hot, [0], []

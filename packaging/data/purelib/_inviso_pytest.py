@@ -20,7 +20,7 @@ MARK = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; what they stand for is checked by ``inviso._pytest``."""
+    """Adds the options. ``inviso._pytest`` checks their values."""
     group = parser.getgroup("inviso", "inviso: what the functions of the project do")
     group.addoption(
         "--inviso",
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The mark is known; what the options ask for begins."""
+    """Registers the mark, and begins what the options ask for."""
     config.addinivalue_line("markers", MARK)
     if config.getoption("inviso_measures") or config.getoption("inviso_on_fail"):
         _package(config).begin(config)
@@ -82,8 +82,8 @@ def tracer(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def _package(config: pytest.Config) -> Any:
-    """``inviso._pytest``. pytest marks all modules of a plugin's distribution for its rewriting of asserts, which takes time and
-    has nothing to do here.
+    """Imports ``inviso._pytest``. pytest marks all modules of a plugin's distribution for its rewriting of asserts.
+    That takes time and changes nothing here.
     """
     getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("inviso")
     from inviso import _pytest

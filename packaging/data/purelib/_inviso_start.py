@@ -1,12 +1,12 @@
 """Called when an interpreter starts: by ``inviso_start.pth``, from Python 3.15 on by ``inviso_start.start``.
 
-Nothing of inviso is imported unless the environment asks for it: INVISO_AUTOSTART has this process traced from its first
-line, INVISO_CHILDREN has it measured with the one that started it. (For pytest: PYTEST_DONT_REWRITE.)
+Nothing of inviso is imported unless the environment asks for it. INVISO_AUTOSTART traces this process from its first
+line. INVISO_CHILDREN measures it together with its parent. (For pytest: PYTEST_DONT_REWRITE.)
 """
 
 
 def begin():
-    """Does what the environment asks for; what goes wrong is not the program's."""
+    """Does what the environment asks for. Errors here do not reach the program."""
     import os
 
     if "INVISO_AUTOSTART" not in os.environ and "INVISO_CHILDREN" not in os.environ:

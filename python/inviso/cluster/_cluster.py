@@ -306,7 +306,7 @@ class Cluster:
         for node in [*ended, *stopped]:
             self._forget(node)
         self._others -= {*stopped}
-        return Answers(results, errors)
+        return Answers(dict(sorted(results.items())), errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
         """Copies the logs of nodes that have stopped tracing into a folder.
@@ -328,7 +328,7 @@ class Cluster:
         self._write_clocks(dict.fromkeys(results, os.fspath(folder)))
         for node in self._ended(errors):
             self._read_left(node, os.fspath(folder), results, errors)
-        return Answers({node: {"log": each["log"]} for node, each in results.items()}, errors)
+        return Answers({node: {"log": each["log"]} for node, each in sorted(results.items())}, errors)
 
     def _write_clocks(self, folders: dict[str, str]) -> None:
         """Writes the differences of other hosts' clocks beside the logs."""

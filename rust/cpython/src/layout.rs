@@ -102,26 +102,6 @@ pub mod code {
     pub const FILENAME: usize = HEAD + 96;
     /// `co_qualname`.
     pub const QUALNAME: usize = HEAD + 112;
-    /// `_co_instrumentation_version`: the interpreter's count of changes to events when it last instrumented the code.
-    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-    pub const INSTRUMENTATION_VERSION: usize = HEAD + if cfg!(Py_3_13) { 152 } else { 144 };
-    /// `_co_monitoring`: null, or the tools' events for this code.
-    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-    pub const MONITORING: usize = INSTRUMENTATION_VERSION + 8;
-    /// After `_co_monitoring`: a byte for each event, with the tools that get it; as many bytes come before.
-    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-    pub const ACTIVE: usize = if cfg!(Py_3_15) {
-        16
-    } else if cfg!(Py_3_14) {
-        11
-    } else if cfg!(Py_3_13) {
-        10
-    } else {
-        15
-    };
-    /// The number of events of single code objects; those of exceptions, which are such from 3.15 on, come after them.
-    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-    pub const EVENTS: usize = if cfg!(Py_3_14) { 11 } else { 10 };
 }
 
 /// Offsets that only a frame evaluation function needs.

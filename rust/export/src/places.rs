@@ -72,6 +72,7 @@ impl Titles {
     }
 
     /// Names the process or port of these bytes.
+    /// Only other crates of the workspace use it.
     pub fn insert(&mut self, of: Bytes<'_>, title: String) {
         let Some(of) = Identity::of(of) else { return };
         for key in self.keys(&of) {
@@ -80,6 +81,7 @@ impl Titles {
     }
 
     /// Sets the operating system's number of a thread.
+    /// Only other crates of the workspace use it.
     pub fn insert_thread(&mut self, of: Bytes<'_>, os_tid: u64) {
         let Some(of) = Identity::of(of) else { return };
         for key in self.keys(&of) {
@@ -88,6 +90,7 @@ impl Titles {
     }
 
     /// Sets the program of this process.
+    /// Only other crates of the workspace use it.
     pub fn set_own_program(&mut self, os_pid: u64, name: String) {
         let program = Program { os_pid, name };
         self.programs.insert(node_key(b"", self.own), program.clone());
@@ -97,6 +100,7 @@ impl Titles {
     }
 
     /// Sets the program of a node.
+    /// Only other crates of the workspace use it.
     pub fn give_program(&mut self, node: &str, os_pid: u64, name: String) {
         self.given.insert(node.as_bytes().into(), Program { os_pid, name });
     }

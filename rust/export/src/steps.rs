@@ -11,6 +11,8 @@
 //! | `seq` | `p`, `t`; `w`, the word; `l`, `s`, the serial; `from`, `to`, `key` (the sender, in base 16), `value` |
 //! | `exit` | `p`, `t`, `value` |
 //! | `lost` | `t`, `what`; `count` of drop records |
+//!
+//! Only other crates of the workspace use it.
 
 use crate::{
     event::{Clock, Event, Seq, Trace, What},

@@ -53,6 +53,7 @@ fn escapes(c: char) -> bool {
 }
 
 /// Appends a name unchanged, or as Python shows it if it could control a terminal.
+/// Only other crates of the workspace use it.
 pub fn bare(text: &str, out: &mut String) {
     let is_plain = |byte: &u8| (b' '..0x7f).contains(byte);
     if text.as_bytes().iter().all(is_plain) || text.chars().all(is_printable) {

@@ -12,6 +12,8 @@
 //! | `{task, Number, Name}` | a task. A later item of the same task renames it |
 //! | `{function, Module, Name, Arity, Kind, File, Line}` | a traced function. `Kind` is `python` or `c`. `File` is empty and `Line` 0 if it has no source |
 //! | `{channel, Number, Class, Name, MaxSize}` | a queue: its class, its name (may be empty), and its capacity, or the empty list if it has none |
+//!
+//! Only other crates of the workspace use it.
 
 use crate::frame::HEADER;
 use inviso_term::{

@@ -233,6 +233,7 @@ impl Buffer {
 
 /// Opens a file for its owner only and empties it. With `new`, only creates it. Each write appends to the present end of the
 /// file: other programs may empty it or write to it.
+/// Only other crates of the workspace use it.
 ///
 /// # Errors
 /// The file can't be opened, or `new` and it exists.
@@ -248,6 +249,7 @@ pub fn private(path: &Path, new: bool) -> io::Result<File> {
 }
 
 /// Opens a file and empties it.
+/// Only other crates of the workspace use it.
 ///
 /// # Errors
 /// As above.

@@ -73,6 +73,7 @@ impl FileLog {
     }
 
     /// Messages that were lost, here or before, and that no drop record in the file counts: those of the last failed write.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn unreported(&self) -> u64 {
         self.buffer.as_ref().map_or(self.unreported, Buffer::unreported)

@@ -18,6 +18,7 @@ use inviso_term::{
 use std::io;
 
 /// Bytes before the payload.
+/// Only other crates of the workspace use it.
 pub const HEADER: usize = 5;
 
 pub(crate) const TERM: u8 = 0;

@@ -15,6 +15,8 @@
 //! | [`source`] | one type for all these readers |
 //! | [`stamp`] | the timestamp of a message |
 //! | [`merge`] | several logs as one, by timestamps |
+//! | [`shift`] | the correction of a host's wall clock to another host's |
+//! | [`causal`] | matches messages between logs, for a merge in causal order |
 //! | [`nodes`] | the node of a log's pids |
 //! | [`ti`] | trace information files: names of processes |
 //! | [`about`] | the program, its threads and functions, after terms |

@@ -146,6 +146,7 @@ impl Merge {
     }
 
     /// Shifts the wall clock of each log, in the order of the logs, so that they become one clock.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn shifted(mut self, shifts: impl IntoIterator<Item = Shift>) -> Merge {
         for (head, shift) in self.heads.iter_mut().zip(shifts) {

@@ -172,6 +172,7 @@ fn is_of_today(payload: &[u8]) -> bool {
 }
 
 /// The bytes of a message from its tracee on.
+/// Only other crates of the workspace use it.
 #[inline]
 #[must_use]
 pub fn tracee(payload: &[u8]) -> Option<&[u8]> {
@@ -197,6 +198,7 @@ pub fn origin(bytes: &[u8]) -> Option<Origin> {
 }
 
 /// The node, creation and number of the first pid or port in `bytes`.
+/// Only other crates of the workspace use it.
 #[inline]
 #[must_use]
 pub fn pid(bytes: &[u8]) -> Option<(&str, u32, u64)> {

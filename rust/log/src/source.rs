@@ -96,6 +96,7 @@ impl Source {
     }
 
     /// Whether a whole record is in memory, so that reading it does not wait.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.0 {

@@ -95,6 +95,7 @@ pub fn to_term(stamp: Stamp) -> Term {
 }
 
 /// The messages that have a timestamp.
+/// Only other crates of the workspace use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shapes {
     /// All `trace_ts` tuples of any length, and `seq_trace` tuples of four elements.
@@ -105,6 +106,7 @@ pub enum Shapes {
 }
 
 /// The timestamp of a message whose whole term was checked.
+/// Only other crates of the workspace use it.
 ///
 /// # Errors
 /// As [`Record::check`].
@@ -162,6 +164,7 @@ fn usual(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
 }
 
 /// The timestamp at the beginning of `bytes`.
+/// Only other crates of the workspace use it.
 #[inline(always)]
 #[must_use]
 pub fn begins(bytes: &[u8]) -> Option<Stamp> {

@@ -147,6 +147,7 @@ impl Aliases {
     }
 
     /// Sets the node of the log's own processes. A pid of a node without name and creation is one of them wherever it is written.
+    /// Only other crates of the workspace use it.
     pub fn set_own(&mut self, own: &Origin) {
         if self.own.as_ref() != Some(own) {
             self.own = Some(own.clone());
@@ -178,6 +179,7 @@ impl Aliases {
 
     /// The entries as bytes, each with its time, in the order of time, with one process each. [`Nodes`] gives the processes their
     /// nodes' names. An `unalias` for all processes becomes one for each process, so that it ends nothing of other nodes.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn named(&self, nodes: &Nodes, log: usize) -> Vec<(Stamp, Vec<u8>)> {
         let own = nodes.own(log);

@@ -101,6 +101,7 @@ impl Program {
     }
 
     /// The original specification.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn spec(&self) -> &Term {
         &self.spec

@@ -11,6 +11,7 @@
 //! | [`compile`] | clauses to a [`Program`] |
 //! | [`vm`], [`value`] | runs a program, and its result |
 //! | [`mod@test`] | runs a specification over terms, as `match_spec_test` does |
+//! | [`terms`] | terms as the values of a program |
 //!
 //! ```
 //! use inviso_match::{test::{test, Mode}, Context, Program};

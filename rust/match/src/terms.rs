@@ -1,4 +1,6 @@
 //! Terms as the values of a program.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::view::{Binary, Look, View};

@@ -17,6 +17,8 @@
 //! # Checked by
 //!
 //! `tests/python/test_export_names.py`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::learned;

@@ -19,6 +19,8 @@
 //! # Checked by
 //!
 //! `tests/python/test_flight_recorder.py`.
+//!
+//! Only other crates of the workspace use it.
 
 use std::{
     ptr,

@@ -16,6 +16,8 @@
 //! # Checked by
 //!
 //! The tests below, and `tests/python/test_export_names.py`.
+//!
+//! Only other crates of the workspace use it.
 #![forbid(unsafe_code)]
 
 use crate::fork_safe_lock::ForkSafeLock;

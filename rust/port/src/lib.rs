@@ -13,7 +13,7 @@
 //! | [`node`] | this node's name |
 //! | [`origin`] | which node a pid belongs to |
 //!
-//! A Rust program can use all of it: this crate knows no Python. Its threads stop while the process forks: see [`ports::pause`],
+//! This crate knows no Python: a Rust program can write ports by it. Its threads stop while the process forks: see [`ports::pause`],
 //! [`ports::resume`] and [`ports::abandon`].
 
 pub mod about;

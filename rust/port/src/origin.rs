@@ -26,6 +26,8 @@
 //! # Checked by
 //!
 //! `tests/python/test_process_pids.py`.
+//!
+//! Only other crates of the workspace use it.
 
 use inviso_core::sync::Unpoisoned;
 use std::{

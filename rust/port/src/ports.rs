@@ -522,6 +522,7 @@ fn await_threads() {
 }
 
 /// Whether a thread of this crate is stopped for the fork.
+/// Only other crates of the workspace use it.
 pub fn rest() -> bool {
     crate::recorder::is_on() || all_ports().iter().any(|port| port.is_open())
 }
@@ -557,6 +558,7 @@ pub fn abandon() {
 }
 
 /// At the interpreter's end: writes the rings and closes every port.
+/// Only other crates of the workspace use it.
 pub fn end() {
     crate::recorder::finish();
     all_ports().iter().for_each(|port| port.close());

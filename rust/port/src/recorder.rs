@@ -28,6 +28,8 @@
 //!
 //! The thread stops as those of [`crate::ports`] do. A request during the fork is served when the thread has started again. The
 //! child has no session, and the signal handlers from before.
+//!
+//! Only other crates of the workspace use it.
 
 use crate::{
     about::Described,

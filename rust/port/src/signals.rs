@@ -35,6 +35,8 @@
 //!
 //! If the signal had no handler, its default action follows the dump: SIGTERM ends the process. SIGUSR1, SIGUSR2 and the
 //! real-time signals are for programs to use and only dump.
+//!
+//! Only other crates of the workspace use it.
 
 use crate::bell::ring;
 use std::{

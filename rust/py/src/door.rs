@@ -5,7 +5,6 @@
 //! keeps the program's exception, and catches the tracer's own failures.
 //!
 //! | way in | for | inside another one |
-//! | way in | for | inside another one |
 //! | --- | --- | --- |
 //! | [`enter`], [`enter_of_ours`] | events: callbacks, handlers, methods | refused: the tracer does not trace itself |
 //! | [`call`] | functions of the package that the program calls | let in, with a state of its own |

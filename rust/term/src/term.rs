@@ -147,6 +147,7 @@ impl Term {
     }
 
     /// The contents of a binary, and the number of bits in the last byte (1 to 8; 8 for whole bytes).
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn as_binary(&self) -> Option<(&[u8], u8)> {
         match self {

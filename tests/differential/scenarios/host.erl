@@ -1,4 +1,4 @@
-%% The processes of a scenario: they do what the driver leaves for them in a table, and nothing is ever sent to them but by each other.
+%% The processes of a scenario: they do the steps that the driver puts into a table. They get messages only from each other.
 -module(host).
 -export([proc/1, loop/4, exec/2, collector/1]).
 
@@ -60,7 +60,7 @@ exec(reset_trace, _) -> seq_trace:reset_trace();
 exec({set_system_tracer, Tracer}, _) -> seq_trace:set_system_tracer(Tracer);
 exec(get_system_tracer, _) -> seq_trace:get_system_tracer().
 
-%% Keeps what it gets, in the order of its coming.
+%% Keeps its messages, in the order of their arrival.
 collector(Name) ->
     process_flag(priority, max),
     receive

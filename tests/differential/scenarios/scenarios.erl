@@ -1,4 +1,4 @@
-%% Random scenarios and what this Erlang answers, in the form of tests/data/gold (README.md there); OTP 27 or later.
+%% Random scenarios with the answers of this Erlang, in the form of tests/data/gold (README.md there); OTP 27 or later.
 %%
 %%     erlc -o DIR tests/differential/scenarios/*.erl tests/data/gold/fx.erl
 %%     erl -noshell -pa DIR -run scenarios main tokens|sessions SEED COUNT FILE
@@ -245,7 +245,7 @@ learned([Spawn, Name], {ok, Pid}, #{procs := All, names := Names} = S) when Spaw
     S#{procs := All ++ [{Name, Pid}], names := Names#{Pid => Name}};
 learned(_, _, S) -> S.
 
-%% Until all has come: processes have taken their signals, sessions have delivered, and nothing comes any more.
+%% Waits until everything has arrived: processes have taken their signals, sessions have delivered, and no more messages come.
 settle(#{procs := Procs, sessions := Sessions} = S) ->
     [process_info(Pid, message_queue_len) || {_, Pid} <- Procs],
     [receive {trace_delivered, all, Ref} -> ok end

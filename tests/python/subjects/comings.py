@@ -32,7 +32,7 @@ ALARMS: list[Any] = [
 
 
 def ask(session: trace.Session, chance: random.Random) -> None:
-    """Something or other."""
+    """Makes a random request to a session."""
     match chance.randrange(8):
         case 0 | 1 | 2:
             flags = chance.sample(FLAGS, chance.randrange(1, 8)) + chance.sample(STAMPS, chance.randrange(2))

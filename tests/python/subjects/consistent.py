@@ -77,7 +77,7 @@ def whole(ring_bytes: int = 1 << 25, processes: list[str] = PROCESSES, ports: li
                 if message[0] == "drop":
                     seen.lost += message[1]
                 elif message[0] == "trace_ts":
-                    assert message[-1] > last[message[1]], f"{message} is no later than what came before"
+                    assert message[-1] > last[message[1]], f"{message} is not later than the one before"
                     last[message[1]] = message[-1]
                     seen.messages.append(message[1:-1])
                     seen.stamps.append(message[-1])

@@ -30,7 +30,7 @@ def measured(n):
 
 
 def untraced(n):
-    """Calls in a child whose parent traces."""
+    """Makes calls in a child whose parent traces."""
     for i in range(n):
         work(i)
     return n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  first imports in the midst of a fork are CPython's to mend: its hooks run by halves
+import asyncio  # noqa: F401  a first import during a fork is a fault of CPython: its hooks run only in part
 import faulthandler
 import os
 import threading
@@ -20,7 +20,7 @@ FORKING = threading.Lock()
 
 
 def come(folder: str, name: str, errors: list[str], done: threading.Event) -> None:
-    """Sessions of all kinds, until it is done: their messages come, and their tracers end."""
+    """Makes sessions of all kinds until it is done. Their messages come, and their tracers end."""
     count = 0
     try:
         while not done.is_set():
@@ -50,7 +50,7 @@ def come(folder: str, name: str, errors: list[str], done: threading.Event) -> No
 
 
 def child() -> int:
-    """0 if all is well there."""
+    """Runs the checks of a child; returns 0 if all are good."""
     assert trace.session_info("all") == []
     seen: list[Any] = []
     with trace.session_create("child", seen.append) as session:

@@ -1,4 +1,4 @@
-%% Makes terms by chance and writes them in every way that this node has; compares what came back.
+%% Makes random terms and writes them in every way that this node has; compares the terms that came back.
 %% A file of terms is: the length of each in 4 bytes, high end first, and its external form.
 -module(random_terms).
 -export([make/3, compare/2]).

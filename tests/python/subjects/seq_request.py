@@ -48,7 +48,7 @@ class Place:
 
 
 def leave_with_the_parent() -> None:
-    """A signal may end the shop without an end of its pool."""
+    """Ends with the parent: a signal may end the shop without its pool."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -72,7 +72,7 @@ def price(order: int) -> str:
 
 
 def leave(_: int) -> str:
-    """The events of the process that runs it. Each process runs one: none goes on before the others are there."""
+    """The events of the process that runs it. Each process runs one, because each waits for the others."""
     Place.everybody.wait(PATIENCE)
     return Place.collector.output().to_json()
 

@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Writes nothing."""
 
 
 class Threads(ThreadingMixIn, HTTPServer):

@@ -1,4 +1,4 @@
-"""Services and pools as programs have them, each with a load of its own and a check of every answer."""
+"""Services and pools like those of real programs, each with its own load and a check of every answer."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def profiled(program: Callable[[], str]) -> tuple[str, list[Any]]:
     calls: list[Any] = []
 
     def profile(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and frame not in frames:  # a generator's further resumptions are no calls
+        if event == "call" and frame not in frames:  # a generator's further resumptions are not calls
             frames.add(frame)
             calls.append(frame.f_code)
 

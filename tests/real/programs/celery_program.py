@@ -46,7 +46,7 @@ class Memory(Quick, memory.Transport):
 
 
 class Whole(filesystem.Channel):
-    """A message appears only when it is complete: its reader takes one that is still being written, and loses it."""
+    """Messages appear only when they are complete: else a reader takes one that is being written, and loses it."""
 
     def _put(self, queue: str, payload: Any, **options: Any) -> None:
         name = f"{self.data_folder_out}/{time.monotonic_ns()}_{uuid.uuid4()}.{queue}"

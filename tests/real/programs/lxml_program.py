@@ -98,7 +98,7 @@ class Order(etree.ElementBase):
 
 
 class Lookup(etree.PythonElementClassLookup):
-    """Chooses it."""
+    """Chooses that class."""
 
     def lookup(self, document: Any, element: Any) -> Any:
         return Order if step(element.tag) == "order" else None

@@ -1,4 +1,4 @@
-"""Services for the scripts beside this file: started, requested, traced, and surely ended."""
+"""Services for the scripts beside this file: started, requested, traced, and always ended."""
 
 from __future__ import annotations
 

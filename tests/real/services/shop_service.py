@@ -32,7 +32,7 @@ ORDERS = 12
 
 
 def ask(number: int) -> int:
-    """Which process took an order."""
+    """The process that took an order."""
     seq_trace.set_token("label", number)
     for flag in ("send", "receive", "print", "timestamp"):
         seq_trace.set_token(flag, True)
@@ -42,7 +42,7 @@ def ask(number: int) -> int:
 
 
 def packed(number: int) -> tuple[int, int]:
-    """Which process has packed an order, and its weight."""
+    """The process that has packed an order, and the order's weight."""
     path = Path("files/packed", str(number))
     until(path.exists, f"order {number} is not packed")
     pid, weight = map(int, path.read_text().split())

@@ -14,7 +14,7 @@ FOLDER = os.path.join(os.environ["HOME"], "files")
 
 
 class Whole(filesystem.Channel):
-    """A message appears only when it is complete: its reader takes one that is still being written, and loses it."""
+    """Messages appear only when they are complete: else a reader takes one that is being written, and loses it."""
 
     def _put(self, queue, payload, **kwargs):
         name = uuid.uuid4()

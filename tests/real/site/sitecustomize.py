@@ -92,7 +92,7 @@ def tokens() -> Callable[[], dict[str, Any]]:
 
 
 def everything() -> Callable[[], dict[str, Any]]:
-    """All of it in one process."""
+    """All of these in one process."""
     parts = [tokens(), flags(), calls()]
 
     def seen() -> dict[str, Any]:

@@ -25,8 +25,6 @@ pub mod exit_actions {
     pub const RESULTS: u16 = RETURN_FROM | EXCEPTION_FROM | META_RETURN | META_EXCEPTION;
     /// All charges; they pause while the call is suspended.
     pub const MEASURED: u16 = TIME | MEMORY;
-    /// All actions for the whole call, including its suspensions.
-    pub const KEPT: u16 = LATENCY | RETURN_TO | RESULTS;
 }
 
 /// An open traced call, for one session and one of: time, memory, the other actions.

@@ -257,13 +257,3 @@ pub unsafe fn module_of(globals: *mut PyObject) -> Held {
         name
     }
 }
-
-/// The code of a function, borrowed: read without a call.
-///
-/// # Safety
-/// `function` is an exact function; the thread is attached.
-#[inline(always)]
-pub unsafe fn of_function(function: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the caller promises that `function` is an exact function and the thread is attached.
-    unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code }
-}

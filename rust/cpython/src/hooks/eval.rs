@@ -34,7 +34,6 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::layout::{at, thread};
 use pyo3::ffi::{self, _PyFrameEvalFunction as EvalFunction, _PyInterpreterFrame, PyObject, PyThreadState};
 use pyo3::prelude::*;
 
@@ -153,21 +152,6 @@ pub unsafe fn call_on(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFram
 pub fn behind() -> Unwinding {
     // SAFETY: the same function; only the unwinding through it differs.
     unsafe { std::mem::transmute::<EvalFunction, Unwinding>(predecessor()) }
-}
-
-/// Whether a frame would be evaluated unseen now: the interpreter's own function is behind ours, and the thread has
-/// neither a trace function nor a profile function that is called.
-///
-/// # Safety
-/// `tstate` is the calling thread's, which is attached; the offsets are checked.
-#[inline(always)]
-pub unsafe fn is_unseen(tstate: *mut PyThreadState) -> bool {
-    // SAFETY: the record of the thread's evaluation stands, and begins with the byte `use_tracing`. The function is not
-    // called.
-    unsafe {
-        let record: *mut u8 = at(tstate.cast(), thread::CFRAME);
-        at::<u8>(record, 0) == 0 && predecessor() as usize == _PyEval_EvalFrameDefault as *const () as usize
-    }
 }
 
 /// The function before ours; the interpreter's own before the first installation.

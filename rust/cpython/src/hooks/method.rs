@@ -113,51 +113,6 @@ pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
     }
 }
 
-/// The function of a method that takes positional and keyword arguments.
-#[derive(Clone, Copy)]
-pub enum Named {
-    /// METH_VARARGS with METH_KEYWORDS.
-    Tuple(Keywords),
-    /// METH_FASTCALL with METH_KEYWORDS.
-    Row(Fast),
-}
-
-impl Named {
-    /// The function of a method of a built-in type.
-    pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
-        const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
-        const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-        // SAFETY: the method is held, and keeps the class whose definition is read; the flags say what its function is.
-        unsafe {
-            let definition = definition(method)?;
-            match (*definition).ml_flags {
-                TUPLE => Some(Named::Tuple((*definition).ml_meth.PyCFunctionWithKeywords)),
-                ROW => Some(Named::Row((*definition).ml_meth.PyCFunctionFastWithKeywords)),
-                _ => None,
-            }
-        }
-    }
-
-    /// Calls it with positional arguments only, a tuple; a new reference, or null with an exception set.
-    ///
-    /// # Safety
-    /// `this` is an instance of the method's class; the thread is attached and has no exception set.
-    #[inline(always)]
-    pub unsafe fn call(self, this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
-        // SAFETY: the caller promises an instance of the method's class and an attached thread; the arguments stand as
-        // long as their tuple.
-        unsafe {
-            match self {
-                Named::Tuple(function) => function(this, arguments, std::ptr::null_mut()),
-                Named::Row(function) => {
-                    let items = &raw const (*arguments.cast::<ffi::PyTupleObject>()).ob_item;
-                    function(this, items.cast(), ffi::PyTuple_GET_SIZE(arguments), std::ptr::null_mut())
-                }
-            }
-        }
-    }
-}
-
 /// The definition of a method of a built-in type, or of a function of a built-in module.
 fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
     // SAFETY: a method descriptor, whose exact type is checked, has a pointer to its definition after the words that

@@ -99,7 +99,6 @@ pub struct Tool {
     bits: [u32; EVENTS.len()],
     local: u32,
     set_local_events: Py<PyAny>,
-    get_local_events: Py<PyAny>,
     set_events: Py<PyAny>,
     register_callback: Py<PyAny>,
     free_tool_id: Py<PyAny>,
@@ -162,11 +161,6 @@ impl Tool {
         self.local
     }
 
-    /// Whether `event` can be set for a single code object.
-    pub fn is_local(&self, event: Event) -> bool {
-        self.bit(event) & self.local != 0
-    }
-
     /// Sets the events of one code object to `mask` and switches others off. Stops the world on a free-threaded build.
     ///
     /// # Errors
@@ -175,15 +169,6 @@ impl Tool {
         let py = code.py();
         let mask = int(py, mask)?;
         call(py, &self.set_local_events, &[self.id_object.as_ptr(), code.as_ptr(), mask.as_ptr()]).map(drop)
-    }
-
-    /// The events of this tool that are set for one code object.
-    ///
-    /// # Errors
-    /// TypeError if `code` is not a code object.
-    pub fn local_events(&self, code: &Bound<'_, PyAny>) -> PyResult<u32> {
-        let py = code.py();
-        call(py, &self.get_local_events, &[self.id_object.as_ptr(), code.as_ptr()])?.extract()
     }
 
     /// Sets the events of all code to `mask` and switches others off (those of single code objects stay). Stops the
@@ -277,7 +262,6 @@ impl Tool {
             bits,
             local: 0,
             set_local_events: function("set_local_events")?,
-            get_local_events: function("get_local_events")?,
             set_events: function("set_events")?,
             register_callback: function("register_callback")?,
             free_tool_id: function("free_tool_id")?,

@@ -11,20 +11,10 @@ use std::fmt;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 
-/// A code object has been made; it is complete and has not run yet.
-pub const CODE_CREATE: c_int = 0;
 /// A code object is about to be freed; its memory is still whole.
 pub const CODE_DESTROY: c_int = 1;
 /// A function has been made: every `def`, `lambda` and closure that runs, and one for each `exec`.
 pub const FUNCTION_CREATE: c_int = 0;
-/// A function is about to be freed.
-pub const FUNCTION_DESTROY: c_int = 1;
-/// `function.__code__` is about to become the new value.
-pub const FUNCTION_MODIFY_CODE: c_int = 2;
-/// `function.__defaults__` is about to change.
-pub const FUNCTION_MODIFY_DEFAULTS: c_int = 3;
-/// `function.__kwdefaults__` is about to change.
-pub const FUNCTION_MODIFY_KWDEFAULTS: c_int = 4;
 
 /// Called with the event and the code object, borrowed. Returns 0.
 pub type CodeCallback = unsafe extern "C" fn(event: c_int, code: *mut PyObject) -> c_int;

@@ -113,14 +113,6 @@ pub fn run(py: Python<'_>, source: &CStr, globals: &Bound<'_, PyDict>) -> PyResu
     call(&py.import("builtins")?.getattr("exec")?, (source.to_bytes(), globals)).map(drop)
 }
 
-/// The value of an expression.
-///
-/// # Errors
-/// The exception of the expression.
-pub fn eval<'py>(py: Python<'py>, source: &CStr) -> PyResult<Bound<'py, PyAny>> {
-    call(&py.import("builtins")?.getattr("eval")?, (source.to_bytes(), PyDict::new(py)))
-}
-
 /// Whether modules can be imported here: a frame may have builtins of its own, as `namedtuple`'s have no `__import__`.
 pub fn may_import(_py: Python<'_>) -> bool {
     // SAFETY: the thread is attached; borrowed from the frame, or from the interpreter without a frame.

@@ -102,15 +102,6 @@ pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Run
     }
 }
 
-/// Whether the thread state's running task was found where it is expected, after a task was seen (3.14 on); `None`
-/// before that, and on older versions, which have no such word.
-pub fn running_task_found() -> Option<bool> {
-    #[cfg(Py_3_14)]
-    return running::found();
-    #[cfg(not(Py_3_14))]
-    None
-}
-
 impl Cache {
     #[inline]
     fn remember(&mut self, version: u64, task: *mut PyObject) -> Running {
@@ -452,13 +443,6 @@ mod running {
 
     static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
     static SWAP: Found = Found::new(c"_swap_current_task");
-
-    pub(super) fn found() -> Option<bool> {
-        match PLACE.load(Ordering::Relaxed) {
-            UNKNOWN => None,
-            place => Some(place == CHECKED),
-        }
-    }
 
     /// `found` if it was read from a verified place, else asyncio's result.
     ///

@@ -4,10 +4,13 @@
 //! | --- | --- |
 //! | [`calls`] | `calls`: a call; `profile`: a function of a process |
 //! | [`messages`] | `messages`: a message; `channels`: a destination; `talks`: a sender and a receiver; `waits by …`; `depths` |
+//! | [`message_rows`] | no table of its own: the rows of the tables of [`messages`] |
 //! | [`processes`] | `processes`: a thread, task or port; `functions`: a function |
 //! | [`steps`] | `steps`: a time that a process ran without a break; `gc`: a collection; `losses`: a gap in the trace |
 //! | [`path`] | a part of the time of one label |
 //! | [`blockers`] | a step that made others wait |
+//! | [`sheet`] | no table of its own: the cells and rows of a table that is being built |
+//! | [`state`] | no table of its own: the clock, processes and functions that all tables share |
 //!
 //! One pass builds one table. Memory is bounded except for open calls, pending messages, processes and functions. All tables of
 //! one trace have the same keys: a process's key is made of its pid, a function's key is its place among the trace's functions.

@@ -172,7 +172,7 @@ pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResu
 /// The calling thread is about to end, by this exception or by None.
 #[pyfunction]
 pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let tell = |state: &mut ThreadState| {
+    let emit = |state: &mut ThreadState| {
         state.thread.switch_to_own();
         let own = state.thread.own().clone();
         // SAFETY: the exception is held by the caller.
@@ -183,7 +183,7 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
     };
     let _ = py;
     // SAFETY: the thread is attached.
-    unsafe { door::call(tell) };
+    unsafe { door::call(emit) };
     Ok(())
 }
 

@@ -170,7 +170,7 @@ impl<'a> Env<'a> {
     /// The callback has returned: calls the waiters of the mailboxes that it has sent to.
     pub fn end(self) {
         if !self.sent_to.is_empty() {
-            attached(|py| self.sent_to.iter().for_each(|mailbox| mailbox.tell_waiters(py)));
+            attached(|py| self.sent_to.iter().for_each(|mailbox| mailbox.notify_waiters(py)));
         }
     }
 

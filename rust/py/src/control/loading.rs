@@ -219,7 +219,7 @@ pub fn first_seen(state: &mut crate::state::thread::ThreadState, frame: inviso_c
     if is_on() {
         // SAFETY: the frame is about to run, so its code stands.
         let code = unsafe { frame.code() } as usize;
-        if !state.met.has(code) {
+        if !state.seen_code.has(code) {
             meet(state, frame, code);
         }
     }
@@ -231,7 +231,7 @@ fn meet(state: &mut crate::state::thread::ThreadState, frame: inviso_cpython::fr
     if state.host.loading.is_new(code) {
         offer_frame(state, frame);
     }
-    state.met.add(code);
+    state.seen_code.add(code);
 }
 
 #[cfg(not(Py_3_12))]

@@ -69,7 +69,7 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, deliveries: &[Arc<Delivery>],
         }
         if !arrived.is_empty() {
             // outside the lock: a tracer module may get the event, and it runs code of the program
-            tell(py, mailbox.owner, &arrived)?;
+            emit(py, mailbox.owner, &arrived)?;
             mailbox.announce(py);
         }
         done?;
@@ -85,7 +85,7 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, deliveries: &[Arc<Delivery>],
 type ReceivedMessages = Vec<(Sender, Py<PyAny>)>;
 
 /// Emits `receive` for messages that have arrived at the process `owner`.
-fn tell(py: Python<'_>, owner: u64, arrived: &ReceivedMessages) -> PyResult<()> {
+fn emit(py: Python<'_>, owner: u64, arrived: &ReceivedMessages) -> PyResult<()> {
     let host = crate::state::start::host(py)?;
     let Some(to) = host.node.tracee(owner).filter(|to| host.node.asks_of(to, Flags::RECEIVE)) else { return Ok(()) };
     let each = |state: &mut ThreadState| {

@@ -28,7 +28,7 @@ use crate::state::{
     lock,
     process::{known, process},
     senders,
-    tasks::{Task, Teller},
+    tasks::{EndNotice, Task},
 };
 use inviso_core::tracee::{Kind, Tracee};
 use inviso_cpython::{
@@ -147,12 +147,12 @@ impl Directory {
             return ended;
         }
         // a task whose end was emitted while its object still exists
-        let (address, teller) = {
+        let (address, notice) = {
             let tasks = self.tasks.lock(py);
             let (address, task) = tasks.all.iter().find(|(_, task)| task.tracee.pid == pid)?;
             (*address, task.end.copy(py))
         };
-        let object = teller.object(py, address)?;
+        let object = notice.object(py, address)?;
         // SAFETY: the task is held.
         unsafe { task_name::name(py, object.as_ptr()) }.map(|name| name.text())
     }
@@ -167,8 +167,8 @@ impl Directory {
             let ended = tasks.all.iter().filter(|(_, task)| !task.tracee.is_alive());
             ended.map(|(address, task)| (*address, task.tracee.pid, task.end.copy(py))).collect()
         };
-        for (address, pid, teller) in left {
-            let Some(object) = teller.object(py, address) else { continue };
+        for (address, pid, notice) in left {
+            let Some(object) = notice.object(py, address) else { continue };
             // SAFETY: the task is held.
             names.extend(unsafe { task_name::name(py, object.as_ptr()) }.map(|name| (pid, name.text())));
         }
@@ -221,12 +221,12 @@ impl Directory {
             };
             // SAFETY: the caller is attached and the object is alive.
             if kind == Kind::Task && unsafe { task_end::wait_for(object) } {
-                return place.insert(Task { tracee: make(), end: Teller::Finaliser }).tracee.clone();
+                return place.insert(Task { tracee: make(), end: EndNotice::Finaliser }).tracee.clone();
             }
         }
         let tracee = make();
         // SAFETY: the caller is attached and the object is alive. Python code may run here, and no lock is held.
-        let end = unsafe { weak_reference(object) }.map_or(Teller::None, Teller::Weak);
+        let end = unsafe { weak_reference(object) }.map_or(EndNotice::None, EndNotice::Weak);
         let mut tasks = self.tasks.lock(py);
         if let Some(task) = tasks.all.get(&address) {
             let known = task.tracee.clone();
@@ -234,7 +234,7 @@ impl Directory {
             host.node.end_process(&tracee);
             return known;
         }
-        if let Teller::Weak(reference) = &end {
+        if let EndNotice::Weak(reference) = &end {
             tasks.references.insert(reference.as_ptr() as usize, address);
         }
         tasks.all.insert(address, Task { tracee: tracee.clone(), end });
@@ -362,8 +362,8 @@ impl Directory {
         match tracee.kind {
             Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
-                let teller = self.tasks.lock(py).all.get(&address).map(|task| task.end.copy(py));
-                Ok(teller.and_then(|teller| teller.object(py, address)))
+                let notice = self.tasks.lock(py).all.get(&address).map(|task| task.end.copy(py));
+                Ok(notice.and_then(|notice| notice.object(py, address)))
             }
             Kind::Thread => {
                 let id = lock(&self.threads).iter().find(|(_, t)| Arc::ptr_eq(t, tracee)).map(|(id, _)| *id);
@@ -427,7 +427,7 @@ impl Directory {
 
     /// Tracing has ended: weak references now report the ends of the tasks whose finalisers did so before.
     pub fn leave_finalisers(&self, py: Python<'_>) {
-        let awaited = |task: &Task| matches!(task.end, Teller::Finaliser);
+        let awaited = |task: &Task| matches!(task.end, EndNotice::Finaliser);
         let all: Vec<(usize, Bound<'_, PyAny>)> = {
             let tasks = self.tasks.lock(py);
             let waiting = tasks.all.iter().filter(|(_, task)| awaited(task));
@@ -435,10 +435,10 @@ impl Directory {
         };
         for (address, object) in all {
             // SAFETY: attached; the object is held. Python code may run here, and no lock is held.
-            let end = unsafe { weak_reference(object.as_ptr()) }.map_or(Teller::None, Teller::Weak);
+            let end = unsafe { weak_reference(object.as_ptr()) }.map_or(EndNotice::None, EndNotice::Weak);
             let mut tasks = self.tasks.lock(py);
             if tasks.all.get(&address).is_some_and(awaited) {
-                if let Teller::Weak(reference) = &end {
+                if let EndNotice::Weak(reference) = &end {
                     tasks.references.insert(reference.as_ptr() as usize, address);
                 }
                 if let Some(task) = tasks.all.get_mut(&address) {
@@ -453,7 +453,7 @@ impl Directory {
     /// The task at this address is about to be freed, and nothing of it has been cleared.
     pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
         // SAFETY: attached; nothing of the task has been cleared.
-        let ended = unsafe { self.tasks.lock(py).end(py, address, |end| matches!(end, Teller::Finaliser)) };
+        let ended = unsafe { self.tasks.lock(py).end(py, address, |end| matches!(end, EndNotice::Finaliser)) };
         if let Some(ended) = ended {
             // SAFETY: attached; nothing of the task has been cleared.
             unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
@@ -564,7 +564,8 @@ unsafe extern "C" fn task_died(
         // it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
         crate::door::guard(|| {
-            if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference)
+            if let Some(Task { end: EndNotice::Weak(reference), .. }) =
+                host.directory.referent_ended(py, host, reference)
             {
                 drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
             }

@@ -61,7 +61,7 @@ pub struct Untold {
 
 impl Orphan {
     /// Emits the missing events.
-    pub fn tell(&mut self, host: &Host, thread: &mut Thread) {
+    pub fn emit(&mut self, host: &Host, thread: &mut Thread) {
         let Some(Untold { name, destroyed }) = self.untold.take() else { return };
         let tracee = &*self.tracee;
         host.node.on_process_exit(thread, About::Other(tracee), &self.reason);

@@ -62,13 +62,13 @@ unsafe fn go(place: &Replacement, arguments: *mut ffi::PyObject, named: *mut ffi
         let is_tuple = !changed.is_null() && ffi::PyTuple_CheckExact(changed) != 0;
         let result = ffi::PyObject_Call(original, if is_tuple { changed } else { arguments }, named);
         let raised = if result.is_null() { PyErr::take(Python::assume_attached()) } else { None };
-        let told = if result.is_null() { ffi::Py_None() } else { result };
-        let tell = || ffi::PyObject_CallFunctionObjArgs(after, arguments, told, null_mut::<ffi::PyObject>());
-        let heard = door::guard(tell).unwrap_or(null_mut());
-        if heard.is_null() {
+        let shown = if result.is_null() { ffi::Py_None() } else { result };
+        let show = || ffi::PyObject_CallFunctionObjArgs(after, arguments, shown, null_mut::<ffi::PyObject>());
+        let answer = door::guard(show).unwrap_or(null_mut());
+        if answer.is_null() {
             ffi::PyErr_Clear();
         }
-        ffi::Py_XDECREF(heard);
+        ffi::Py_XDECREF(answer);
         ffi::Py_XDECREF(changed);
         if let Some(raised) = raised {
             raised.restore(Python::assume_attached());

@@ -149,7 +149,7 @@ fn started(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     state.collection = Some(Begun { ticks: state.host.node.clock.ticks(), pid: state.thread.current().pid });
     if wants::wanted(Flags::GARBAGE_COLLECTION) {
         let kind = if generation < FULL { Kind::GcMinorStart } else { Kind::GcMajorStart };
-        tell(state, kind, vec![pair("generation", generation)]);
+        emit(state, kind, vec![pair("generation", generation)]);
     }
 }
 
@@ -175,10 +175,10 @@ fn stopped(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     figures.extend(size.map(|size| pair("resident_size", size as i64)));
     if wanted {
         if size.is_some_and(|size| most != 0 && size >= most) {
-            tell(state, Kind::GcMaxHeapSize, figures.clone());
+            emit(state, Kind::GcMaxHeapSize, figures.clone());
         }
         let kind = if generation < FULL { Kind::GcMinorEnd } else { Kind::GcMajorEnd };
-        tell(state, kind, figures.clone());
+        emit(state, kind, figures.clone());
     }
     let node = &state.host.node;
     if wants::monitored(LimitEvent::LongGc) {
@@ -197,7 +197,7 @@ fn stopped(state: &mut ThreadState, info: &Bound<'_, PyDict>) {
     }
 }
 
-fn tell(state: &mut ThreadState, kind: Kind, figures: Vec<Term>) {
+fn emit(state: &mut ThreadState, kind: Kind, figures: Vec<Term>) {
     if state.host.node.is_asked(&state.thread, About::Current, Flags::GARBAGE_COLLECTION) {
         let payload = etf::encode(&Term::List(figures));
         state.host.node.emit_event(&mut state.thread, About::Current, Flags::GARBAGE_COLLECTION, kind, 0, &payload);

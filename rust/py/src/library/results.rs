@@ -89,7 +89,7 @@ pub unsafe fn reply_with(
             tokens::keep(future, carried);
         }
         if let Some(asker) = &asker {
-            tell(state, value, is_error, |state, message| {
+            emit(state, value, is_error, |state, message| {
                 message_view::arrived(state.host, &mut state.thread, asker, Sender::Unknown, message);
             });
         }
@@ -121,7 +121,7 @@ pub unsafe fn send(
     }
     // SAFETY: the caller promises that the thread is attached, and this interpreter is ours.
     unsafe {
-        tell(state, value, is_error, |state, message| {
+        emit(state, value, is_error, |state, message| {
             let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
             let parcel = Message::to(message, to).of_kind(kind);
             let number = messages::on_send(&state.host.node, &mut state.thread, About::Current, true, &parcel);
@@ -141,7 +141,7 @@ pub unsafe fn send(
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
-pub unsafe fn tell(
+pub unsafe fn emit(
     state: &mut ThreadState, value: *mut ffi::PyObject, is_error: bool,
     with: impl FnOnce(&mut ThreadState, *mut ffi::PyObject),
 ) {
@@ -158,12 +158,12 @@ pub unsafe fn tell(
 /// The message for a value or an exception, held.
 ///
 /// # Safety
-/// As [`tell`].
+/// As [`emit`].
 pub unsafe fn as_message(state: &mut ThreadState, value: *mut ffi::PyObject, is_error: bool) -> Held {
     let mut message = Held::borrowed(std::ptr::null_mut());
     // SAFETY: the value stands; attached. `Held` gives the extra reference back.
     unsafe {
-        tell(state, value, is_error, |_, object| {
+        emit(state, value, is_error, |_, object| {
             ffi::Py_INCREF(object);
             message = Held::owned(object);
         });
@@ -189,7 +189,7 @@ pub unsafe fn receive(state: &mut ThreadState, future: &Tracee, value: *mut ffi:
     }
     // SAFETY: the value stands, and callbacks run attached on this thread.
     unsafe {
-        tell(state, value, is_error, |state, message| {
+        emit(state, value, is_error, |state, message| {
             let parcel = Message::from(message, was.origin());
             messages::on_receive(&state.host.node, &mut state.thread, About::Current, &parcel);
         });

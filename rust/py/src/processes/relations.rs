@@ -70,7 +70,7 @@ pub fn group(state: &mut ThreadState, parent: &Tracee, child: &Tracee) {
     }
 }
 
-/// The same for a `child` that has not yet emitted its start: [`tell_announced`] emits the other half.
+/// The same for a `child` that has not yet emitted its start: [`emit_announced`] emits the other half.
 pub fn group_announced(state: &mut ThreadState, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
     if state.host.node.link_begin(&mut state.thread, parent, child, true) {
@@ -103,7 +103,7 @@ pub fn link_announced(state: &mut ThreadState, child: &Tracee) {
 }
 
 /// The running process has been started: emits the other half of [`link_announced`].
-pub fn tell_announced(state: &mut ThreadState) {
+pub fn emit_announced(state: &mut ThreadState) {
     let own = state.thread.current().clone();
     let by = process::process(&own).linked_by.swap(0, Ordering::AcqRel);
     if by != 0 {
@@ -114,16 +114,16 @@ pub fn tell_announced(state: &mut ThreadState) {
 /// A process ends for `reason`, a term: signals those that are linked to it or monitor it.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
-    tell(host, thread, tracee, reason, links, monitors);
+    emit(host, thread, tracee, reason, links, monitors);
 }
 
 /// As [`exit`], for the thread itself.
 pub fn exit_thread(state: &mut ThreadState, own: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave_thread(state, own, reason);
-    tell(state.host, &mut state.thread, own, reason, links, monitors);
+    emit(state.host, &mut state.thread, own, reason, links, monitors);
 }
 
-pub(crate) fn tell(
+pub(crate) fn emit(
     host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
 ) {
     if !links.is_empty() || !monitors.is_empty() {
@@ -197,7 +197,7 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
         if asked {
             door::enter(|state| {
                 state.running.identify(state.host, &mut state.thread);
-                gone.tell(state.host, &mut state.thread);
+                gone.emit(state.host, &mut state.thread);
             });
         }
         orphan(gone);
@@ -221,15 +221,15 @@ pub fn settle() {
             settle_soon();
             return;
         }
-        let tell_all = |state: &mut ThreadState| {
+        let emit_all = |state: &mut ThreadState| {
             for mut orphan in orphans {
-                orphan.tell(state.host, &mut state.thread);
+                orphan.emit(state.host, &mut state.thread);
                 let Orphan { tracee, reason, links, monitors, .. } = orphan;
                 pass_on(py, state.host, &mut state.thread, &tracee, &reason, links, monitors);
             }
         };
         // SAFETY: the thread is attached.
-        unsafe { door::enter(tell_all) };
+        unsafe { door::enter(emit_all) };
     });
 }
 
@@ -364,7 +364,7 @@ pub fn deliver(
 
 /// The running process has taken a message out of its mailbox.
 pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
-    let tell = |state: &mut ThreadState| {
+    let emit = |state: &mut ThreadState| {
         if lengths::are_wanted() {
             let length = process::process(own).mailbox.len() as u64;
             lengths::changed(state.host, &mut state.thread, own, length);
@@ -376,7 +376,7 @@ pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carrie
         }
     };
     // SAFETY: the callers are attached.
-    unsafe { door::call(tell) };
+    unsafe { door::call(emit) };
 }
 
 pub(crate) fn down(

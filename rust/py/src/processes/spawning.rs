@@ -143,7 +143,7 @@ fn on_bootstrap(state: &mut ThreadState, _frame: Frame) {
     if let Some((parent, name)) = told {
         state.thread.switch_to_own();
         state.host.node.on_spawned(&mut state.thread, parent, &name);
-        relations::tell_announced(state);
+        relations::emit_announced(state);
     }
 }
 

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn initialise(
             process::note_name(tracee, this);
         }
         if announced.is_some() {
-            task_turns::tell_end(this);
+            task_turns::emit_end(this);
         }
         if let Some(eager) = eager {
             eager.end();
@@ -121,7 +121,7 @@ unsafe fn announce_of(
         if told {
             state.host.node.on_spawned(&mut state.thread, parent.pid, &name);
         }
-        relations::tell_announced(state);
+        relations::emit_announced(state);
         state.thread.switch(parent);
         #[cfg(not(Py_3_13))]
         state.made.replace(tracee.clone());

@@ -102,7 +102,7 @@ pub fn leave_ends() {
 /// # Safety
 /// The thread is attached; the task stands.
 #[inline(always)]
-pub unsafe fn tell_end(task: *mut ffi::PyObject) {
+pub unsafe fn emit_end(task: *mut ffi::PyObject) {
     if WATCHES_ENDS.load(Ordering::Relaxed) {
         // SAFETY: the caller promises that the thread is attached and the task stands.
         unsafe { look_for_end(task) };
@@ -110,7 +110,7 @@ pub unsafe fn tell_end(task: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// As [`tell_end`].
+/// As [`emit_end`].
 #[inline(never)]
 unsafe fn look_for_end(task: *mut ffi::PyObject) {
     // SAFETY: the caller promises that the thread is attached and the task stands.
@@ -132,7 +132,7 @@ unsafe extern "C" fn step(
         let task = steps::task_of(this);
         let seen = run.begin(task);
         let result = steps::original_step()(this, args, keywords);
-        tell_end(task);
+        emit_end(task);
         if seen {
             run.end();
         }
@@ -153,7 +153,7 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
         let mut run = Run::default();
         let seen = run.begin(task);
         let result = steps::original_wakeup()(task, future);
-        tell_end(task);
+        emit_end(task);
         if seen {
             run.end();
         }
@@ -209,7 +209,7 @@ impl Run {
         self.task = known.task;
         // SAFETY: the caller promises that the thread is attached and has no exception set, the task stands until the
         // end, and the coroutine is null or stands.
-        let seen = unsafe { self.tell_begin(state, &mut known, coroutine) };
+        let seen = unsafe { self.emit_begin(state, &mut known, coroutine) };
         if seen {
             state.running.begin_step(known);
         } else {
@@ -223,7 +223,7 @@ impl Run {
     /// # Safety
     /// As [`Run::begin_of`].
     #[inline(always)]
-    unsafe fn tell_begin(
+    unsafe fn emit_begin(
         &mut self, state: &mut thread::ThreadState, known: &mut KnownTask, coroutine: *mut ffi::PyObject,
     ) -> bool {
         let KnownTask { tracee, place, .. } = known;
@@ -268,7 +268,7 @@ impl Run {
             let was_in = known.tracee.set_in(false);
             // SAFETY: the caller promises that the thread is attached and has no exception set, and the task stands
             // until the end.
-            let done = unsafe { self.tell_end(state, &known, was_in) };
+            let done = unsafe { self.emit_end(state, &known, was_in) };
             if !done {
                 state.running.keep(known);
             }
@@ -282,7 +282,7 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn tell_end(&self, state: &mut thread::ThreadState, known: &KnownTask, was_in: bool) -> bool {
+    unsafe fn emit_end(&self, state: &mut thread::ThreadState, known: &KnownTask, was_in: bool) -> bool {
         let (tracee, mut is_done) = (&known.tracee, false);
         let asked = state.host.node.is_asked(&state.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {

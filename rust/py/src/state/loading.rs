@@ -42,13 +42,13 @@ pub static TIMES: AtomicU32 = AtomicU32::new(0);
 /// Code that a thread has met recently, each at the one index that its address gives (3.11).
 #[cfg(not(Py_3_12))]
 #[derive(Default)]
-pub struct Met {
+pub struct SeenCode {
     times: u32,
     codes: AddressCache<NonZeroUsize, 1024>,
 }
 
 #[cfg(not(Py_3_12))]
-impl Met {
+impl SeenCode {
     /// Whether it has a code.
     #[inline(always)]
     pub fn has(&self, code: usize) -> bool {

@@ -92,11 +92,11 @@ impl Mailbox {
     /// Wakes the waiting thread and calls the waiters.
     pub fn announce(&self, py: Python<'_>) {
         self.arrived.notify_all();
-        self.tell_waiters(py);
+        self.notify_waiters(py);
     }
 
     /// Calls the waiters: something has arrived.
-    pub fn tell_waiters(&self, py: Python<'_>) {
+    pub fn notify_waiters(&self, py: Python<'_>) {
         let waiters = std::mem::take(&mut *lock(&self.waiters));
         for waiter in waiters {
             if let Err(error) = call(waiter.bind(py), ()) {
@@ -105,7 +105,7 @@ impl Mailbox {
         }
     }
 
-    /// Appends a message without Python. Returns whether callables wait for one. If so, [`Mailbox::tell_waiters`] has
+    /// Appends a message without Python. Returns whether callables wait for one. If so, [`Mailbox::notify_waiters`] has
     /// to follow, where Python may run.
     pub fn post(&self, posted: Posted) -> bool {
         let queue = lock(&self.queue);

@@ -13,11 +13,11 @@ use std::{
 /// A task, queue or port: its record, and how the end of its object is reported.
 pub struct Task {
     pub tracee: Arc<Tracee>,
-    pub end: Teller,
+    pub end: EndNotice,
 }
 
 /// How the end of an object is reported.
-pub enum Teller {
+pub enum EndNotice {
     /// A weak reference.
     Weak(Py<PyAny>),
     /// The finaliser of its class, see [`task_end`].
@@ -26,23 +26,23 @@ pub enum Teller {
     None,
 }
 
-impl Teller {
+impl EndNotice {
     /// The object at this address whose end this reports, if it still exists.
     pub fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
         match self {
-            Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
+            EndNotice::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
             // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
             // the object, and this thread drops it only after the finaliser.
-            Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
-            Teller::None => None,
+            EndNotice::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
+            EndNotice::None => None,
         }
     }
 
-    pub fn copy(&self, py: Python<'_>) -> Teller {
+    pub fn copy(&self, py: Python<'_>) -> EndNotice {
         match self {
-            Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
-            Teller::Finaliser => Teller::Finaliser,
-            Teller::None => Teller::None,
+            EndNotice::Weak(reference) => EndNotice::Weak(reference.clone_ref(py)),
+            EndNotice::Finaliser => EndNotice::Finaliser,
+            EndNotice::None => EndNotice::None,
         }
     }
 }
@@ -61,7 +61,7 @@ impl Tasks {
     ///
     /// # Safety
     /// Attached; nothing of the object at this address has been cleared.
-    pub unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
+    pub unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&EndNotice) -> bool) -> Option<Task> {
         let ended = match self.all.entry(address) {
             Entry::Occupied(known) if told(&known.get().end) => known.remove(),
             _ => return None,

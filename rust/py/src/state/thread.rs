@@ -15,7 +15,7 @@
 //! `tests/python/test_door.py`, `tests/python/test_scheduling.py`.
 
 #[cfg(not(Py_3_12))]
-use super::loading::Met;
+use super::loading::SeenCode;
 use super::{
     host::Host,
     object_cache::ObjectCache,
@@ -55,7 +55,7 @@ pub struct ThreadState {
     pub made: Option<Arc<Tracee>>,
     /// Code that is not new.
     #[cfg(not(Py_3_12))]
-    pub met: Met,
+    pub seen_code: SeenCode,
     /// The reason with which the thread's own process ends, once that is known.
     pub reason: Option<Vec<u8>>,
     /// Whether its end has been emitted.
@@ -85,7 +85,7 @@ impl ThreadState {
             #[cfg(not(Py_3_13))]
             made: None,
             #[cfg(not(Py_3_12))]
-            met: Met::default(),
+            seen_code: SeenCode::default(),
             reason: None,
             told_exit,
             turn: SchedulerState::default(),

@@ -69,6 +69,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// How many bytes are free.
+    /// Only other crates of the workspace use it.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
@@ -96,6 +97,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Appends bytes unchanged: encoded terms, or bytes beside terms.
+    /// Only other crates of the workspace use it.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.put_with([], bytes)

@@ -49,6 +49,7 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// Whether `bytes` begins with a term (without a version byte) of any depth that consists only of today's usual message parts. It
 /// checks the whole term without recursion. Other terms need the decoder.
+/// Only other crates of the workspace use it.
 #[must_use]
 pub fn is_plain(bytes: &[u8]) -> bool {
     plain(bytes, 1).is_some()
@@ -101,6 +102,7 @@ pub fn plain(bytes: &[u8], terms: usize) -> Option<usize> {
 }
 
 /// Whether `bytes` begins with a term (without a version byte) of any depth, judged by the lengths of its parts only.
+/// Only other crates of the workspace use it.
 #[must_use]
 pub fn is_whole(bytes: &[u8]) -> bool {
     length(bytes).is_some()

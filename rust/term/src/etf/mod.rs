@@ -54,12 +54,14 @@ pub const VERSION: u8 = 131;
 pub const MAX_DEPTH: usize = 200;
 
 /// The largest integer that Erlang keeps in one word.
+/// Only other crates of the workspace use it.
 pub const SMALL: i64 = (1 << 59) - 1;
 
 /// The largest number of characters in an atom.
 pub const MAX_ATOM: usize = 255;
 
 /// The tags of the format.
+/// Only other crates of the workspace use it.
 #[allow(missing_docs)] // each has its name in Erlang's documentation
 pub mod tag {
     pub const RECORD: u8 = 67;

@@ -45,6 +45,7 @@ pub struct ClosureRef<'a> {
 
 impl<'a> ClosureRef<'a> {
     /// Its whole encoding, from its tag on.
+    /// Only other crates of the workspace use it.
     #[must_use]
     pub fn encoded(&self) -> &'a [u8] {
         self.encoded

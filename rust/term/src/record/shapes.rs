@@ -11,8 +11,10 @@
 //! ```
 
 /// The first word of a message about a tracee without a timestamp.
+/// Only other crates of the workspace use it.
 pub const TRACE: &str = "trace";
 /// The first word of a message about a tracee with a timestamp.
+/// Only other crates of the workspace use it.
 pub const TRACE_TS: &str = "trace_ts";
 
 /// One element of a message. `what` and the payload are fields of the record.
@@ -103,9 +105,11 @@ macro_rules! kinds {
 
         impl Kind {
             /// Every kind, by number.
+            /// Only other crates of the workspace use it.
             pub const ALL: [Kind; [$($number),*].len()] = [$(Kind::$kind),*];
 
             /// The kind with this number.
+            /// Only other crates of the workspace use it.
             #[inline]
             #[must_use]
             pub fn from_u8(n: u8) -> Option<Kind> {

@@ -1,6 +1,6 @@
-/* Repeats all that it is told to the process that is its state: {Callback, Tag, Tracee, Term, Opts, Calls}, and at the end `unloaded`.
+/* Sends its arguments to the process that is its state: {Callback, Tag, Tracee, Term, Opts, Calls}, and at the end `unloaded`.
  *
- * Its data counts calls, and goes on over an upgrade. VERSION is its name; built with SILENT its `enabled` answers 7. */
+ * Its data counts calls, and stays over an upgrade. VERSION is its name; built with SILENT its `enabled` answers 7. */
 #include <inviso_tracer.h>
 #include <stdlib.h>
 #include <string.h>

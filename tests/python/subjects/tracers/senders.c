@@ -1,6 +1,6 @@
-/* A light tracer of messages: it tells a process who sends to whom, and nothing of what.
+/* A light tracer of messages: it tells a process the senders and receivers, and not the contents.
  *
- * The state is a map: to => the process that is told. Each message is {trace, Sender, Receiver}. */
+ * The state is a map: to => the process that gets that. Each message is {trace, Sender, Receiver}. */
 #include <inviso_tracer.h>
 
 static int told_of(inviso_env *env, inviso_term state, inviso_pid *to)
@@ -18,7 +18,7 @@ static int load(inviso_env *env, void **priv_data, inviso_term info)
     return 0;
 }
 
-/* It keeps no data; of another that does it knows nothing. */
+/* It keeps no data, and knows none of an earlier version. */
 static int upgrade(inviso_env *env, void **priv_data, void **old_priv_data, inviso_term info)
 {
     if (*old_priv_data != NULL || *priv_data != NULL)
@@ -41,7 +41,7 @@ static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state
         return status ? INVISO_REMOVE : INVISO_DISCARD;
     if (status)
         return INVISO_TRACE;
-    /* what the told one sends itself would never end */
+    /* messages of that process itself would never end */
     if (inviso_is_identical(env, inviso_make_pid(env, &to), tracee))
         return INVISO_DISCARD;
     return inviso_is_identical(env, tag, inviso_make_atom(env, "send")) ? INVISO_TRACE : INVISO_DISCARD;

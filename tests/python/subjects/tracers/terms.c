@@ -76,7 +76,7 @@ static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_te
     parts[1] = copy(env, argument, 8);
     if (!parts[1])
         parts[1] = inviso_make_atom(env, "none");
-    /* what is none, or of another kind, is said to be so */
+    /* invalid terms, and terms of another kind, have to be refused */
     odd[0] = inviso_make_int(env, inviso_kind_of(env, 0) + inviso_kind_of(env, 1000));
     odd[1] = inviso_make_int(env, inviso_get_text(env, parts[0], &text, &length));
     odd[2] = inviso_make_int(env, inviso_get_int(env, state, &whole) + inviso_get_float(env, state, &number));

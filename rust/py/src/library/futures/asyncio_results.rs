@@ -16,7 +16,7 @@ use crate::{
     instrument::{message_view, sent_values, tokens},
     library::{
         inner_callbacks::{is, COPIES},
-        results::{as_message, closed_over, outcome, receive, tell},
+        results::{as_message, closed_over, emit, outcome, receive},
     },
     state::{thread::ThreadState, untraced::untraced},
 };
@@ -126,7 +126,7 @@ pub unsafe fn reach(
     if !was.is_taken && sent_values::is_asked_of(state, waiter) {
         // SAFETY: the caller promises that the future stands, and the thread is attached and has no exception set.
         unsafe {
-            tell(state, value, is_error, |state, message| {
+            emit(state, value, is_error, |state, message| {
                 message_view::arrived(state.host, &mut state.thread, waiter, was.origin(), message);
             });
         }

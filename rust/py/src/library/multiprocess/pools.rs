@@ -28,7 +28,7 @@ use crate::{
     instrument::{message_view, modules, senders, sent_values, tokens},
     library::{
         pool_queues::{self, PoolQueues},
-        results::{self, outcome, record, tell},
+        results::{self, emit, outcome, record},
     },
     state::{
         host::Host,
@@ -385,7 +385,7 @@ fn piece(state: &mut ThreadState, frame: Frame, is_last: bool) {
         }
         if let Some(asker) = asker.filter(|asker| sent_values::is_asked_of(state, asker)) {
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
-            tell(state, ffi::PyTuple_GET_ITEM(pair, 1), is_error, |state, message| {
+            emit(state, ffi::PyTuple_GET_ITEM(pair, 1), is_error, |state, message| {
                 message_view::arrived(state.host, &mut state.thread, &asker, Sender::Unknown, message);
             });
         }

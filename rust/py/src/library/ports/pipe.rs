@@ -156,11 +156,11 @@ unsafe fn around(
         return calling::on_guard(call);
     }
     let command = (does == Does::Write).then_some("command");
-    let tell = |kind| {
+    let emit = |kind| {
         // SAFETY: the thread is attached.
         unsafe { door::enter(|state| runs(state.host, &mut state.thread, &port, kind, command)) };
     };
-    tell(record::Kind::In);
+    emit(record::Kind::In);
     let result = calling::on_guard(call);
     // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
     unsafe {
@@ -168,7 +168,7 @@ unsafe fn around(
             door::enter(|state| pass(state, does, &port, first, result));
         }
     }
-    tell(record::Kind::Out);
+    emit(record::Kind::Out);
     result
 }
 

@@ -162,7 +162,7 @@ pub fn opens(object: *mut ffi::PyObject) {
 pub unsafe fn opened(state: &mut ThreadState, object: *mut ffi::PyObject, how: Ended) {
     if let Ended::Returned(_) = how {
         // SAFETY: the caller promises that the object stands and the thread is attached.
-        unsafe { tell_opened(state, object) };
+        unsafe { emit_opened(state, object) };
     }
     let mut opening = lock(&OPENING);
     if let Some(at) = opening.iter().position(|known| *known == object as usize) {
@@ -174,7 +174,7 @@ pub unsafe fn opened(state: &mut ThreadState, object: *mut ffi::PyObject, how: E
 ///
 /// # Safety
 /// The object stands; the thread is attached.
-unsafe fn tell_opened(state: &mut ThreadState, object: *mut ffi::PyObject) {
+unsafe fn emit_opened(state: &mut ThreadState, object: *mut ffi::PyObject) {
     if is_loops_own() {
         // SAFETY: the caller promises that the object stands and the thread is attached.
         return untraced(state, |_, state| unsafe { silence(state.host, object) });
@@ -209,10 +209,10 @@ pub fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind,
     }
 }
 
-/// A port serves a call that has been made, or is about to be. The events of `tell` stand between `in` and `out`.
-pub fn serves(state: &mut ThreadState, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut ThreadState)) {
+/// A port serves a call that has been made, or is about to be. The events of `emit` stand between `in` and `out`.
+pub fn serves(state: &mut ThreadState, port: &Tracee, command: Option<&str>, emit: impl FnOnce(&mut ThreadState)) {
     runs(state.host, &mut state.thread, port, record::Kind::In, command);
-    tell(state);
+    emit(state);
     runs(state.host, &mut state.thread, port, record::Kind::Out, command);
 }
 

@@ -255,7 +255,7 @@ fn on_write(state: &mut ThreadState, frame: Frame) {
         let (transport, data) = (frame.local(0), frame.local(1));
         let Some(port) = port_of(state, transport).filter(|_| has_length(data)) else { return };
         if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(state, transport) {
-            tell_write(state, &port, |py| Some(bytes_of(py, data, None)));
+            emit_write(state, &port, |py| Some(bytes_of(py, data, None)));
         }
     }
 }
@@ -272,13 +272,13 @@ fn on_sendto(state: &mut ThreadState, frame: Frame, how: Ended) {
             return;
         }
         if let Some(port) = port_of(state, transport) {
-            tell_write(state, &port, |py| Some(bytes_of(py, data, None)));
+            emit_write(state, &port, |py| Some(bytes_of(py, data, None)));
         }
     }
 }
 
 /// A write to a transport. The `in` and `out` of a socket's port are emitted when the data reach the socket.
-fn tell_write<'py>(
+fn emit_write<'py>(
     state: &mut ThreadState, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
 ) {
     if own(port).by_transport.load(Ordering::Relaxed) {

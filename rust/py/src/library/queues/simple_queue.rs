@@ -150,7 +150,7 @@ unsafe fn is_wanted(state: &mut ThreadState, queue: *mut PyObject, flag: Flags) 
 ///
 /// # Safety
 /// `queue` stands throughout; `item` is null or stands throughout; the calling thread is attached.
-unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
+unsafe fn emit_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
         door::enter(|state| put_by(state, queue, item));
@@ -158,7 +158,7 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
 }
 
 /// # Safety
-/// As [`tell_put`].
+/// As [`emit_put`].
 unsafe fn put_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
     // thread is attached.
@@ -188,7 +188,7 @@ unsafe extern "C" fn put(
 ) -> *mut PyObject {
     // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
-        tell_put(this, item(args, count, names));
+        emit_put(this, item(args, count, names));
         PUT.original::<Fast>()(this, args, count, names)
     }
 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn put_nowait(
 ) -> *mut PyObject {
     // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
-        tell_put(this, item(args, count, names));
+        emit_put(this, item(args, count, names));
         PUT_NOWAIT.original::<Fast>()(this, args, count, names)
     }
 }
@@ -210,7 +210,7 @@ unsafe extern "C" fn put_nowait(
 /// # Safety
 /// `queue` stands throughout; `item` is null or stands throughout; the calling thread is attached.
 #[inline(never)]
-unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
+unsafe fn emit_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: the caller promises that the queue stands, the item is null or stands, and the thread is attached. An
     // exception that is set is put aside and restored.
     unsafe {
@@ -227,7 +227,7 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
 }
 
 /// # Safety
-/// As [`tell_get`].
+/// As [`emit_get`].
 unsafe fn got_by(state: &mut ThreadState, queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: the caller promises that `queue` stands throughout, `item` is null or stands throughout, and the calling
     // thread is attached.
@@ -264,7 +264,7 @@ unsafe extern "C" fn get(
     unsafe {
         let item = GET.original::<OfClass>()(this, class, args, count, names);
         if SEEN.load(Ordering::Relaxed) {
-            tell_get(this, item);
+            emit_get(this, item);
         }
         item
     }
@@ -278,7 +278,7 @@ unsafe extern "C" fn get_nowait(
     // SAFETY: the contract of the method; the original gets the same arguments.
     unsafe {
         let item = GET_NOWAIT.original::<OfClass>()(this, class, args, count, names);
-        tell_get(this, item);
+        emit_get(this, item);
         item
     }
 }
