@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook docs stress chaos bench format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook docs stress chaos bench dist audit format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -50,6 +50,12 @@ bench:           ## what tracing costs, beside its limits and peers: make bench 
 	@scripts/ready.sh $(PYTHON) .venv
 	-@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
 	@.venv/bin/python -m benches.python $(BENCH)
+
+dist:            ## a release in target/dist: sdist, wheels, checks; make dist PYTHONS="3.12 3.13"
+	@PYTHON=$(PYTHON) scripts/dist.sh
+
+audit:           ## licences, sources and known faults of what is used; without a network: make audit AUDIT=--offline
+	@PYTHON=$(PYTHON) scripts/audit.sh $(AUDIT)
 
 format:          ## the form of Rust and Python
 	cargo fmt --all

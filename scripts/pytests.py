@@ -65,6 +65,7 @@ ONCE = {
     "test_picture_browser.py": "pages in a browser",
     "test_profile_diff.py": "two profiles in, a difference out",
     "test_pytests.py": "this file",
+    "test_release.py": "metadata, and files of a release",
     "test_seq_chart.py": "printouts and drawings",
     "test_seq_merge.py": "logs in, one sequence out",
     "test_top_screen.py": "keys and a screen",

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there. The default is this package
-# with the needs of its tests: .[test,test-gil], or .[test] for a free-threaded Python. +EXTRA is the default with EXTRA.
+# with the needs of its tests: the dependency groups test and test-gil, or test alone for a free-threaded Python. +EXTRA is the
+# default with EXTRA.
 # The wheel stays in target/wheels. With INVISO_WHEEL=built the existing wheel is installed, and nothing is built.
 # ready.sh PYTHON --check: only reports missing tools.
 set -euo pipefail
@@ -32,11 +33,12 @@ if [ "$(build "$venv/bin/python" || true)" != "$version" ] || ! "$venv/bin/pytho
         missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
     fi
 fi
+groups=()
 case $what in
 '' | +*)
-    extras=test${what:+,${what#+}}
-    case $version in cpython-*t-*) ;; *) extras=$extras,test-gil ;; esac
-    what=".[$extras]"
+    groups=(--group test)
+    case $version in cpython-*t-*) ;; *) groups+=(--group test-gil) ;; esac
+    what=.${what:+[${what#+}]}
     ;;
 esac
 pip() {
@@ -50,4 +52,5 @@ if [ "${INVISO_WHEEL-}" != built ]; then
 fi
 wheel=$(ls "$wheels"/*.whl)
 pip install --force-reinstall --no-deps "$wheel"
-pip install "$wheel${what#.}"
+pip install 'pip>=25.1' # Python 3.11 and 3.12 bring an older one, which knows no groups
+pip install "$wheel${what#.}" "${groups[@]}"

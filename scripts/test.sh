@@ -11,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-20}"
 PYTHON=${PYTHON:-python3}
+. scripts/interpreter.sh
 
 lint() {
     echo "== Python: form, lints"
@@ -61,19 +62,6 @@ tests() { # virtual environment, [--further]
 notebook() {
     echo "== notebooks"
     .venv/bin/python scripts/run_notebooks.py
-}
-
-# A working interpreter of a version: the one on PATH, or the newest of pyenv.
-interpreter() {
-    local found
-    for found in "$(command -v "python$1" || true)" \
-        $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"${1%t}".*/bin/"python$1" 2>/dev/null | sort -rV); do
-        if [ -n "$found" ] && "$found" -c '' 2>/dev/null; then
-            echo "$found"
-            return
-        fi
-    done
-    return 1
 }
 
 # The installed Pythons of these versions, a line each. The version of the first one is left out: it is done already.

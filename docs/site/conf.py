@@ -17,7 +17,7 @@ from sphinx.domains.python import PythonDomain
 ROOT = pathlib.Path(__file__).parents[2]
 
 project = "inviso"
-author = "the authors of inviso"
+author = "inviso contributors"
 version = release = version_of("inviso")
 
 # The source folder is the repository, so that links between pages are the same here and in the repository.

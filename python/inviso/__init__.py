@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from .trace import Session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AsyncCluster",

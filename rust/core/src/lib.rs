@@ -4,6 +4,22 @@
 //! reports calls through [`event`]. Counters can be read at any time. Messages wait in bounded rings until they are drained. A Rust
 //! program can be its own host, see [`point`].
 //!
+//! ```
+//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+//!
+//! let program = Program::new();
+//! let order = program.point("shop", "order", 1);
+//! let session = program.session("first look", Options::default())?;
+//! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL)?;
+//! program.function(&session, &[&order], kinds::COUNT, Op::On)?;
+//! for n in 0..3 {
+//!     let _call = order.enter(|out| out.int(n));
+//! }
+//! assert_eq!(program.count(&session, &order), Some(3));
+//! # program.destroy(&session);
+//! # Ok::<(), inviso_core::error::Error>(())
+//! ```
+//!
 //! The files are in private rooms: state below, behaviour above. The lowest room is first:
 //!
 //! | room | holds |
@@ -44,3 +60,8 @@ pub use record::parts;
 pub use state::{error, flags, life, names, node, plan, session, snapshot, thread, tracee, tracer, tree};
 pub use sync::{current, grace, section, segments};
 pub use trace::{event, matching, messages, monitor, process_events, relations, seq};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

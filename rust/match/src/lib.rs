@@ -59,3 +59,8 @@ pub use lint::{Class, Context, Place, Problem, Severity};
 pub use value::Value;
 pub use view::View;
 pub use vm::{Message, Outcome};
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

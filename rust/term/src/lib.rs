@@ -20,3 +20,8 @@ pub mod order;
 pub mod record;
 mod show;
 pub mod term;
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;
