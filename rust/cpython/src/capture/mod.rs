@@ -17,8 +17,8 @@
 //! | `arguments` | in place of all arguments, when there is no space for them; after the first one of a function written in C |
 //! | `objects` | in place of all arguments, when too many objects wait for a tracer already (`capture="ref"`) |
 //!
-//! On a free-threaded build items are held while they are read, and dicts and sets are first copied under their lock. A
-//! held item dies here if its last other owner releases it at that moment.
+//! Items are held while they are read. Those of a dict or set, within the limit, are first taken: on a free-threaded
+//! build under its lock. There a held item dies here if its last other owner releases it at that moment.
 //!
 //! # Roles
 //! The package registers its classes once, attached. Any attached thread takes snapshots.
@@ -64,6 +64,7 @@ pub use names::{
 pub use noted::Noted;
 pub use raised::{arguments as exception_arguments, exception, exception_class, Raised};
 pub use special_types::{offset_of, register as register_special_types, special_type, SpecialType};
+pub use taken::next_item;
 
 /// The most of a value that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
