@@ -50,7 +50,6 @@ use inviso_term::etf::{Encoder, Full};
 use inviso_term::term::Identifier;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use crate::layout;
 use walk::{Shape, Walk};
 
 pub use crate::object::text::{is_text, is_text_of, text_is, text_of, units, Units};
@@ -173,17 +172,6 @@ unsafe fn away_pid(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Id
 /// [`Full`] if there isn't even space for the cut; the written part is taken back.
 #[inline]
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
-    // the commonest values, without a call
-    // SAFETY: the type is checked first.
-    unsafe {
-        if !object.is_null() && ffi::Py_TYPE(object) == &raw mut ffi::PyLong_Type {
-            if let Some(n) = layout::small_int(object).and_then(|n| i32::try_from(n).ok()) {
-                if out.int(n.into()).is_ok() {
-                    return Ok(());
-                }
-            }
-        }
-    }
     let mark = out.mark();
     // SAFETY: the caller promises that `object` is null or stands during the call, and the calling thread is attached.
     let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };

@@ -4,16 +4,12 @@ use super::{
     atom::atom_of_str, away_pid, big, is_atom, own_pid, special_type, taken::Taken, type_name, Limits, Noted,
     SpecialType,
 };
-use crate::{
-    layout,
-    object::{held::list_get, text},
-};
+use crate::object::{held::list_get, int, text};
 use inviso_term::{
     etf::{Encoder, Full, Node},
     term::Identifier,
 };
 use pyo3::ffi::{self, PyObject, PyTypeObject};
-use std::ffi::c_int;
 
 /// The form in which a sequence is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,17 +174,12 @@ impl Walk<'_, '_> {
     #[inline]
     unsafe fn int(&mut self, object: *mut PyObject) -> Result<(), Full> {
         // SAFETY: the caller promises an int.
-        if let Some(n) = unsafe { layout::small_int(object) } {
-            return self.out.int(n);
+        unsafe {
+            match int::value(object) {
+                Ok(n) => self.out.int(n),
+                Err(sign) => self.big(object, sign < 0),
+            }
         }
-        let mut overflow: c_int = 0;
-        // SAFETY: an int can only fail by overflow.
-        let n = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
-        if overflow == 0 {
-            return self.out.int(n);
-        }
-        // SAFETY: the caller promises an int.
-        unsafe { self.big(object, overflow < 0) }
     }
 
     /// An int beyond 64 bits.

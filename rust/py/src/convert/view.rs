@@ -19,8 +19,10 @@ use pyo3::{
 use inviso_cpython::{
     capture::{self, Limits, SpecialType, Units},
     frames::frame,
-    layout,
-    object::held::{list_get, locked, Held},
+    object::{
+        held::{list_get, locked, Held},
+        int,
+    },
 };
 
 /// The objects that are held while one program runs.
@@ -95,17 +97,11 @@ impl<'a> PyView<'a> {
 
     #[inline]
     fn int(self) -> Look<'a> {
-        // SAFETY: the callers have checked that it is an int, which can only fail by overflow.
+        // SAFETY: the callers have checked that it is an int.
         unsafe {
-            if let Some(n) = layout::small_int(self.object) {
-                return Look::Int(n);
-            }
-            let mut overflow = 0;
-            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
-            if overflow == 0 {
-                Look::Int(n)
-            } else {
-                Look::Big
+            match int::value(self.object) {
+                Ok(n) => Look::Int(n),
+                Err(_) => Look::Big,
             }
         }
     }
@@ -226,13 +222,13 @@ impl<'a> View<'a> for PyView<'a> {
     fn big(self) -> BigInt {
         // SAFETY: called for an int only; it has that many bytes.
         unsafe {
-            let mut overflow = 0;
-            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
-            if overflow == 0 {
-                return BigInt::from(n);
+            match int::value(self.object) {
+                Ok(n) => BigInt::from(n),
+                Err(sign) => {
+                    let magnitude = capture::magnitude(self.object, sign < 0, usize::MAX).unwrap_or_default();
+                    BigInt::from_bytes_le(if sign < 0 { Sign::Minus } else { Sign::Plus }, &magnitude)
+                }
             }
-            let magnitude = capture::magnitude(self.object, overflow < 0, usize::MAX).unwrap_or_default();
-            BigInt::from_bytes_le(if overflow < 0 { Sign::Minus } else { Sign::Plus }, &magnitude)
         }
     }
 
