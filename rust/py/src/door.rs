@@ -357,13 +357,3 @@ pub fn has_state() -> bool {
 pub fn stack() -> Option<&'static Cell<inviso_cpython::hooks::stack::Stack>> {
     known().map(|slot| &slot.stack)
 }
-
-/// Whether this thread traces functions, or is inside calls that were traced. `None` inside a call into the tracer, and
-/// if the thread has no state.
-#[cfg(not(Py_3_12))]
-#[inline(always)]
-pub fn is_traced() -> Option<bool> {
-    let slot = known().filter(|slot| slot.depth.get() == 0)?;
-    // SAFETY: no call is under way on this thread, so no mutable reference to the state exists.
-    Some(unsafe { (*slot.state.get()).is_traced() })
-}
