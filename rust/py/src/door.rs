@@ -282,17 +282,6 @@ pub unsafe fn call<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     }
 }
 
-/// [`call`] for a thread that may be detached. Returns `None` also if the thread has no state yet.
-pub fn call_detached<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
-    let slot = known()?;
-    let depth = slot.depth.get();
-    slot.depth.set(depth + 1);
-    // SAFETY: `depth` calls are under way, and their states are the lower ones.
-    let done = with(unsafe { slot.level(depth) });
-    slot.depth.set(depth);
-    Some(done)
-}
-
 /// Runs `with` without handling its events.
 pub fn untraced<R>(with: impl FnOnce() -> R) -> R {
     let slot = slot();
