@@ -38,7 +38,7 @@ try() { # python of an environment, folder with the tests
         "$1" -c 'import inviso, importlib.metadata as m; assert inviso.__version__ == m.version("inviso")'
         "$1" -m inviso --version
         echo 'import json; json.loads("[1]")' >program.py
-        "$1" -m inviso tprof -t call_count -p 'json.decoder:_:_' program.py | grep raw_decode >/dev/null
+        "$1" -m inviso tprof -t call_count -p 'json.decoder:_:_' program.py 2>&1 | grep raw_decode >/dev/null
         "$1" -c '
 import json, inviso
 from inviso import trace
