@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 
 # A new environment with pip that knows groups.
 environment() { # python, folder, arguments of pip
-    "$1" -m venv --clear "$2"
+    "$1" -m venv "$2"
     "$2/bin/python" -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
     [ $# = 2 ] || "$2/bin/python" -m pip install --quiet --disable-pip-version-check "${@:3}"
 }
@@ -38,7 +38,7 @@ try() { # python of an environment, folder with the tests
         "$1" -c 'import inviso, importlib.metadata as m; assert inviso.__version__ == m.version("inviso")'
         "$1" -m inviso --version
         echo 'import json; json.loads("[1]")' >program.py
-        "$1" -m inviso tprof -t call_count -p 'json.decoder:_:_' program.py | grep raw_decode >/dev/null
+        "$1" -m inviso tprof -t call_count -p 'json.decoder:_:_' program.py 2>&1 | grep raw_decode >/dev/null
         "$1" -c '
 import json, inviso
 from inviso import trace
@@ -68,7 +68,7 @@ try_wheels() { # folder of wheels, folder with the tests, interpreters
 sdist() {
     rm -rf "$out"
     echo "== sdist"
-    "${tools[@]}" maturin sdist --quiet --out "$out"
+    "${tools[@]}" maturin sdist --out "$out"
     tar -xzf "$out"/inviso-*.tar.gz -C "$work"
     source=$(echo "$work"/inviso-*)
     echo "== sdist: built as pip builds it, and tested from its own content"
