@@ -87,6 +87,9 @@ def check_symbols(path: pathlib.Path) -> str:
     own, real = path.stem.split("-")[-1], found[1] if found else "none"
     if level(real) > level(own):
         refuse(path, f"its library needs {real}\n{done.stdout}")
+    if own.startswith("manylinux") and "libgcc_s.so.1" not in shown:
+        # glibc unwinds the threads that the interpreter ends; a second unwinder in the library crashes there
+        refuse(path, "its library has an unwinder of its own, and does not use the system's libgcc_s.so.1")
     return f"symbols of {real}"
 
 

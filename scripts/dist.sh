@@ -77,8 +77,17 @@ sdist() {
     try "$work/sdist/bin/python" "$source"
 }
 
+# The unwinder of a target's C library. At the interpreter's end glibc unwinds threads by it, also through functions of the wheel.
+# zig links another one into the wheel if it finds none, and the two together crash. musl doesn't unwind such threads.
+unwinder() { # target
+    local compiler=cc library
+    case $1 in *-musl) return ;; esac
+    [ "$1" = "$(rustc --print host-tuple)" ] || compiler=${1%%-*}-linux-gnu-gcc
+    library=$("$compiler" -print-file-name=libgcc_s.so.1 2>/dev/null) && [ -e "$library" ] && echo "link-arg=$library"
+}
+
 wheels() {
-    local pair target version python interpreters left=()
+    local pair target version python interpreters unwinder left=()
     for version in $PYTHONS; do
         if python=$(interpreter "$version"); then here+=("$python"); else echo "== no Python $version here: left out" >&2; fi
     done
@@ -89,12 +98,18 @@ wheels() {
             left+=("$target")
             continue
         fi
+        if ! unwinder=$(unwinder "$target"); then
+            echo "== no libgcc_s.so.1 for $target here (Debian: apt-get install gcc-${target%%-*}-linux-gnu): no wheels for it" >&2
+            left+=("$target")
+            continue
+        fi
         echo "== wheels: $target, ${pair#*=}"
         interpreters=("${here[@]}")
         # Of others maturin knows what it has to know.
         [ "$target" = "$(rustc --print host-tuple)" ] || read -ra interpreters <<<"${PYTHONS//3./python3.}"
         (cd "$source" && CARGO_TARGET_DIR=$out/../dist-build "${tools[@]}" maturin build --release --locked --zig --target "$target" \
-            --compatibility "${pair#*=}" --interpreter "${interpreters[@]}" --out "$out")
+            --compatibility "${pair#*=}" --interpreter "${interpreters[@]}" --out "$out" \
+            ${unwinder:+-- -C "$unwinder"})
     done
     [ "${DIST-}" != all ] || [ ${#left[@]} = 0 ]
 }
