@@ -45,6 +45,10 @@ def first(session: trace.Session, *values: Any) -> Any:
     return message[3][2][0]
 
 
+# about the limits of 1, 2 and 4 bytes, of one and of two digits of an int in memory, and of 64 bits
+INTS = [sign * ((1 << bits) + more) for bits in (8, 16, 30, 31, 60, 63, 64) for more in (-1, 0, 1) for sign in (1, -1)]
+
+
 @pytest.mark.parametrize(
     ("limits", "value", "taken"),
     [
@@ -56,7 +60,12 @@ def first(session: trace.Session, *values: Any) -> Any:
         ({"items": 2}, {1: 1, 2: 2, 3: 3}, {1: 1, 2: 2, inviso.Cut("items"): 1}),
         ({"bytes": 3}, "abcd", ["abc", inviso.Cut("bytes")]),
         ({"bytes": 3}, b"abc", b"abc"),
+        ({"items": 1}, {1}, {1}),
+        ({"items": 1}, {1, 2}, {1, inviso.Cut("items")}),
+        ({"items": 200, "total": 100}, dict.fromkeys(range(200)), inviso.Cut("bytes")),
+        ({"items": 200, "total": 100}, set(range(200)), inviso.Cut("bytes")),
         ({"bytes": 8}, 1 << 100, inviso.Cut("bytes")),
+        ({}, INTS, INTS),
         ({"bytes": 5000, "total": 10_000}, "x" * 5000, "x" * 5000),
         ({"total": 100}, ["x" * 50, "y" * 50], inviso.Cut("bytes")),
         ({}, "x" * 1025, ["x" * 1024, inviso.Cut("bytes")]),

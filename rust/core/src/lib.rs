@@ -25,7 +25,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `sync` | atomics and locks, barriers, sections, the current snapshot |
-//! | `clock`, `ring`, `count` | ticks and the order of records; rings; cells, counters, histograms |
+//! | `clock`, `ring`, `count` | ticks; rings; cells, counters, histograms |
 //! | `record` | the fields of a record, and the elements of its message |
 //! | `state` | the data of a node, its sessions, processes and threads |
 //! | `delivery` | from the rings to the consumer, and from a record to its message |
@@ -53,7 +53,6 @@ pub mod sync;
 mod trace;
 
 // Users name these modules without their rooms.
-pub use clock::order;
 pub use count::{cells, counts, latency};
 pub use delivery::{drain, message};
 pub use record::parts;

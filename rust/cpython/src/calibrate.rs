@@ -43,7 +43,6 @@ pub fn check(py: Python<'_>) -> Result<(), String> {
     }
     #[cfg(all(Py_3_13, target_os = "linux"))]
     debug_offsets()?;
-    ints(py)?;
     contexts(py)?;
     frames(py)?;
     crate::interpreter::state::find(py);
@@ -134,20 +133,6 @@ fn contexts(py: Python<'_>) -> Result<(), String> {
         }
         if inside != context || number != before.wrapping_add(1) || after != number.wrapping_add(1) {
             return Err("the thread state does not hold its context where it is expected".into());
-        }
-    }
-    Ok(())
-}
-
-/// Reads ints of one digit and of more.
-fn ints(py: Python<'_>) -> Result<(), String> {
-    const ONE_DIGIT: i64 = (1 << 30) - 1;
-    for n in [0, 1, -1, 5, -5, 256, -257, ONE_DIGIT, -ONE_DIGIT, ONE_DIGIT + 1, -ONE_DIGIT - 1, i64::MAX, i64::MIN] {
-        let object = n.into_pyobject(py).map_err(|e| e.to_string())?;
-        // SAFETY: an int.
-        let found = unsafe { layout::digit(object.as_ptr()) };
-        if found != (n.abs_diff(0) <= ONE_DIGIT as u64).then_some(n) {
-            return Err(format!("the int {n} was read as {found:?}"));
         }
     }
     Ok(())

@@ -164,43 +164,6 @@ pub(crate) unsafe fn at<T: Copy>(base: *mut u8, offset: usize) -> T {
     unsafe { base.add(offset).cast::<T>().read() }
 }
 
-/// The value of an int of at most one digit (30 bits); `None` for a larger one, and while the offsets aren't checked.
-///
-/// # Safety
-/// `object` is an int.
-#[inline]
-pub unsafe fn small_int(object: *mut PyObject) -> Option<i64> {
-    if !raw_ok() {
-        return None;
-    }
-    // SAFETY: the caller promises an int.
-    unsafe { digit(object) }
-}
-
-/// As [`small_int`], also while the offsets aren't checked: on any version the words read lie inside an int.
-///
-/// # Safety
-/// `object` is an int.
-#[inline(always)]
-pub(crate) unsafe fn digit(object: *mut PyObject) -> Option<i64> {
-    // SAFETY: the caller promises an int, which has a size or tag, and space for one digit at least.
-    let (size, digit): (isize, u32) = unsafe { (at(object.cast(), HEAD), at(object.cast(), HEAD + 8)) };
-    let sign = if cfg!(Py_3_12) {
-        // The tag: the number of digits, three bits lower 1 less the sign (the third bit doesn't matter here).
-        if size as usize >> 3 > 1 {
-            return None;
-        }
-        1 - (size & 3)
-    } else {
-        // The number of digits, with the sign.
-        if !(-1..=1).contains(&size) {
-            return None;
-        }
-        size
-    };
-    Some(i64::from(digit) * sign as i64)
-}
-
 /// Whether a call of `code` makes a generator, coroutine or asynchronous generator.
 ///
 /// # Safety

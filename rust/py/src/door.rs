@@ -282,17 +282,6 @@ pub unsafe fn call<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     }
 }
 
-/// [`call`] for a thread that may be detached. Returns `None` also if the thread has no state yet.
-pub fn call_detached<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
-    let slot = known()?;
-    let depth = slot.depth.get();
-    slot.depth.set(depth + 1);
-    // SAFETY: `depth` calls are under way, and their states are the lower ones.
-    let done = with(unsafe { slot.level(depth) });
-    slot.depth.set(depth);
-    Some(done)
-}
-
 /// Runs `with` without handling its events.
 pub fn untraced<R>(with: impl FnOnce() -> R) -> R {
     let slot = slot();
@@ -356,14 +345,4 @@ pub fn has_state() -> bool {
 #[cfg(not(Py_3_12))]
 pub fn stack() -> Option<&'static Cell<inviso_cpython::hooks::stack::Stack>> {
     known().map(|slot| &slot.stack)
-}
-
-/// Whether this thread traces functions, or is inside calls that were traced. `None` inside a call into the tracer, and
-/// if the thread has no state.
-#[cfg(not(Py_3_12))]
-#[inline(always)]
-pub fn is_traced() -> Option<bool> {
-    let slot = known().filter(|slot| slot.depth.get() == 0)?;
-    // SAFETY: no call is under way on this thread, so no mutable reference to the state exists.
-    Some(unsafe { (*slot.state.get()).is_traced() })
 }

@@ -29,7 +29,7 @@ mod _native {
         let modules = module.py().import("sys")?.getattr("modules")?;
         for (_, inner) in module.dict() {
             if let Ok(inner) = inner.cast::<PyModule>() {
-                modules.set_item(inner.name()?, &inner)?;
+                modules.set_item(inner.name()?, inner)?;
             }
         }
         Ok(())

@@ -18,7 +18,6 @@
 //! The tests below.
 #![deny(unsafe_code)] // but in `tsc`
 
-pub mod order;
 mod tsc;
 
 use crate::sync::{AtomicU64, Mutex, Ordering::Relaxed, Unpoisoned};

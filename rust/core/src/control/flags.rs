@@ -37,9 +37,6 @@ impl Node {
             }
         }
         let flags = if session.has_tracer() { flags } else { Flags::NONE };
-        if how && flags.has(Flags::STAMPS | Flags::CPU_TIMESTAMP) {
-            self.order.timed();
-        }
         if flags.has(Flags::CPU_TIMESTAMP) {
             self.ask_cpu_stamps(session, how);
         }

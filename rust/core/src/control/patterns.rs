@@ -30,7 +30,6 @@ impl Node {
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
-        self.note_time(kinds, &op);
         let mut left = Leftovers::default();
         let mut changes = Vec::with_capacity(targets.len());
         let mut matched = 0;
@@ -63,14 +62,6 @@ impl Node {
         Ok(matched)
     }
 
-    /// Notes a pattern that needs the time of events, or may switch on a flag that does.
-    fn note_time(&self, kinds: u16, op: &Op) {
-        let switches = matches!(op, Op::Match(program) if program.uses().switches);
-        if switches || kinds & kinds::TIMED != 0 {
-            self.order.timed();
-        }
-    }
-
     /// Sets the pattern for functions that are loaded later. `info` shows it from then on.
     ///
     /// # Errors
@@ -80,7 +71,6 @@ impl Node {
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
-        self.note_time(kinds, &op);
         let mut left = Leftovers::default();
         let mut setting = session.on_load().unwrap_or_default();
         self.apply(&mut control, &mut setting, kinds, &op, &mut left);
@@ -152,11 +142,6 @@ impl Node {
         }
         let mut patterns = self.patterns(session);
         change(&mut patterns);
-        for pattern in [&patterns.send, &patterns.receive] {
-            if let Pattern::Spec(program) = pattern {
-                self.note_time(0, &Op::Match(program.clone()));
-            }
-        }
         let left = Leftovers { changed_running: true, ..Leftovers::default() };
         self.settle(&mut control, Vec::new(), left, host, |next| next.with_patterns(session.index, patterns));
         Ok(())

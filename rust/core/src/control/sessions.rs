@@ -70,7 +70,6 @@ impl Node {
             return false;
         };
         *place = None;
-        let is_last = table.iter().all(Option::is_none);
         if let Some(entry) = session.on_load().filter(|e| e.has & kinds::COUNT != 0) {
             left.counters.push(entry.count);
         }
@@ -81,9 +80,6 @@ impl Node {
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();
-        if is_last {
-            self.order.rest();
-        }
         drop(control); // a tracer module that runs now may wait for it
         session.calls.close();
         true

@@ -17,7 +17,6 @@ mod current;
 mod delivery;
 mod life;
 mod node;
-mod order;
 mod section;
 mod seq;
 mod tracer_calls;

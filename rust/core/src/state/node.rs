@@ -18,10 +18,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    clock::{
-        order::{LastTurn, Order},
-        Clock,
-    },
+    clock::Clock,
     count::counts,
     record::identity::{Class, Kind},
     ring::Waits,
@@ -72,8 +69,6 @@ impl Threads {
 pub struct Node {
     /// Its time.
     pub clock: Clock,
-    /// The order of its records.
-    pub order: Order,
     /// Names of traced functions.
     pub names: Names,
     pub(crate) snapshot: Current<Snapshot>,
@@ -111,7 +106,6 @@ impl Node {
         Arc::new(Node {
             waits,
             clock,
-            order: Order::default(),
             names: Names::default(),
             snapshot: Current::new(Snapshot::empty()),
             control: Mutex::new(Control::default()),
@@ -133,18 +127,6 @@ impl Node {
             has_plans: AtomicBool::new(false),
             width: AtomicU32::new(0),
         })
-    }
-
-    /// Ticks of a record that a thread writes now.
-    #[inline(always)]
-    pub(crate) fn moment(&self, turn: &mut LastTurn) -> u64 {
-        self.order.moment(|| self.clock.ticks(), turn)
-    }
-
-    /// The present moment of a thread, in the order of its records, for an event without a record.
-    /// Only other crates of the workspace use it.
-    pub fn now(&self, thread: &mut Thread) -> u64 {
-        self.moment(&mut thread.turn)
     }
 
     /// A participant of this node's epochs, for a thread that reads plans or waits for grace periods.

@@ -45,8 +45,6 @@ pub mod kinds {
     pub const COUNTERS: u16 = COUNT | TIME | MEMORY | LATENCY;
     /// All kinds of messages.
     pub const MESSAGES: u16 = LOCAL | GLOBAL | META;
-    /// The kinds that report or measure the time. Other messages have a time if a flag requests it.
-    pub const TIMED: u16 = TIME | LATENCY | META;
     /// The kinds that need the event of a call's end.
     pub const ENDS: u16 = TIME | MEMORY | LATENCY;
     /// The kinds that need the events of suspending and resuming.

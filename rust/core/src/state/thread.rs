@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    clock::order::LastTurn,
     count::counts::Counts,
     ring::{Producer, Pushed, Ring, Waits},
     state::{call_cache::CallCache, deferred::Deferred, gate, session::Session, tracee::Tracee, tree::Branches},
@@ -99,8 +98,6 @@ pub struct Thread {
     /// Whether the tracer module has already accepted the next event.
     pub(crate) accepted: bool,
     pub(crate) rings: Rings,
-    /// The thread's part of the order of records.
-    pub(crate) turn: LastTurn,
     /// Ticks of the records of the present sending; 0 before the first of them.
     pub(crate) sent_at: u64,
     waits: Waits,
@@ -122,7 +119,6 @@ impl Thread {
             deferred: Vec::new(),
             accepted: false,
             rings: Rings::default(),
-            turn: LastTurn::default(),
             sent_at: 0,
             waits,
         }

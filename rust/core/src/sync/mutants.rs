@@ -34,9 +34,6 @@
 //! | `delivered_early` | records count as delivered before the consumer has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
 //! | `spilled_delivered` | spilled records count as delivered before the consumer has them | `delivery::what_is_spilled_is_taken_once_and_delivered_when_it_is` |
-//! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |
-//! | `turn_kept_unseen` | a thread keeps its turn although another thread took one meanwhile | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
-//! | `turn_unlooked` | a thread continues its own count although another thread has the turn | `order::what_comes_after_has_more_ticks` |
 //! | `call_leaves_relaxed` | a call of a tracer module ends without Release | `tracer_calls::no_call_outlasts_the_end` |
 //! | `call_looks_first` | a caller of a tracer module checks whether the gate is closed before it enters | `tracer_calls::no_call_outlasts_the_end` |
 //! | `close_unwaited` | the end of a session doesn't wait for the calls of its tracer module | `tracer_calls::no_call_outlasts_the_end` |

@@ -61,7 +61,7 @@ pub trait MessageSource: Subject {
 /// A number for a message that leaves before the record of its sending is written.
 #[must_use]
 pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
-    message_number(thread.shared.number, node.moment(&mut thread.turn))
+    message_number(thread.shared.number, node.clock.ticks())
 }
 
 /// A message is sent; `exists` is false if nobody can receive it. Answers the message's number, for [`on_receive`]; 0 if no session has
@@ -196,10 +196,10 @@ fn filtered<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, t
 fn write<M: MessageSource>(event: MessageEvent<'_, M>, thread: &mut Thread, to: Recipient<'_>, extra: &[u8]) {
     let MessageEvent { node, about, kind, message } = event;
     let (now, what) = match kind {
-        Kind::Receive => (node.moment(&mut thread.turn), message.number()),
+        Kind::Receive => (node.clock.ticks(), message.number()),
         _ => {
             if thread.sent_at == 0 {
-                thread.sent_at = node.moment(&mut thread.turn);
+                thread.sent_at = node.clock.ticks();
             }
             (thread.sent_at, message.process())
         }

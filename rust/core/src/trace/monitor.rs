@@ -72,7 +72,7 @@ impl Node {
             if let Some(info) = info_of(session, limit) {
                 let payload = etf::encode(&Term::Tuple(vec![Term::atom(event.name()), info]));
                 let head = Head { tracee: about, kind: Kind::Monitor, what: 0, more: 0 };
-                let now = self.moment(&mut thread.turn);
+                let now = self.clock.ticks();
                 emit(Recipient { node: self, session, flags: Flags::NONE, now }, thread, head, &payload);
             }
         }

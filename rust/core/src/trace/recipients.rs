@@ -39,7 +39,7 @@ pub(super) fn emit_to_each<'p>(
     let mut now = 0;
     each_recipient(node, thread, about, wants, |thread, to, _, (kind, payload)| {
         if now == 0 {
-            now = node.moment(&mut thread.turn);
+            now = node.clock.ticks();
         }
         let head = Head { tracee: about.tracee(thread).pid, kind, what, more: 0 };
         emit(Recipient { now, ..to }, thread, head, payload);

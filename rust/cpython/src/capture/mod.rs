@@ -17,8 +17,8 @@
 //! | `arguments` | in place of all arguments, when there is no space for them; after the first one of a function written in C |
 //! | `objects` | in place of all arguments, when too many objects wait for a tracer already (`capture="ref"`) |
 //!
-//! On a free-threaded build items are held while they are read, and dicts and sets are first copied under their lock. A
-//! held item dies here if its last other owner releases it at that moment.
+//! Items are held while they are read. Those of a dict or set, within the limit, are first taken: on a free-threaded
+//! build under its lock. There a held item dies here if its last other owner releases it at that moment.
 //!
 //! # Roles
 //! The package registers its classes once, attached. Any attached thread takes snapshots.
@@ -50,7 +50,6 @@ use inviso_term::etf::{Encoder, Full};
 use inviso_term::term::Identifier;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use crate::layout;
 use walk::{Shape, Walk};
 
 pub use crate::object::text::{is_text, is_text_of, text_is, text_of, units, Units};
@@ -64,6 +63,7 @@ pub use names::{
 pub use noted::Noted;
 pub use raised::{arguments as exception_arguments, exception, exception_class, Raised};
 pub use special_types::{offset_of, register as register_special_types, special_type, SpecialType};
+pub use taken::next_item;
 
 /// The most of a value that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,17 +172,6 @@ unsafe fn away_pid(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Id
 /// [`Full`] if there isn't even space for the cut; the written part is taken back.
 #[inline]
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
-    // the commonest values, without a call
-    // SAFETY: the type is checked first.
-    unsafe {
-        if !object.is_null() && ffi::Py_TYPE(object) == &raw mut ffi::PyLong_Type {
-            if let Some(n) = layout::small_int(object).and_then(|n| i32::try_from(n).ok()) {
-                if out.int(n.into()).is_ok() {
-                    return Ok(());
-                }
-            }
-        }
-    }
     let mark = out.mark();
     // SAFETY: the caller promises that `object` is null or stands during the call, and the calling thread is attached.
     let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };

@@ -26,7 +26,7 @@ use std::{
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::class::attribute_of_class;
-use crate::layout;
+use crate::{layout, object::int};
 
 /// A term for which Python has no type. Its parts are borrowed; their types were checked.
 #[derive(Clone, Copy)]
@@ -129,7 +129,7 @@ pub unsafe fn special_type(object: *mut PyObject, class: *mut PyTypeObject) -> O
             Some(held).filter(|held| !held.is_null())
         };
         let list = |held: &*mut PyObject| ffi::PyList_Check(*held) != 0;
-        let int = |held: *mut PyObject| if ffi::PyLong_Check(held) != 0 { layout::small_int(held) } else { None };
+        let int = |held: *mut PyObject| if ffi::PyLong_Check(held) != 0 { int::value(held).ok() } else { None };
         match at {
             0 => Some(SpecialType::Map(slot(0).filter(list)?)),
             1 => {

@@ -6,41 +6,37 @@ use std::ptr;
 use inviso_term::etf::Full;
 use pyo3::ffi::{self, PyObject};
 
+use crate::object::held::{locked, Held};
+
 extern "C" {
     fn _PySet_NextEntry(
         set: *mut PyObject, position: *mut ffi::Py_ssize_t, key: *mut *mut PyObject, hash: *mut ffi::Py_hash_t,
     ) -> c_int;
 }
 
-/// The items taken of a dict or set. With a GIL that is the container itself, walked in place; without, its first
-/// items, held.
+/// The items taken of a dict or set: its first ones, held.
 pub(super) struct Taken {
     /// The number of items that were not taken.
     pub left: usize,
-    #[cfg(not(Py_GIL_DISABLED))]
-    walked: (*mut PyObject, bool, usize),
-    #[cfg(Py_GIL_DISABLED)]
-    held: Vec<(*mut PyObject, *mut PyObject)>,
+    items: Vec<(Held, Held)>,
 }
 
 impl Taken {
     /// The first `most` pairs of a dict.
     ///
     /// # Safety
-    /// `dict` is a dict, stands while the result is used, and the calling thread is and stays attached.
+    /// `dict` is a dict that stands, and the calling thread is attached until the result is dropped.
     pub unsafe fn pairs(dict: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller promises that `dict` is a dict, stands while the result is used, and the calling thread is
-        // and stays attached.
+        // SAFETY: the caller promises a dict and an attached thread.
         unsafe { Taken::of(dict, false, most) }
     }
 
     /// The first `most` members of a set.
     ///
     /// # Safety
-    /// `set` is a set, stands while the result is used, and the calling thread is and stays attached.
+    /// `set` is a set that stands, and the calling thread is attached until the result is dropped.
     pub unsafe fn members(set: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller promises that `set` is a set, stands while the result is used, and the calling thread is
-        // and stays attached.
+        // SAFETY: the caller promises a set and an attached thread.
         unsafe { Taken::of(set, true, most) }
     }
 
@@ -48,81 +44,31 @@ impl Taken {
     ///
     /// # Safety
     /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
-    #[cfg(not(Py_GIL_DISABLED))]
     unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: the caller promises the type.
-        let size = unsafe { size(container, is_set) };
-        Taken { left: size.saturating_sub(most), walked: (container, is_set, size.min(most)) }
-    }
-
-    /// The first `most` of a dict or set.
-    ///
-    /// # Safety
-    /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
-    #[cfg(Py_GIL_DISABLED)]
-    unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: in the critical section no other thread changes the container; nothing that runs in it can suspend
-        // it.
+        // SAFETY: no other thread changes the container while it is locked; nothing that runs meanwhile can suspend the
+        // lock.
         unsafe {
-            let mut section = std::mem::zeroed();
-            ffi::PyCriticalSection_Begin(&raw mut section, container);
-            let size = size(container, is_set);
-            let mut held = Vec::with_capacity(size.min(most));
-            let mut position = 0;
-            while held.len() < most {
-                let Some((key, value)) = next(container, is_set, &mut position) else { break };
-                ffi::Py_INCREF(key);
-                ffi::Py_XINCREF(value);
-                held.push((key, value));
-            }
-            ffi::PyCriticalSection_End(&raw mut section);
-            Taken { left: size.saturating_sub(held.len()), held }
+            locked(container, || {
+                let size = size(container, is_set);
+                let mut items = Vec::with_capacity(size.min(most));
+                let mut position = 0;
+                while items.len() < most {
+                    let Some((key, value)) = next_item(container, is_set, &mut position) else { break };
+                    items.push((Held::new(key), Held::new(value)));
+                }
+                Taken { left: size.saturating_sub(items.len()), items }
+            })
         }
     }
 
     /// The number of items that were taken.
     pub fn len(&self) -> usize {
-        #[cfg(not(Py_GIL_DISABLED))]
-        return self.walked.2;
-        #[cfg(Py_GIL_DISABLED)]
-        return self.held.len();
+        self.items.len()
     }
 
-    /// Calls `with` for each key and value (null in a set).
-    ///
-    /// # Safety
-    /// The container stands.
-    pub unsafe fn each(
-        &self, mut with: impl FnMut(*mut PyObject, *mut PyObject) -> Result<(), Full>,
-    ) -> Result<(), Full> {
-        #[cfg(not(Py_GIL_DISABLED))]
-        {
-            let (container, is_set, count) = self.walked;
-            let mut position = 0;
-            for _ in 0..count {
-                // SAFETY: `with` runs no Python code, so the container is the same as at the first step, with `count`
-                // items.
-                let (key, value) =
-                    unsafe { next(container, is_set, &mut position) }.unwrap_or((ptr::null_mut(), ptr::null_mut()));
-                with(key, value)?;
-            }
-            Ok(())
-        }
-        #[cfg(Py_GIL_DISABLED)]
-        self.held.iter().try_for_each(|&(key, value)| with(key, value))
-    }
-}
-
-#[cfg(Py_GIL_DISABLED)]
-impl Drop for Taken {
-    fn drop(&mut self) {
-        for &(key, value) in &self.held {
-            // SAFETY: these references are ours; the thread is attached, as the caller of `pairs` promised.
-            unsafe {
-                ffi::Py_DECREF(key);
-                ffi::Py_XDECREF(value);
-            }
-        }
+    /// Calls `with` for each key and value (null in a set), which stand while it runs.
+    pub fn each(&self, mut with: impl FnMut(*mut PyObject, *mut PyObject) -> Result<(), Full>) -> Result<(), Full> {
+        self.items.iter().try_for_each(|(key, value)| with(key.as_ptr(), value.as_ptr()))
     }
 }
 
@@ -141,11 +87,12 @@ unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
     }
 }
 
-/// The next key and value (null in a set) from `position` on, borrowed.
+/// The next key and value (null in a set) of a dict or set from `position` on, borrowed.
 ///
 /// # Safety
-/// As [`size`], and nothing changes the container while the result is used.
-unsafe fn next(
+/// `container` is a set if `is_set`, else a dict; it stands, the calling thread is attached, and nothing changes the
+/// container while the result is used.
+pub unsafe fn next_item(
     container: *mut PyObject, is_set: bool, position: &mut ffi::Py_ssize_t,
 ) -> Option<(*mut PyObject, *mut PyObject)> {
     let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());

@@ -4,16 +4,12 @@ use super::{
     atom::atom_of_str, away_pid, big, is_atom, own_pid, special_type, taken::Taken, type_name, Limits, Noted,
     SpecialType,
 };
-use crate::{
-    layout,
-    object::{held::list_get, text},
-};
+use crate::object::{held::list_get, int, text};
 use inviso_term::{
     etf::{Encoder, Full, Node},
     term::Identifier,
 };
 use pyo3::ffi::{self, PyObject, PyTypeObject};
-use std::ffi::c_int;
 
 /// The form in which a sequence is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,7 +124,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `pairs` is a list.
     unsafe fn pairs(&mut self, pairs: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: items of a list are held or can't be removed meanwhile; a tuple holds its items.
+        // SAFETY: an item of the list is held while it is read; a tuple holds its items.
         unsafe {
             let size = (ffi::PyList_GET_SIZE(pairs) as usize).min(self.limits.items);
             self.out.map(size)?;
@@ -178,17 +174,12 @@ impl Walk<'_, '_> {
     #[inline]
     unsafe fn int(&mut self, object: *mut PyObject) -> Result<(), Full> {
         // SAFETY: the caller promises an int.
-        if let Some(n) = unsafe { layout::small_int(object) } {
-            return self.out.int(n);
+        unsafe {
+            match int::value(object) {
+                Ok(n) => self.out.int(n),
+                Err(sign) => self.big(object, sign < 0),
+            }
         }
-        let mut overflow: c_int = 0;
-        // SAFETY: an int can only fail by overflow.
-        let n = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
-        if overflow == 0 {
-            return self.out.int(n);
-        }
-        // SAFETY: the caller promises an int.
-        unsafe { self.big(object, overflow < 0) }
     }
 
     /// An int beyond 64 bits.
@@ -265,8 +256,7 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a tuple or a list, as `shape` says.
     pub unsafe fn items(&mut self, object: *mut PyObject, shape: Shape, depth: u32) -> Result<(), Full> {
-        // SAFETY: the caller promises the type of `shape`. A tuple holds its items; a list's are held or can't be
-        // removed meanwhile.
+        // SAFETY: the caller promises the type of `shape`. A tuple holds its items; a list's are held.
         unsafe {
             let size = match shape {
                 Shape::List => ffi::PyList_GET_SIZE(object),
@@ -295,43 +285,33 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Item `i` of a list.
-    ///
-    /// # Safety
-    /// As [`super::encode`]; `list` is a list, and `i` is below its size.
-    #[cfg(not(Py_GIL_DISABLED))]
-    #[inline]
-    unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
-        // SAFETY: no code runs that could change the list while this thread holds the GIL, so `i` is below its size.
-        unsafe { self.value(ffi::PyList_GET_ITEM(list, i), depth) }
-    }
-
     /// Item `i` of a list, if it is still there.
     ///
     /// # Safety
     /// As [`super::encode`]; `list` is a list.
-    #[cfg(Py_GIL_DISABLED)]
     #[inline]
     unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
         // SAFETY: the item is held while it is read.
         unsafe {
-            let item = ffi::PyList_GetItemRef(list, i);
+            let item = list_get(list, i);
             if item.is_null() {
-                ffi::PyErr_Clear();
                 return self.out.cut("changed");
             }
-            let written = self.value(item, depth);
-            ffi::Py_DECREF(item);
-            written
+            self.value(item.as_ptr(), depth)
         }
+    }
+
+    /// The most items that are taken of a dict or set. Each needs a byte at least: more could not be written.
+    fn most(&self) -> usize {
+        self.limits.items.min(self.out.room())
     }
 
     /// # Safety
     /// `object` is a dict.
     unsafe fn map(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: the caller promises a dict; pairs are held or can't be removed meanwhile.
+        // SAFETY: the caller promises a dict; the pairs are held.
         unsafe {
-            let pairs = Taken::pairs(object, self.limits.items);
+            let pairs = Taken::pairs(object, self.most());
             self.out.map(pairs.len() + (pairs.left > 0) as usize)?;
             pairs.each(|key, value| {
                 self.value(key, depth)?;
@@ -348,9 +328,9 @@ impl Walk<'_, '_> {
     /// # Safety
     /// `object` is a set or a frozenset.
     unsafe fn set(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
-        // SAFETY: the caller promises a set; members are held or can't be removed meanwhile.
+        // SAFETY: the caller promises a set; the members are held.
         unsafe {
-            let items = Taken::members(object, self.limits.items);
+            let items = Taken::members(object, self.most());
             self.out.set(items.len() + (items.left > 0) as usize)?;
             items.each(|item, _| self.value(item, depth))?;
             if items.left > 0 {

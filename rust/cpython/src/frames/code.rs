@@ -5,9 +5,7 @@
 use pyo3::ffi::{self, PyObject};
 
 use crate::layout::{self, at as read, code as co, function as fun};
-#[cfg(Py_GIL_DISABLED)]
-use crate::object::held::locked;
-use crate::object::held::{dict_get, Held};
+use crate::object::held::{dict_get, locked, Held};
 use crate::object::interned::Interned;
 
 /// Whether local variable `i` of a code object has the name `name`.
@@ -204,13 +202,11 @@ pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
         if name.is_null() || name.as_ptr() == own {
             return Held::borrowed(own);
         }
-        let wraps = || {
+        let wraps = locked(function, || {
             let dict: *mut PyObject = read(function.cast(), ffi::PyFunction_Type.tp_dictoffset as usize);
             !dict.is_null() && !dict_get(dict, WRAPPED.get()).is_null()
-        };
-        #[cfg(Py_GIL_DISABLED)]
-        let wraps = || locked(function, wraps);
-        if wraps() {
+        });
+        if wraps {
             Held::borrowed(own)
         } else {
             name

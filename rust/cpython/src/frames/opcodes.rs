@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
-use crate::layout;
+use crate::object::int;
 
 extern "C" {
     /// `code.co_code`, a new reference.
@@ -93,7 +93,7 @@ unsafe fn with_bytes(code: *mut PyObject, offset: *mut PyObject, look: impl FnOn
         if ffi::PyCode_Check(code) == 0 {
             return false;
         }
-        let Some(at) = layout::small_int(offset) else { return false };
+        let Ok(at) = int::value(offset) else { return false };
         let aside = crate::interpreter::Aside::new();
         let bytes = PyCode_GetCode(code);
         if bytes.is_null() {

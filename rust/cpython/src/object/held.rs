@@ -22,14 +22,14 @@ impl Held {
         Held { object, owned: true }
     }
 
-    /// Adds one reference.
+    /// Adds one reference. Null stays null.
     ///
     /// # Safety
-    /// The object stands; the thread is attached.
+    /// The object is null or stands; the thread is attached.
     #[inline(always)]
     pub unsafe fn new(object: *mut PyObject) -> Held {
-        // SAFETY: the caller promises that the object stands and the thread is attached.
-        unsafe { ffi::Py_INCREF(object) };
+        // SAFETY: the caller promises that the object is null or stands and the thread is attached.
+        unsafe { ffi::Py_XINCREF(object) };
         Held::owned(object)
     }
 
@@ -84,10 +84,10 @@ pub unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
         return Held::borrowed(key);
     }
     // SAFETY: the caller promises an exact dict and an attached thread. With a GIL nothing removes the value from the
-    // dict while it is read.
+    // dict before it gets its reference.
     unsafe {
         #[cfg(not(Py_GIL_DISABLED))]
-        return Held::borrowed(ffi::PyDict_GetItemWithError(dict, key));
+        return Held::new(ffi::PyDict_GetItemWithError(dict, key));
         #[cfg(Py_GIL_DISABLED)]
         {
             let mut value = std::ptr::null_mut();
@@ -103,13 +103,14 @@ pub unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
 /// `list` is a list, and the calling thread is attached.
 #[inline]
 pub unsafe fn list_get(list: *mut PyObject, i: ffi::Py_ssize_t) -> Held {
-    // SAFETY: the caller promises a list and an attached thread. With a GIL nothing removes the item while it is read.
+    // SAFETY: the caller promises a list and an attached thread. With a GIL nothing removes the item before it gets its
+    // reference.
     unsafe {
         if i >= ffi::PyList_GET_SIZE(list) {
             return Held::borrowed(std::ptr::null_mut());
         }
         #[cfg(not(Py_GIL_DISABLED))]
-        return Held::borrowed(ffi::PyList_GET_ITEM(list, i));
+        return Held::new(ffi::PyList_GET_ITEM(list, i));
         #[cfg(Py_GIL_DISABLED)]
         {
             let item = ffi::PyList_GetItemRef(list, i);
@@ -121,10 +122,20 @@ pub unsafe fn list_get(list: *mut PyObject, i: ffi::Py_ssize_t) -> Held {
     }
 }
 
+/// Runs `read` while no other thread can be in a critical section of `object`. With a GIL no other thread runs anyway.
+///
+/// # Safety
+/// `object` stands, the calling thread is attached, and `read` does not detach it.
+#[cfg(not(Py_GIL_DISABLED))]
+#[inline(always)]
+pub unsafe fn locked<T>(_object: *mut PyObject, read: impl FnOnce() -> T) -> T {
+    read()
+}
+
 /// Runs `read` while no other thread can be in a critical section of `object`.
 ///
 /// # Safety
-/// `object` stands, and the calling thread is attached.
+/// `object` stands, the calling thread is attached, and `read` does not detach it.
 #[cfg(Py_GIL_DISABLED)]
 pub unsafe fn locked<T>(object: *mut PyObject, read: impl FnOnce() -> T) -> T {
     // SAFETY: begin and end enclose the closure, which doesn't panic, on one C stack.

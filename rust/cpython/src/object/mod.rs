@@ -6,6 +6,7 @@
 //! | `attribute` | plain attributes of instances, read without running code |
 //! | `gil_cell` | values that only attached threads use |
 //! | `held` | an object, borrowed or owned |
+//! | `int` | the value of an int |
 //! | `interned` | names that are looked up often |
 //! | `text` | the characters of a str |
 //! | `tracked` | objects that the interpreter's collector knows |
@@ -14,6 +15,7 @@ pub mod address_cache;
 pub mod attribute;
 pub mod gil_cell;
 pub mod held;
+pub mod int;
 pub mod interned;
 pub mod text;
 pub mod tracked;

@@ -14,7 +14,7 @@
 //! `tests/python/test_process_pids.py`, `tests/python/test_executors.py`.
 
 use super::running::{known_task_type, task_type};
-use crate::layout;
+use crate::object::int;
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::OnceLock;
 
@@ -88,8 +88,8 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
         let place = (*PLACE.get()?)?;
         let name = *task.byte_add(place).cast::<*mut ffi::PyObject>();
         if !name.is_null() && ffi::PyLong_CheckExact(name) != 0 {
-            if let Some(small) = layout::small_int(name) {
-                return u64::try_from(small).ok().map(Name::Number);
+            if let Ok(number) = int::value(name) {
+                return u64::try_from(number).ok().map(Name::Number);
             }
         }
         Bound::from_borrowed_ptr_or_opt(py, name)?

@@ -1,12 +1,9 @@
 //! The tables of `inviso_tracer.h`, and the host's functions: terms by handle, in an arena that lives as long as one
 //! callback.
 
-use crate::{
-    door,
-    state::{
-        host,
-        mailbox::{Mailbox, Posted},
-    },
+use crate::state::{
+    host,
+    mailbox::{Mailbox, Posted},
 };
 use inviso_cpython::interpreter::tls;
 use inviso_term::{
@@ -536,9 +533,7 @@ unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Hand
             let host = host::try_host()?;
             let tracee = host.node.tracee(to.number).filter(|tracee| tracee.is_alive() && tracee.kind.is_process())?;
             let mailbox = host.mailbox(&tracee);
-            let ticks = door::call_detached(|state| state.host.node.now(&mut state.thread))
-                .unwrap_or_else(|| host.node.clock.ticks());
-            if mailbox.post(Posted { ticks, term }) {
+            if mailbox.post(Posted { ticks: host.node.clock.ticks(), term }) {
                 env.sent_to.push(mailbox);
             }
             Some(1)

@@ -19,21 +19,15 @@ use pyo3::{
 use inviso_cpython::{
     capture::{self, Limits, SpecialType, Units},
     frames::frame,
-    layout,
-    object::held::{list_get, Held},
+    object::{
+        held::{list_get, locked, Held},
+        int,
+    },
 };
 
-extern "C" {
-    fn _PySet_NextEntry(
-        set: *mut PyObject, position: *mut ffi::Py_ssize_t, key: *mut *mut PyObject, hash: *mut ffi::Py_hash_t,
-    ) -> std::ffi::c_int;
-}
-
-/// The objects that are held while one program runs. With a GIL there are none: no thread can take a viewed object
-/// away.
+/// The objects that are held while one program runs.
 #[derive(Default)]
 pub struct Kept {
-    #[cfg(Py_GIL_DISABLED)]
     objects: std::cell::RefCell<Vec<Held>>,
 }
 
@@ -42,12 +36,9 @@ impl Kept {
     #[inline(always)]
     fn keep(&self, held: Held) -> *mut PyObject {
         let object = held.as_ptr();
-        #[cfg(Py_GIL_DISABLED)]
         if held.is_owned() {
             self.objects.borrow_mut().push(held);
         }
-        #[cfg(not(Py_GIL_DISABLED))]
-        debug_assert!(!held.is_owned());
         object
     }
 
@@ -106,17 +97,11 @@ impl<'a> PyView<'a> {
 
     #[inline]
     fn int(self) -> Look<'a> {
-        // SAFETY: the callers have checked that it is an int, which can only fail by overflow.
+        // SAFETY: the callers have checked that it is an int.
         unsafe {
-            if let Some(n) = layout::small_int(self.object) {
-                return Look::Int(n);
-            }
-            let mut overflow = 0;
-            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
-            if overflow == 0 {
-                Look::Int(n)
-            } else {
-                Look::Big
+            match int::value(self.object) {
+                Ok(n) => Look::Int(n),
+                Err(_) => Look::Big,
             }
         }
     }
@@ -237,13 +222,13 @@ impl<'a> View<'a> for PyView<'a> {
     fn big(self) -> BigInt {
         // SAFETY: called for an int only; it has that many bytes.
         unsafe {
-            let mut overflow = 0;
-            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
-            if overflow == 0 {
-                return BigInt::from(n);
+            match int::value(self.object) {
+                Ok(n) => BigInt::from(n),
+                Err(sign) => {
+                    let magnitude = capture::magnitude(self.object, sign < 0, usize::MAX).unwrap_or_default();
+                    BigInt::from_bytes_le(if sign < 0 { Sign::Minus } else { Sign::Plus }, &magnitude)
+                }
             }
-            let magnitude = capture::magnitude(self.object, overflow < 0, usize::MAX).unwrap_or_default();
-            BigInt::from_bytes_le(if overflow < 0 { Sign::Minus } else { Sign::Plus }, &magnitude)
         }
     }
 
@@ -333,42 +318,6 @@ impl<'a> View<'a> for PyView<'a> {
     }
 }
 
-#[cfg(not(Py_GIL_DISABLED))]
-impl PyView<'_> {
-    /// The next key and value of a dict.
-    ///
-    /// # Safety
-    /// The object is a dict.
-    unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
-        let mut position = *at as ffi::Py_ssize_t;
-        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the caller promises a dict; this walks the table and calls nothing.
-        if unsafe { ffi::PyDict_Next(self.object, &raw mut position, &raw mut key, &raw mut value) } == 0 {
-            return None;
-        }
-        *at = position as usize;
-        Some((self.of(Held::borrowed(key))?, self.of(Held::borrowed(value))?))
-    }
-
-    /// The next member of a set.
-    ///
-    /// # Safety
-    /// The object is a set or a frozenset.
-    unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
-        let mut position = *at as ffi::Py_ssize_t;
-        let (mut key, mut hash) = (std::ptr::null_mut(), 0);
-        // SAFETY: the caller promises a set; this walks the table and calls nothing.
-        if unsafe { _PySet_NextEntry(self.object, &raw mut position, &raw mut key, &raw mut hash) } == 0 {
-            return None;
-        }
-        *at = position as usize;
-        self.of(Held::borrowed(key))
-    }
-}
-
-/// Other threads may change a dict or set while it is walked. So all its items are taken under its lock at the first
-/// step.
-#[cfg(Py_GIL_DISABLED)]
 impl PyView<'_> {
     /// The next key and value of a dict.
     ///
@@ -376,9 +325,8 @@ impl PyView<'_> {
     /// The object is a dict.
     unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
         // SAFETY: the caller promises a dict.
-        let n = unsafe { self.taken(at, 2) }?;
-        let get = |n| self.of(Held::borrowed(self.kept.at(n)));
-        Some((get(n)?, get(n + 1)?))
+        let (key, value) = unsafe { self.next_item(at, false) }?;
+        Some((self.of(key)?, self.of(value)?))
     }
 
     /// The next member of a set.
@@ -387,42 +335,46 @@ impl PyView<'_> {
     /// The object is a set or a frozenset.
     unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
         // SAFETY: the caller promises a set.
-        let n = unsafe { self.taken(at, 1) }?;
-        self.of(Held::borrowed(self.kept.at(n)))
+        let (key, _) = unsafe { self.next_item(at, true) }?;
+        self.of(key)
     }
 
-    /// The place of the next `step` objects among those that are kept. `at` is 0, or has the end and the next place.
+    /// The next key and value (null in a set). With a GIL nothing changes the dict or set while a program runs.
     ///
     /// # Safety
-    /// The object is a dict if `step` is 2, a set or a frozenset if it is 1.
-    unsafe fn taken(self, at: &mut usize, step: usize) -> Option<usize> {
+    /// The object is a set or a frozenset if `is_set`, else a dict.
+    #[cfg(not(Py_GIL_DISABLED))]
+    unsafe fn next_item(self, at: &mut usize, is_set: bool) -> Option<(Held, Held)> {
+        let mut position = *at as ffi::Py_ssize_t;
+        // SAFETY: the caller promises the type.
+        let (key, value) = unsafe { capture::next_item(self.object, is_set, &mut position) }?;
+        *at = position as usize;
+        Some((Held::borrowed(key), Held::borrowed(value)))
+    }
+
+    /// The next key and value (null in a set). Other threads may change a dict or set while it is walked. So all its
+    /// items are taken under its lock at the first step. `at` is 0, or has the end and the next place among the objects
+    /// that are kept.
+    ///
+    /// # Safety
+    /// The object is a set or a frozenset if `is_set`, else a dict.
+    #[cfg(Py_GIL_DISABLED)]
+    unsafe fn next_item(self, at: &mut usize, is_set: bool) -> Option<(Held, Held)> {
         const BITS: usize = 31;
         const MASK: usize = (1 << BITS) - 1;
         const TAKEN: usize = 1 << 63;
+        let step = if is_set { 1 } else { 2 };
         if *at == 0 {
             let first = self.kept.len();
-            let take = |key: *mut PyObject, value: *mut PyObject| {
-                for object in [key, value].into_iter().take(step) {
-                    // SAFETY: the object is alive while the container is locked; the new reference is ours.
-                    unsafe { ffi::Py_XINCREF(object) };
-                    self.kept.keep(Held::owned(object));
-                }
-            };
             let most = (MASK - first) / step;
-            // SAFETY: the caller promises a dict or set, which is locked; no Python code runs in here.
+            // SAFETY: the caller promises a dict or set, which is locked: its items stand until they are held. No
+            // Python code runs in here.
             unsafe {
-                inviso_cpython::object::held::locked(self.object, || {
-                    let (mut position, mut key, mut value, mut hash) =
-                        (0, std::ptr::null_mut(), std::ptr::null_mut(), 0);
+                locked(self.object, || {
+                    let mut position = 0;
                     for _ in 0..most {
-                        let found = match step {
-                            2 => ffi::PyDict_Next(self.object, &raw mut position, &raw mut key, &raw mut value),
-                            _ => _PySet_NextEntry(self.object, &raw mut position, &raw mut key, &raw mut hash),
-                        };
-                        if found == 0 {
-                            break;
-                        }
-                        take(key, value);
+                        let Some((key, value)) = capture::next_item(self.object, is_set, &mut position) else { break };
+                        [key, value].into_iter().take(step).for_each(|object| _ = self.kept.keep(Held::new(object)));
                     }
                 });
             }
@@ -433,7 +385,8 @@ impl PyView<'_> {
             return None;
         }
         *at += step;
-        Some(next)
+        let value = if is_set { std::ptr::null_mut() } else { self.kept.at(next + 1) };
+        Some((Held::borrowed(self.kept.at(next)), Held::borrowed(value)))
     }
 }
 
@@ -473,17 +426,7 @@ impl PyView<'_> {
         unsafe {
             let offset = capture::offset_of(self.class(), name)?;
             let place: *mut *mut PyObject = self.object.cast::<u8>().add(offset).cast();
-            #[cfg(not(Py_GIL_DISABLED))]
-            return self.of(Held::borrowed(place.read()));
-            #[cfg(Py_GIL_DISABLED)]
-            {
-                let held = inviso_cpython::object::held::locked(self.object, || {
-                    let object = place.read();
-                    ffi::Py_XINCREF(object);
-                    Held::owned(object)
-                });
-                self.of(held)
-            }
+            self.of(locked(self.object, || Held::new(place.read())))
         }
     }
 }

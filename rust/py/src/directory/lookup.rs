@@ -1,10 +1,10 @@
 //! Threads and tasks as processes: maps objects to processes and back.
 //!
-//! A task is known by its address. Its class's finaliser, or a weak reference, removes it before the address is used
-//! again. A thread is known by the operating system's number.
+//! A task is known by its address. A weak reference removes it before the address is used again. A thread is known by
+//! the operating system's number.
 //!
 //! # Roles
-//! Attached threads look objects up and add them. A thread removes itself. Finalisers and weak references remove others.
+//! Attached threads look objects up and add them. A thread removes itself. Weak references remove others.
 //!
 //! # States
 //! An object is unknown, known, or removed. `Process::is_gone` is set once, when the process announces its end.
@@ -16,10 +16,7 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
-use super::{
-    task_end,
-    thread_ids::{exists, native_id, threads},
-};
+use super::thread_ids::{exists, native_id, threads};
 use crate::state::{
     above::above,
     buffer::Buffer,
@@ -44,10 +41,7 @@ use inviso_cpython::{
 };
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
-use std::{
-    collections::hash_map::Entry,
-    sync::{atomic::Ordering, Arc},
-};
+use std::sync::{atomic::Ordering, Arc};
 
 impl Directory {
     /// The calling thread as a process; `frame` is its innermost frame.
@@ -147,12 +141,8 @@ impl Directory {
             return ended;
         }
         // a task whose end was emitted while its object still exists
-        let (address, notice) = {
-            let tasks = self.tasks.lock(py);
-            let (address, task) = tasks.all.iter().find(|(_, task)| task.tracee.pid == pid)?;
-            (*address, task.end.copy(py))
-        };
-        let object = notice.object(py, address)?;
+        let notice = self.tasks.lock(py).all.values().find(|task| task.tracee.pid == pid)?.end.copy(py);
+        let object = notice.object(py)?;
         // SAFETY: the task is held.
         unsafe { task_name::name(py, object.as_ptr()) }.map(|name| name.text())
     }
@@ -164,11 +154,11 @@ impl Directory {
         let left: Vec<_> = {
             let tasks = self.tasks.lock(py);
             names.extend(tasks.ended.0.iter().map(text));
-            let ended = tasks.all.iter().filter(|(_, task)| !task.tracee.is_alive());
-            ended.map(|(address, task)| (*address, task.tracee.pid, task.end.copy(py))).collect()
+            let ended = tasks.all.values().filter(|task| !task.tracee.is_alive());
+            ended.map(|task| (task.tracee.pid, task.end.copy(py))).collect()
         };
-        for (address, pid, notice) in left {
-            let Some(object) = notice.object(py, address) else { continue };
+        for (pid, notice) in left {
+            let Some(object) = notice.object(py) else { continue };
             // SAFETY: the task is held.
             names.extend(unsafe { task_name::name(py, object.as_ptr()) }.map(|name| (pid, name.text())));
         }
@@ -209,24 +199,15 @@ impl Directory {
         if kind == Kind::Task {
             task_name::learn(py);
         }
-        let make = || match parent {
+        if let Some(known) = self.known(address) {
+            return known;
+        }
+        let tracee = match parent {
             Some(parent) => host.node.child(kind, address, parent),
             None => host.node.process(kind, address),
         };
-        {
-            let mut tasks = self.tasks.lock(py);
-            let place = match tasks.all.entry(address) {
-                Entry::Occupied(known) => return known.get().tracee.clone(),
-                Entry::Vacant(place) => place,
-            };
-            // SAFETY: the caller is attached and the object is alive.
-            if kind == Kind::Task && unsafe { task_end::wait_for(object) } {
-                return place.insert(Task { tracee: make(), end: EndNotice::Finaliser }).tracee.clone();
-            }
-        }
-        let tracee = make();
         // SAFETY: the caller is attached and the object is alive. Python code may run here, and no lock is held.
-        let end = unsafe { weak_reference(object) }.map_or(EndNotice::None, EndNotice::Weak);
+        let end = EndNotice(unsafe { weak_reference(object) });
         let mut tasks = self.tasks.lock(py);
         if let Some(task) = tasks.all.get(&address) {
             let known = task.tracee.clone();
@@ -234,7 +215,7 @@ impl Directory {
             host.node.end_process(&tracee);
             return known;
         }
-        if let EndNotice::Weak(reference) = &end {
+        if let EndNotice(Some(reference)) = &end {
             tasks.references.insert(reference.as_ptr() as usize, address);
         }
         tasks.all.insert(address, Task { tracee: tracee.clone(), end });
@@ -363,7 +344,7 @@ impl Directory {
             Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
                 let notice = self.tasks.lock(py).all.get(&address).map(|task| task.end.copy(py));
-                Ok(notice.and_then(|notice| notice.object(py, address)))
+                Ok(notice.and_then(|notice| notice.object(py)))
             }
             Kind::Thread => {
                 let id = lock(&self.threads).iter().find(|(_, t)| Arc::ptr_eq(t, tracee)).map(|(id, _)| *id);
@@ -425,48 +406,11 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
-    /// Tracing has ended: weak references now report the ends of the tasks whose finalisers did so before.
-    pub fn leave_finalisers(&self, py: Python<'_>) {
-        let awaited = |task: &Task| matches!(task.end, EndNotice::Finaliser);
-        let all: Vec<(usize, Bound<'_, PyAny>)> = {
-            let tasks = self.tasks.lock(py);
-            let waiting = tasks.all.iter().filter(|(_, task)| awaited(task));
-            waiting.filter_map(|(address, task)| Some((*address, task.end.object(py, *address)?))).collect()
-        };
-        for (address, object) in all {
-            // SAFETY: attached; the object is held. Python code may run here, and no lock is held.
-            let end = unsafe { weak_reference(object.as_ptr()) }.map_or(EndNotice::None, EndNotice::Weak);
-            let mut tasks = self.tasks.lock(py);
-            if tasks.all.get(&address).is_some_and(awaited) {
-                if let EndNotice::Weak(reference) = &end {
-                    tasks.references.insert(reference.as_ptr() as usize, address);
-                }
-                if let Some(task) = tasks.all.get_mut(&address) {
-                    task.end = end;
-                }
-                drop(tasks);
-                task_end::done(py);
-            }
-        }
-    }
-
-    /// The task at this address is about to be freed, and nothing of it has been cleared.
-    pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
-        // SAFETY: attached; nothing of the task has been cleared.
-        let ended = unsafe { self.tasks.lock(py).end(py, address, |end| matches!(end, EndNotice::Finaliser)) };
-        if let Some(ended) = ended {
-            // SAFETY: attached; nothing of the task has been cleared.
-            unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
-            host.node.fold_counters(&ended.tracee);
-            task_end::done(py);
-        }
-    }
-
     /// The object of this weak reference is about to be freed, and nothing of it has been cleared.
     fn referent_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
         let address = self.tasks.lock(py).references.remove(&reference)?;
         // SAFETY: attached; nothing of the object has been cleared.
-        let ended = unsafe { self.tasks.lock(py).end(py, address, |_| true) }?;
+        let ended = unsafe { self.tasks.lock(py).end(py, address) }?;
         // SAFETY: attached; nothing of the object has been cleared.
         unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
         host.node.fold_counters(&ended.tracee);
@@ -564,7 +508,7 @@ unsafe extern "C" fn task_died(
         // it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
         crate::door::guard(|| {
-            if let Some(Task { end: EndNotice::Weak(reference), .. }) =
+            if let Some(Task { end: EndNotice(Some(reference)), .. }) =
                 host.directory.referent_ended(py, host, reference)
             {
                 drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached

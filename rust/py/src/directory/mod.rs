@@ -9,7 +9,6 @@
 //! | `orphans` | processes that have ended where nothing could be signalled |
 //! | `pending` | threads between their start and their first event |
 //! | `running` | the process that runs on a thread |
-//! | `task_end` | when a task's object is gone |
 //! | `thread_ids` | threads by the operating system's numbers |
 //! | `thread_objects` | objects of `threading.Thread`: how far they are |
 
@@ -20,6 +19,5 @@ pub mod lookup;
 pub mod orphans;
 pub mod pending;
 pub mod running;
-pub mod task_end;
 pub mod thread_ids;
 pub mod thread_objects;

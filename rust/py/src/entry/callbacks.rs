@@ -216,32 +216,7 @@ mod frames {
             if !eval::is_active() {
                 return eval::pass(tstate, raw, throwflag);
             }
-            if throwflag == 0 && is_of_no_interest(raw) {
-                return eval::call_on(tstate, raw, throwflag);
-            }
             evaluate_seen(tstate, raw, throwflag)
-        }
-    }
-
-    /// Whether no session and no instrument needs a frame that is about to be evaluated: a function begins, no function
-    /// is traced, and no instrument watches this one. Covers most calls while only messages are traced or tokens are in
-    /// use; [`begin`] checks the others again.
-    ///
-    /// # Safety
-    /// As [`evaluate_unwinding`].
-    #[inline(always)]
-    unsafe fn is_of_no_interest(raw: *mut _PyInterpreterFrame) -> bool {
-        // SAFETY: the frame is about to run; attached. No code that uses the thread's state runs meanwhile.
-        unsafe {
-            let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
-            let code = frame.code();
-            !profiling::is_on()
-                && !crate::state::loading::is_on()
-                && !armed::ENDS_MATTER.load(Ordering::Relaxed)
-                && !frame.is_generator_frame()
-                && door::is_traced() != Some(true)
-                && watch::find(code).is_none()
-                && stack.get().room()
         }
     }
 

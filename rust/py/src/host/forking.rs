@@ -40,7 +40,6 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     inviso_port::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };
     crate::host::instruments::forget(py);
-    crate::directory::task_end::forget(py);
     if let Ok(mut armed) = host.arming.try_lock() {
         let keys: Vec<(usize, u8)> = armed.codes.keys().map(|k| (*k, 0)).collect();
         armed.watched.clear();

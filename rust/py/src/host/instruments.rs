@@ -20,7 +20,6 @@
 //! `tests/python/test_trace_messages.py`, `tests/python/test_seq_trace.py`, `tests/python/test_host_fork.py`.
 
 use crate::{
-    directory::task_end,
     entry::fault,
     instrument::{lengths, modules, senders},
     library::{
@@ -212,11 +211,6 @@ impl Host {
         );
         lengths::want(wants.watches(LimitEvent::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
-        let traced = wants.tokens || sessions.iter().any(|session| !session.is_inner);
-        task_end::permit(traced);
-        if !traced {
-            self.directory.leave_finalisers(py);
-        }
         collector::keep(py);
         let (mut ended, mut done) = (false, Ok(()));
         for instrument in INSTRUMENTS {

@@ -68,9 +68,6 @@ pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
         pending_ends: Mutex::default(),
         deferred_drops: Mutex::default(),
     }));
-    // under the GIL records are written one after the other
-    #[cfg(not(Py_GIL_DISABLED))]
-    host.node.order.serial();
     host.node.seq_on_last(above().tokens_idle);
     inviso_port::origin::begin();
     host::begin(host);

@@ -5,10 +5,7 @@ use inviso_core::tracee::Tracee;
 use inviso_cpython::tasks::name::{self as task_name, Name};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::{
-    collections::{hash_map::Entry, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 /// A task, queue or port: its record, and how the end of its object is reported.
 pub struct Task {
@@ -16,34 +13,17 @@ pub struct Task {
     pub end: EndNotice,
 }
 
-/// How the end of an object is reported.
-pub enum EndNotice {
-    /// A weak reference.
-    Weak(Py<PyAny>),
-    /// The finaliser of its class, see [`task_end`].
-    Finaliser,
-    /// It is not reported.
-    None,
-}
+/// The weak reference that reports the end of an object; `None` if the end is not reported.
+pub struct EndNotice(pub Option<Py<PyAny>>);
 
 impl EndNotice {
-    /// The object at this address whose end this reports, if it still exists.
-    pub fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
-        match self {
-            EndNotice::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
-            // SAFETY: finalisers report only where there is a GIL. While this thread is attached no other thread drops
-            // the object, and this thread drops it only after the finaliser.
-            EndNotice::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
-            EndNotice::None => None,
-        }
+    /// The object whose end this reports, if it still exists.
+    pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.as_ref()?.bind(py).cast::<PyWeakref>().ok()?.upgrade()
     }
 
     pub fn copy(&self, py: Python<'_>) -> EndNotice {
-        match self {
-            EndNotice::Weak(reference) => EndNotice::Weak(reference.clone_ref(py)),
-            EndNotice::Finaliser => EndNotice::Finaliser,
-            EndNotice::None => EndNotice::None,
-        }
+        EndNotice(self.0.as_ref().map(|reference| reference.clone_ref(py)))
     }
 }
 
@@ -56,16 +36,13 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Removes an object that has ended, if `told` accepts how its end is reported. Keeps its given name, or else its
-    /// own. Runs no code of Python's: the table is in use.
+    /// Removes an object that has ended. Keeps its given name, or else its own. Runs no code of Python's: the table is
+    /// in use.
     ///
     /// # Safety
     /// Attached; nothing of the object at this address has been cleared.
-    pub unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&EndNotice) -> bool) -> Option<Task> {
-        let ended = match self.all.entry(address) {
-            Entry::Occupied(known) if told(&known.get().end) => known.remove(),
-            _ => return None,
-        };
+    pub unsafe fn end(&mut self, py: Python<'_>, address: usize) -> Option<Task> {
+        let ended = self.all.remove(&address)?;
         // SAFETY: attached; nothing of the object at this address has been cleared.
         let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
         let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);

@@ -23,7 +23,7 @@ fn on_accepted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, que
     let Some(entry) = plan.entry(question.session.id).map(|entry| entry.accepted(question.which)) else { return };
     call.identify(thread);
     let flags = thread.current.flags(entry.index);
-    let now = node.moment(&mut thread.turn);
+    let now = node.clock.ticks();
     let mut context = CallContext { node, snapshot, call, at: call.address(), now };
     let mut exit_actions = 0;
     if entry.run & kinds::META != 0 {

@@ -63,7 +63,7 @@ fn run_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapsh
     let (mut done, mut may_defer) = (0, false);
     while let Some(action) = thread.call_cache.at(place).action(done) {
         if context.now == 0 && action.is_clocked() {
-            context.now = node.moment(&mut thread.turn);
+            context.now = node.clock.ticks();
         }
         let Thread {
             ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, ref mut extra, ..
@@ -131,7 +131,7 @@ fn start_matched<A: Activation>(
     mut context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize, decision: Decision,
 ) {
     if let Some((plan, entry, _)) = planned(thread, context.snapshot, place, n) {
-        context.now = context.node.moment(&mut thread.turn);
+        context.now = context.node.clock.ticks();
         let exit_actions = matched(context, thread, plan, entry, decision);
         await_end(context, thread, entry, exit_actions);
     }

@@ -79,7 +79,7 @@ pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usiz
 #[inline(never)]
 fn emit_pending(node: &Node, thread: &mut Thread, snapshot: &Snapshot) {
     let mut pending = std::mem::take(&mut thread.pending);
-    let now = node.moment(&mut thread.turn);
+    let now = node.clock.ticks();
     if let Some(of) = pending.of.take().filter(|_| pending.at != 0) {
         let head = Head { tracee: of.pid, kind: Kind::ReturnTo, what: 0, more: 0 };
         for (index, id) in pending.sessions.drain(..) {

@@ -45,7 +45,7 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
         while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == context.at) {
             thread.stack.pop();
             if context.now == 0 && frame.exit_actions & !exit_actions::MEMORY != 0 {
-                context.now = node.moment(&mut thread.turn);
+                context.now = node.clock.ticks();
             }
             if frame.exit_actions & exit_actions::MEASURED != 0 {
                 if snapshot.has_session(frame.index, frame.id) {
@@ -73,7 +73,7 @@ fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut
     let CallContext { node, snapshot, at, .. } = context;
     let Some(plan) = snapshot.find(code) else { return };
     if context.now == 0 {
-        context.now = node.moment(&mut thread.turn);
+        context.now = node.clock.ticks();
     }
     for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
         if let Some(begun) = node.suspended_calls.take(at, entry.id) {

@@ -50,7 +50,7 @@ fn resume_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Sna
     let mut done = 0;
     while let Some(action) = thread.call_cache.at(place).action(done) {
         if context.now == 0 && action.is_clocked() {
-            context.now = node.moment(&mut thread.turn);
+            context.now = node.clock.ticks();
         }
         let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, .. } = *thread;
         let is_done = match action {

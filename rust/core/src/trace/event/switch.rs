@@ -27,7 +27,7 @@ impl Suspended {
 /// Resumes the calls of `other`, which gets the calls that ran until now. Time and memory since the last event are charged to the stack
 /// that is left. `allocated` is the host's count of bytes, see [`Activation::allocated`](super::Activation::allocated).
 pub fn on_switch(node: &Node, thread: &mut Thread, other: &mut Suspended, allocated: u64) {
-    let now = node.moment(&mut thread.turn);
+    let now = node.clock.ticks();
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let lives = |index: usize, timer: &Timer, snapshot: &Snapshot| {

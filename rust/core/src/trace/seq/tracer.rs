@@ -110,10 +110,7 @@ impl Node {
         deliver: impl FnOnce(&mut Thread, Token) -> R,
     ) -> R {
         let flags = stamps(token.flags);
-        if flags != Flags::NONE {
-            self.order.timed(); // the token may come from another node, whose sessions set no flag here
-        }
-        let now = self.moment(&mut thread.turn);
+        let now = self.clock.ticks();
         let mut room = std::mem::take(&mut thread.scratch);
         let total = session.options.capture.total + seq_event::around(&token.fields());
         room.resize(room.len().max(total), 0);
