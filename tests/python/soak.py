@@ -302,16 +302,18 @@ def _line(rest: Rest) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--hours", type=float, help="in place of --seconds")
     parser.add_argument("--period", type=float, default=20, help="seconds between two lines")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--leak", default="", help=f"the service leaks on purpose, some of {','.join(LEAKS)}")
     parser.add_argument("--works", default="", help="only these works of the service, such as tokens,ports")
     given = parser.parse_args()
+    seconds = given.seconds if given.hours is None else given.hours * 3600
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         faults = run(
             Path(folder),
-            given.seconds,
+            seconds,
             given.period,
             given.seed,
             lambda text: print(text, flush=True),

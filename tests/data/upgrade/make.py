@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def settings(folder: Path) -> None:
         for name, arity in (("tf", 3), ("tpl", 5))
     ]
     answer = autostart.setup_autostart(
-        None, 2, [("dependency", 5000), ("overload", "default")], ("file", "shop-{pid}.log"),
+        None, 2, [("dependency", 5000), ("overload", 1000)], ("file", "shop-{pid}.log"),
         [["on.case", "flags.case"]], [("Module", "shop"), ("Nodes", [])], rules, "nightly",
         file=str(folder / "autostart.config"),
     )  # fmt: skip
@@ -219,20 +220,21 @@ def held(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def main(folder: Path) -> None:
-    made = folder / inviso.__version__
-    made.mkdir()
+def main(made: Path) -> None:
+    os.chdir(made)
+    os.environ["INVISO_DIR"] = tempfile.mkdtemp()
     for write in (logs, dump, node, profiles, settings):
         write(made)
     for path in made.iterdir():
         path.chmod(0o644)
-    # by a process that has not written them
-    words = "import json, pathlib, sys, make; print(json.dumps(make.held(pathlib.Path(sys.argv[1])), indent=0))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path[1:]])}
-    done = subprocess.run([sys.executable, "-c", words, str(made)], stdout=subprocess.PIPE, env=environment, check=True)
-    (made / "held.json").write_bytes(done.stdout)
 
 
-if __name__ == "__main__":
-    os.environ["INVISO_DIR"] = tempfile.mkdtemp()
+if __name__ == "__main__" and "__file__" not in globals():
     main(Path(sys.argv[1]))
+elif __name__ == "__main__":
+    made = Path(sys.argv[1]).resolve() / inviso.__version__
+    made.mkdir()
+    # Logs and profiles have the paths of files: so this is run as a file without a folder.
+    again = "import sys; exec(compile(open(sys.argv.pop(1)).read(), 'make.py', 'exec'))"
+    subprocess.run([sys.executable, "-c", again, __file__, str(made)], check=True)
+    (made / "held.json").write_text(json.dumps(held(made), indent=0) + "\n")
