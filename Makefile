@@ -1,7 +1,8 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
+HOURS ?= 0.17
 
-.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook docs stress chaos bench dist audit format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook docs stress chaos soak bench dist audit format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -45,6 +46,10 @@ stress:          ## ten minutes of threads that call while sessions come and go
 chaos:           ## ten minutes of agents and programs that are killed, stopped, parted: make chaos CHAOS='--seed 7'
 	@scripts/ready.sh $(PYTHON) .venv
 	@.venv/bin/python -m tests.python.chaos --seconds 600 $(CHAOS)
+
+soak:            ## a service whose memory, descriptors, threads and processes must stay flat: make soak HOURS=8 SOAK='--seed 7'
+	@scripts/ready.sh $(PYTHON) .venv
+	@.venv/bin/python -m tests.python.soak --hours $(HOURS) $(SOAK)
 
 bench:           ## what tracing costs, beside its limits and peers: make bench BENCH=--quick
 	@scripts/ready.sh $(PYTHON) .venv

@@ -68,7 +68,9 @@ ONCE = {
     "test_release.py": "metadata, and files of a release",
     "test_seq_chart.py": "printouts and drawings",
     "test_seq_merge.py": "logs in, one sequence out",
+    "test_soak.py": "a service for half a minute, and leaks; the long run is by hand",
     "test_top_screen.py": "keys and a screen",
+    "test_upgrade.py": "files of earlier versions",
 }
 # Files that 3.12 and 3.13 leave out; the first Python of a run and the free-threaded one run them. They test many
 # processes, commands and match specifications. These use the hooks of an interpreter only as other files do.
