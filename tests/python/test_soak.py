@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from soak import Grown, Rest, growth
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ def soaked(*words: str) -> tuple[int, str]:
     return made.returncode, output
 
 
+@pytest.mark.slow  # memory is measured, so nothing else should run on the machine
 def test_what_a_service_holds_stays_flat() -> None:
     seconds = min(float(os.environ.get("INVISO_STRESS_SECONDS", "20")), 60)
     status, output = soaked("--seconds", str(seconds), "--period", str(seconds / 5))
