@@ -97,7 +97,7 @@ def test_what_is_known_of_processes_and_functions(folder: Path) -> None:
     text = (folder / "chrome.json").read_text()
     assert all(name in text for name in ("MainThread", "waiter", "order-3", "order-4")), text[:2000]
     rows = [row for row in analysis.tables(str(folder / "calls.log")).functions.rows() if row["module"] == "__main__"]
-    assert {(row["function"], row["kind"], row["file"]) for row in rows} >= {
+    assert {(row["name"], row["kind"], row["file"]) for row in rows} >= {
         ("order", "python", "make.py"),
         ("price", "python", "make.py"),
     }
