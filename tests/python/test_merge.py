@@ -709,7 +709,6 @@ def test_tokens_without_a_time_are_in_order_too(write: Callable[..., str]) -> No
     assert [each.node for each in merge.read(files, clock="causal")] == ["b@h", "b@h", "a@h"]
 
 
-@pytest.mark.xfail(strict=True, reason="names are looked up by the shifted time, and a .ti file has the host's own")
 def test_names_hold_by_the_clock_of_their_own_host(tmp_path: Path, write: Callable[..., str]) -> None:
     one = write("a@h.log", record(called(1, 10)), record(called(2, 30)))
     write("a@h.ti", entry(ME, "db", "alias", 5), entry(ME, "db", "unalias", 20))

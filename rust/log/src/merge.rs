@@ -93,12 +93,21 @@ pub enum Order {
     Inviso,
 }
 
+/// The timestamp of a record, if it is of the merge's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// As the log has it. What else is known of the log's host has the times of this clock.
+    pub own: Option<Stamp>,
+    /// Shifted as the log is.
+    pub shifted: Option<Stamp>,
+}
+
 #[derive(Debug)]
 struct Head {
     source: Source,
     found: Option<Found>,
-    /// The shifted timestamp of the present record.
-    stamp: Option<Stamp>,
+    /// Of the present record.
+    stamps: Stamps,
     shift: Shift,
     /// The latest time so far.
     latest: Key,
@@ -139,7 +148,14 @@ impl Merge {
     pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
         let heads: Vec<_> = sources
             .into_iter()
-            .map(|source| Head { source, found: None, stamp: None, shift: Shift::default(), latest: Key(0), end: None })
+            .map(|source| Head {
+                source,
+                found: None,
+                stamps: Stamps::default(),
+                shift: Shift::default(),
+                latest: Key(0),
+                end: None,
+            })
             .collect();
         let fresh = (0..heads.len()).rev().collect();
         Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0, causal: None }
@@ -188,15 +204,15 @@ impl Merge {
         Ok(head.and_then(|head| Some((at, head.source.event(head.found?)))))
     }
 
-    /// As [`Merge::read`], with the record's timestamp if it is of the merge's clock; shifted as its log is.
+    /// As [`Merge::read`], with the record's timestamp.
     ///
     /// # Errors
     /// As [`Merge::read`].
     #[inline]
-    pub fn read_stamped(&mut self) -> io::Result<Option<(usize, Event<'_>, Option<Stamp>)>> {
+    pub fn read_stamped(&mut self) -> io::Result<Option<(usize, Event<'_>, Stamps)>> {
         let Some(at) = self.step()? else { return Ok(None) };
         let head = self.heads.get(at);
-        Ok(head.and_then(|head| Some((at, head.source.event(head.found?), head.stamp))))
+        Ok(head.and_then(|head| Some((at, head.source.event(head.found?), head.stamps))))
     }
 
     /// Moves to the next record. Answers the number of its log.
@@ -285,7 +301,7 @@ impl Merge {
     #[inline]
     fn advance_log(&mut self, at: usize) -> io::Result<Option<Key>> {
         let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
-        head.stamp = None;
+        head.stamps = Stamps::default();
         head.found = head.source.find()?;
         head.end = None;
         let Some(found) = head.found else { return Ok(None) };
@@ -294,10 +310,11 @@ impl Merge {
             match stamp::checked(payload, shapes) {
                 Ok(None) => {}
                 Ok(Some(mut stamp)) if *self.clock.get_or_insert(stamp.clock) == stamp.clock => {
+                    head.stamps.own = Some(stamp);
                     if stamp.clock == Clock::Wall {
                         stamp.ns += head.shift.of(stamp.ns);
                     }
-                    head.stamp = Some(stamp);
+                    head.stamps.shifted = Some(stamp);
                 }
                 Ok(Some(_)) => self.other_clock += 1,
                 Err(e) => head.found = Some(Found::Damage(Damage { at: place, what: What::Term(e) })),
@@ -307,7 +324,7 @@ impl Merge {
                 head.end = seen.and_then(|seen| causal.passages.end(at, payload, seen));
             }
         }
-        let key = Key::of(head.stamp.as_ref());
+        let key = Key::of(head.stamps.shifted.as_ref());
         if key > head.latest {
             head.latest = key;
         }
@@ -328,8 +345,8 @@ impl Merge {
 impl Head {
     /// The present record is the receipt of a message that was sent at this time.
     fn apply_receipt(&mut self, moved: Option<&mut Moved>, sent: Key) {
-        let own = Key::of(self.stamp.as_ref());
-        if let (Some(stamp), Some(moved), true) = (self.stamp, moved, sent > own) {
+        let own = Key::of(self.stamps.shifted.as_ref());
+        if let (Some(stamp), Some(moved), true) = (self.stamps.shifted, moved, sent > own) {
             moved.add(stamp.ns, sent.since(own));
         }
         self.latest = self.latest.max(sent);

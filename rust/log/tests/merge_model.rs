@@ -186,7 +186,7 @@ proptest! {
                 _ => written[log].concat(),
             };
             let found = merge.read_stamped().unwrap();
-            let found = found.map(|(log, event, stamp)| (log, number(event, &bytes), stamp.map(|stamp| stamp.ns)));
+            let found = found.map(|(log, event, stamps)| (log, number(event, &bytes), stamps.shifted.map(|stamp| stamp.ns)));
             let time = entries[at].time(order).map(|s| i128::from(s) * 1_000_000_000);
             prop_assert_eq!(found, Some((log, at as u32, time)));
         }

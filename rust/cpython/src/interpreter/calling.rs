@@ -144,7 +144,8 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
 }
 
 /// Runs `with` attached, whether or not the calling thread is. This works also before the interpreter is initialised,
-/// when `Python::attach` doesn't: 3.15 runs `site` so early.
+/// when `Python::attach` doesn't: 3.15 runs `site` so early. After the interpreter's end it never returns: the
+/// interpreter, too, stops a daemon thread that asks for it then.
 pub fn attach<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     struct Ensured(ffi::PyGILState_STATE);
 
@@ -155,10 +156,13 @@ pub fn attach<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
         }
     }
 
-    // SAFETY: a plain question; a thread whose state the interpreter knows may be attached by it, and stays so until
+    // SAFETY: plain questions; a thread whose state the interpreter knows may be attached by it, and stays so until
     // the guard is dropped.
     unsafe {
         if ffi::Py_IsInitialized() == 0 {
+            while ffi::PyGILState_GetThisThreadState().is_null() {
+                std::thread::park(); // to make a new state of the thread would be a crash
+            }
             let _ensured = Ensured(ffi::PyGILState_Ensure());
             return with(Python::assume_attached());
         }

@@ -178,7 +178,7 @@ impl Logs {
         self.read_stamped(follow, |_, event, _| take(event))
     }
 
-    /// The same, with the number of its log and, if there is an order, with its time stamp.
+    /// The same, with the number of its log and, if there is an order, with its time stamp, as the log has it.
     ///
     /// # Errors
     /// The error of reading.
@@ -188,8 +188,8 @@ impl Logs {
     ) -> io::Result<Read> {
         match self {
             Logs::Merged(merge) => {
-                let Some((log, event, stamp)) = merge.read_stamped()? else { return Ok(Read::None) };
-                take(log, event, stamp);
+                let Some((log, event, stamps)) = merge.read_stamped()? else { return Ok(Read::None) };
+                take(log, event, stamps.own);
                 Ok(Read::Some)
             }
             Logs::Chain(sources, at) => {
