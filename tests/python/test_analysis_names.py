@@ -59,9 +59,11 @@ def test_each_file_of_a_set_names_what_comes_in_it(tmp_path: Path) -> None:
     late = files[-3:]
     rows = [row for file in late for row in analysis.tables(file).functions.rows() if row["module"] == "__main__"]
     assert rows and all(row["kind"] == "python" and row["line"] for row in rows if row["name"] == "serve")
-    for file in late:
-        last = named(file)
-        assert all(name for pid, name in last.items() if pid in truth)
+    known = [[row for row in analysis.tables(file).processes.rows() if row["pid"] in truth] for file in late]
+    assert any(known)
+    for nameless in [[row for row in rows if not row["name"]] for rows in known]:
+        # a thread may be spawned at the end of one file, and have its first event, with its name, in the next one
+        assert len(nameless) <= 1 and all(row["started_mono_ns"] for row in nameless), nameless
 
 
 def test_names_and_places_go_through_blocks_and_merges(tmp_path: Path) -> None:
