@@ -104,12 +104,13 @@ def run(
     """Runs the agent of this host in the main thread, until SIGINT or SIGTERM.
 
     Args:
-        listen: endpoints at which other agents reach this one, such as ``"tls/192.0.2.1:7447"``. connect: endpoints of
-        other agents. cluster: the cluster's name. Agents of other clusters are ignored. mode: ``"peer"``, or
-        ``"router"``. tls: the certificates of this agent and of the authority that signs all; needed for endpoints
-        ``"tls/..."``. rights: the rights on this host by the name in a certificate, as of :func:`read_rights`. Without
-        it each agent with a
-            certificate may do everything.
+        listen: endpoints at which other agents reach this one, such as ``"tls/192.0.2.1:7447"``.
+        connect: endpoints of other agents.
+        cluster: the cluster's name. Agents of other clusters are ignored.
+        mode: ``"peer"``, or ``"router"``.
+        tls: the certificates of this agent and of the authority that signs all; needed for endpoints ``"tls/..."``.
+        rights: the rights on this host by the name in a certificate, as of :func:`read_rights`. Without it each agent
+            with a certificate may do everything.
         insecure: accept endpoints on other hosts without certificates. Then anyone who reaches them may do everything.
         window: seconds that a vanished node has to come back before it counts as ended.
 

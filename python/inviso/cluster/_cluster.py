@@ -242,9 +242,9 @@ class Cluster:
         """Measures functions from now on. :meth:`counts` reads the results.
 
         Args:
-            patterns: as for :meth:`trace`. type: ``"call_count"``, ``"call_time"`` (own time, nanoseconds) or
-            ``"call_memory"`` (own allocations, words of
-                8 bytes).
+            patterns: as for :meth:`trace`.
+            type: ``"call_count"``, ``"call_time"`` (own time, nanoseconds) or ``"call_memory"`` (own allocations, words
+                of 8 bytes).
 
         Returns:
             For each node how many functions match now.

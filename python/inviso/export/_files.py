@@ -54,9 +54,9 @@ def perfetto(
     """Writes a Perfetto trace (protobuf), for https://ui.perfetto.dev and its trace processor.
 
     Args:
-        source: see :mod:`inviso.export`. out: a path, or a binary file. A path gets its file when that is whole. A
-        symbolic link stays, and the file behind it
-            is replaced. A FIFO or a device is written directly, piece by piece. A path that ends with ``.gz`` gets a
+        source: see :mod:`inviso.export`.
+        out: a path, or a binary file. A path gets its file when that is whole. A symbolic link stays, and its target is
+            replaced. A FIFO or a device is written directly, piece by piece. A path that ends with ``.gz`` gets a
             compressed file.
         values: bytes of text for an argument, message or result; 0 leaves them out.
         names: names of processes, shown beside their pids. Default: the names of this node's pids.

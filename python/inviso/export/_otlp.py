@@ -66,10 +66,10 @@ def otlp(
         out: ``"http://host:4318"`` (or https), a collector by OTLP over HTTP; ``"grpc://host:4317"`` (``grpcs://`` with
             TLS), a collector by gRPC; a path, or a binary file, for files of collectors: a line of OTLP's JSON for each
             batch. None: the collector of ``OTEL_EXPORTER_OTLP_ENDPOINT`` and OpenTelemetry's other variables.
-        exporter: a span exporter of its SDK, in place of ``out``. It is flushed, but not shut down. label: only spans
-        of tokens with this label. anchor: for logs with monotonic timestamps: the two clocks of the writing node at one
-        moment. For a session it is
-            taken now.
+        exporter: a span exporter of its SDK, in place of ``out``. It is flushed, but not shut down.
+        label: only spans of tokens with this label.
+        anchor: for logs with monotonic timestamps: the two clocks of the writing node at one moment. For a session it
+            is taken now.
         values: bytes of text for arguments, results and messages; 0 leaves them out.
         names, programs: as for :func:`perfetto`.
 

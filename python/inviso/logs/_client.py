@@ -44,7 +44,7 @@ def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
         BadArg: an argument has a wrong type or value.
         OSError: a file can't be opened.
         ConnectionRefusedError: no program listens on that port.
-        socket.gaierror: the host is unknown.
+        OSError: the host is unknown (``socket.gaierror``).
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "trace")
