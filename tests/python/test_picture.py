@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import inviso
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from inviso import BadArg, export, picture
 from inviso.picture import _flame, _graph, _histogram, _timeline
@@ -410,6 +410,7 @@ def histogram(values: Any, column: Any = None, by: Any = None, percentiles: Any 
     return _histogram.histogram_series("histogram/1", values, column, by, "ns", percentiles)
 
 
+@example([99_999_999_989], 1.0)  # just below an edge
 @given(st.lists(st.integers(-5, 10**12) | st.floats(1e-3, 1e9), min_size=1), st.floats(0.1, 100))
 def test_histograms_agree_with_a_slow_model(values: list[Any], mark: float) -> None:
     made = histogram(values)

@@ -150,8 +150,8 @@ def _edges(least: Number, most: Number) -> list[float]:
     if powers < 1:
         each = 20
     first = math.floor(math.log10(least) * each + 1e-9)
-    edges = [10 ** (first / each)]
-    while edges[-1] <= most:
+    edges = [10 ** (first / each)]  # a value just below this edge is in its bin: one bin in any case
+    while len(edges) < 2 or edges[-1] <= most:
         edges.append(10 ** ((first + len(edges)) / each))
     return edges
 
