@@ -1,7 +1,7 @@
 //! The text of one line.
 
 use super::{
-    message::{class, text_of, ParsedMessage},
+    message::{class, text_of, ParsedMessage, SPECIAL},
     paint,
     processes::{int, ProcessNames},
     LocalTime,
@@ -173,7 +173,7 @@ impl Line<'_, '_> {
         let (module, function) = (text_of(scan.term()?)?, text_of(scan.term()?)?);
         let last = scan.term()?;
         let mut arguments = Scan(last);
-        if !matches!(last.first()?, 97 | 98 | 106 | 107 | 108) {
+        if module.starts_with(SPECIAL) || !matches!(last.first()?, 97 | 98 | 106 | 107 | 108) {
             return None;
         }
         let n = match last.first()? {

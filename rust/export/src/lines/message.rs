@@ -74,5 +74,9 @@ pub(super) fn class(pair: Bytes<'_>) -> Option<(&[u8], Bytes<'_>)> {
     if scan.tuple()? != 2 {
         return None;
     }
-    Some((text_of(scan.term()?)?, scan.term()?))
+    let (name, value) = (text_of(scan.term()?)?, scan.term()?);
+    (!name.starts_with(SPECIAL)).then_some((name, value))
 }
+
+/// The beginning of the first name of a tuple that stands for a value that Erlang has no type for (`inviso_term::etf`).
+pub(super) const SPECIAL: &[u8] = b"$inviso.";
