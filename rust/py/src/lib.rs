@@ -159,9 +159,7 @@ mod _native {
         #[pymodule_export]
         use crate::api::fork::after_fork_in_child;
         #[pymodule_export]
-        use crate::api::interpreter::{call_at_bottom, cover};
-        #[pymodule_export]
-        use crate::api::interpreter::{call_soon, is_ready};
+        use crate::api::interpreter::{call_at_bottom, call_soon, cover, is_ready};
         #[pymodule_export]
         use crate::entry::builtin::take_builtin;
         #[pymodule_export]
