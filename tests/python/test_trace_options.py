@@ -45,6 +45,53 @@ def first(session: trace.Session, *values: Any) -> Any:
     return message[3][2][0]
 
 
+def type_name(session: trace.Session, value: Any) -> str:
+    """The type's name in the message of a call with this value."""
+    traced(value)
+    (message,) = session.drain()
+    return str(message[3][2][0][0].type)
+
+
+def test_a_renamed_class_has_its_new_name(session: trace.Session) -> None:
+    """The name of a class is kept for the next call only while it is valid."""
+    local(session, traced)
+    own(session)
+    cls = type("First", (), {"__module__": "here", "value": 1})
+    value: Any = cls()
+    assert value.value == 1  # the interpreter gives the class a version tag
+    assert [type_name(session, value) for _ in range(3)] == ["here.First"] * 3
+    cls.__module__ = "there"
+    assert value.value == 1
+    assert [type_name(session, value) for _ in range(3)] == ["there.First"] * 3
+    cls.__qualname__ = "Outer.Second"
+    assert value.value == 1
+    assert [type_name(session, value) for _ in range(3)] == ["there.Outer.Second"] * 3
+    cls.__qualname__ = "Größe"
+    assert [type_name(session, value) for _ in range(3)] == ["there.Größe"] * 3
+    cls.__module__ = "builtins"
+    assert [type_name(session, value) for _ in range(3)] == ["Größe"] * 3
+
+
+def test_many_classes_have_their_own_names(session: trace.Session) -> None:
+    """Also a class at the address of one that is gone."""
+    local(session, traced)
+    own(session)
+    addresses = set()
+    for n in range(2_000):
+        cls = type(f"Class{n}", (), {"__module__": f"m{n % 7}", "value": n})
+        assert cls().value == n
+        assert [type_name(session, cls()) for _ in range(2)] == [f"m{n % 7}.Class{n}"] * 2
+        addresses.add(id(cls))
+        del cls
+        gc.collect(0)
+    assert len(addresses) < 2_000, "no address was used again"
+    kept = [type(f"Kept{n}", (), {"__module__": "m", "value": n}) for n in range(600)]
+    for _ in range(2):
+        for n, cls in enumerate(kept):
+            assert cls().value == n
+            assert type_name(session, cls()) == f"m.Kept{n}"
+
+
 # about the limits of 1, 2 and 4 bytes, of one and of two digits of an int in memory, and of 64 bits
 INTS = [sign * ((1 << bits) + more) for bits in (8, 16, 30, 31, 60, 63, 64) for more in (-1, 0, 1) for sign in (1, -1)]
 

@@ -19,8 +19,8 @@ const MAX_REGISTERS: u32 = 1 << 20;
 /// The possible effects and needs of a program, for a tracer to prepare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// It always matches and has no effect.
-    pub trivial: bool,
+    /// It always matches, and requests nothing but `return_trace` and `exception_trace`.
+    pub unconditional: bool,
     /// It needs the arguments or their number.
     pub arguments: bool,
     /// It may request `return_trace`.
@@ -79,8 +79,10 @@ impl Program {
             let text = "a table program needs at least one clause".to_string();
             return Err(vec![error(Class::NotAList, text)]);
         }
-        let mut compiler =
-            Compiler { uses: Uses { trivial: is_trivial(&clauses), ..Uses::default() }, ..Compiler::default() };
+        let mut compiler = Compiler {
+            uses: Uses { unconditional: is_unconditional(&clauses), ..Uses::default() },
+            ..Compiler::default()
+        };
         for clause in &clauses {
             compiler.clause(clause, context);
         }
@@ -124,15 +126,16 @@ fn error(class: Class, text: String) -> Problem {
     Problem { severity: Severity::Error, class, text, clause: None, place: Place::Clause }
 }
 
-fn is_trivial(clauses: &[Clause]) -> bool {
-    let Some(first) = clauses.first() else { return true };
+fn is_unconditional(clauses: &[Clause]) -> bool {
+    let [only] = clauses else { return clauses.is_empty() };
     let is_true = |guard: &Expr| matches!(guard, Expr::Const(Term::Atom(name)) if &**name == "true");
-    matches!(&first.head, Head::Arguments(patterns, rest) if patterns.is_empty() && *rest != Rest::None)
-        && first.guards.iter().all(is_true)
-        && first
-            .body
-            .iter()
-            .all(|expr| matches!(expr, Expr::Const(_) | Expr::Variable(_) | Expr::Whole | Expr::Bindings))
+    matches!(&only.head, Head::Arguments(patterns, rest) if patterns.is_empty() && *rest != Rest::None)
+        && only.guards.iter().all(is_true)
+        && only.body.iter().all(|expr| match expr {
+            Expr::Const(_) | Expr::Variable(_) | Expr::Whole | Expr::Bindings => true,
+            Expr::Call(function, _) => matches!(function, Function::ReturnTrace | Function::ExceptionTrace),
+            _ => false,
+        })
 }
 
 #[derive(Default)]

@@ -293,15 +293,19 @@ fn problems_are_named() {
 fn uses_are_known_beforehand() {
     let uses = |clauses: Term| Program::compile(&clauses, Context::Call).expect("well formed").uses();
     let clause = |head, body| call([head, list([]), body]);
-    assert!(uses(list([])).trivial);
-    assert!(uses(list([clause(str("_"), list([]))])).trivial);
+    assert!(uses(list([])).unconditional);
+    assert!(uses(list([clause(str("_"), list([]))])).unconditional);
     let counted = uses(list([clause(list([str("_")]), list([]))]));
-    assert!(!counted.trivial && counted.arguments);
-    let returns = uses(list([clause(str("_"), list([call([str("return_trace")])]))]));
-    assert!(returns.return_trace && !returns.arguments && !returns.trivial && !returns.exception_trace);
+    assert!(!counted.unconditional && counted.arguments);
+    let returning = || clause(str("_"), list([call([str("return_trace")])]));
+    let returns = uses(list([returning()]));
+    assert!(returns.return_trace && !returns.arguments && returns.unconditional && !returns.exception_trace);
+    assert!(!uses(list([returning(), clause(str("_"), list([]))])).unconditional);
+    let guarded = call([str("_"), list([str("false")]), list([call([str("return_trace")])])]);
+    assert!(!uses(list([guarded])).unconditional);
     let nested = call([str("message"), call([call([call([str("caller")]), call([str("exception_trace")])])])]);
     let nested = uses(list([clause(str("_"), list([nested]))]));
-    assert!(nested.message && nested.caller && nested.exception_trace && !nested.stacktrace);
+    assert!(nested.message && nested.caller && nested.exception_trace && !nested.stacktrace && !nested.unconditional);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::{
     state::{flags::Flags, frame::exit_actions, setting::kinds},
 };
 use inviso_match::Program;
+use inviso_term::record::Kind;
 use std::sync::Arc;
 
 /// The action of one session at a call, besides counting.
@@ -98,8 +99,19 @@ pub(crate) struct EmitPlan {
     pub id: u32,
     pub name: u32,
     pub index: u16,
+    /// The exit actions of the call, see [`crate::state::frame::exit_actions`].
+    pub exit_actions: u16,
     /// Whether its calls can be suspended.
     pub pauses: bool,
+}
+
+impl EmitPlan {
+    /// The header of a record of another kind with the same stamps and name.
+    #[inline(always)]
+    pub fn header(&self, kind: Kind, now: u64, pid: u64) -> [u64; 4] {
+        const KIND: u64 = 0xff << 32;
+        [self.first & !KIND | (kind as u64) << 32, now, pid, u64::from(self.name)]
+    }
 }
 
 /// See [`Action::Filter`].

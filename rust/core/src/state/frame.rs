@@ -27,6 +27,13 @@ pub mod exit_actions {
     pub const MEASURED: u16 = TIME | MEMORY;
 }
 
+/// The exit actions that a match spec requests, by whether it wants return_from and exception_from.
+#[inline(always)]
+pub(crate) fn results(returns: bool, raises: bool) -> u16 {
+    let returns = if returns { exit_actions::RETURN_FROM } else { 0 };
+    returns | if raises { exit_actions::EXCEPTION_FROM } else { 0 }
+}
+
 /// An open traced call, for one session and one of: time, memory, the other actions.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {

@@ -39,6 +39,7 @@ pub mod frame_names;
 mod names;
 mod noted;
 mod raised;
+mod recent_names;
 mod special_types;
 mod taken;
 mod walk;

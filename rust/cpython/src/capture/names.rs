@@ -1,6 +1,9 @@
 //! The names of types, exceptions and callables, read without running code of the program.
 
-use super::class::{attribute, dict_of, lookup};
+use super::{
+    class::{attribute, dict_of, lookup},
+    recent_names,
+};
 use std::{ffi::CStr, ptr};
 
 use inviso_term::etf::{Encoder, Full};
@@ -32,21 +35,27 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
     unsafe {
         if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
             name.push(CStr::from_ptr((*class).tp_name).to_bytes());
-        } else {
-            let module = module_of_class(class);
-            if !module.is_null() && !super::is_text(module.as_ptr(), "builtins") {
-                name.push_text(module.as_ptr());
-                name.push(b".");
-            }
-            let qualname = Held::owned(ffi::PyType_GetQualName(class));
-            if qualname.is_null() {
-                ffi::PyErr_Clear();
-            } else {
-                name.push_text(qualname.as_ptr());
-            }
+            return name.finish();
         }
+        let qualname = Held::owned(ffi::PyType_GetQualName(class));
+        if qualname.is_null() {
+            ffi::PyErr_Clear();
+        } else if let Some(length) = recent_names::find(class, qualname.as_ptr(), name.buffer) {
+            return NameBuffer { length, ..name }.finish();
+        }
+        let module = module_of_class(class);
+        if !module.is_null() && !super::is_text(module.as_ptr(), "builtins") {
+            name.push_text(module.as_ptr());
+            name.push(b".");
+        }
+        let at = name.length;
+        if !qualname.is_null() {
+            name.push_text(qualname.as_ptr());
+        }
+        let name = name.finish();
+        recent_names::keep(class, name, at);
+        name
     }
-    name.finish()
 }
 
 /// Whether an object is a bound method of a Python function.

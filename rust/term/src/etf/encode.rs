@@ -152,7 +152,9 @@ impl<'a> Encoder<'a> {
             let [a, b, c, d] = n.to_be_bytes();
             return self.put([tag::INTEGER, a, b, c, d]);
         }
-        self.big(n < 0, &n.unsigned_abs().to_le_bytes())
+        let magnitude = n.unsigned_abs();
+        let len = 8 - magnitude.leading_zeros() / 8; // at least four
+        self.put_with([tag::SMALL_BIG, len as u8, u8::from(n < 0)], &magnitude.to_le_bytes()[..len as usize])
     }
 
     /// An integer of any size, by its sign and magnitude, lowest byte first. Zeros at the end are ignored.
@@ -360,7 +362,10 @@ impl<'a> Encoder<'a> {
             out.tuple(4)?;
             out.plain_atom(mark::OPAQUE)?;
             out.str(type_name)?;
-            out.big(false, &id.to_le_bytes())?;
+            match i64::try_from(id) {
+                Ok(id) => out.int(id)?,
+                Err(_) => out.big(false, &id.to_le_bytes())?,
+            }
             match text {
                 Some(text) => out.str(text),
                 None => out.plain_atom("undefined"),

@@ -103,11 +103,12 @@ fn emit_call<A: Activation>(
     }
     let Some(ring) = rings.of(cached.index, cached.id) else { return false };
     let _counted_by_the_ring = ring.push([cached.first, now, current.pid, u64::from(cached.name)], &[]);
-    if flags.has(Flags::RETURN_TO) {
+    if cached.exit_actions != 0 {
         if cached.pauses {
-            node.suspended_calls.keep(at, cached.id, PendingCall { exit_actions: exit_actions::RETURN_TO, start: now });
+            let pending = PendingCall { exit_actions: cached.exit_actions, start: now };
+            node.suspended_calls.keep(at, cached.id, pending);
         } else {
-            stack.push(Frame::new(at, cached.id, cached.index, exit_actions::RETURN_TO, now));
+            stack.push(Frame::new(at, cached.id, cached.index, cached.exit_actions, now));
         }
     }
     true
@@ -143,7 +144,7 @@ fn start_planned<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread
     if let Some((plan, entry, kinds)) = planned(thread, context.snapshot, place, n) {
         start(context, thread, plan, entry, kinds);
         // the process's flags may have become such that the fast form covers them
-        if entry.run & kinds & !kinds::COUNT == kinds::LOCAL && entry.spec.is_none() {
+        if entry.run & kinds & !kinds::COUNT == kinds::LOCAL {
             let cached = call_cache::EmitPlan::of(context.node, thread, plan, entry, context.call.is_generator());
             if let Some(cached) = cached {
                 thread.call_cache.at(place).replace(n, Action::Emit(cached));

@@ -10,14 +10,18 @@ use super::{
     frames::uncover,
     measure::charge,
 };
-use crate::state::{
-    call_cache::Action,
-    flags::Flags,
-    frame::{exit_actions, Frame},
-    node::Node,
-    setting::kinds,
-    suspended_calls::PendingCall,
-    thread::Thread,
+use crate::{
+    emit::values,
+    state::{
+        call_cache::{Action, EmitPlan},
+        flags::Flags,
+        frame::{exit_actions, Frame},
+        node::Node,
+        session::Takes,
+        setting::kinds,
+        suspended_calls::PendingCall,
+        thread::Thread,
+    },
 };
 use inviso_term::record::Kind;
 
@@ -56,10 +60,7 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
                 }
                 continue;
             }
-            let is_simple = frame.exit_actions == exit_actions::RETURN_TO && exit == Exit::Return;
-            if !(is_simple && emit_return(context, thread, &frame)) {
-                finish(context, thread, code, &frame, exit);
-            }
+            end_frame(context, thread, code, frame, exit);
         }
     }
     if exit != Exit::Yield && !node.suspended_calls.is_empty() && call.is_generator() {
@@ -78,29 +79,73 @@ fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut
     for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
         if let Some(begun) = node.suspended_calls.take(at, entry.id) {
             let frame = Frame::new(at, entry.id, entry.index, begun.exit_actions, begun.start);
-            let is_simple = frame.exit_actions == exit_actions::RETURN_TO && exit == Exit::Return;
-            if !(is_simple && emit_return(context, thread, &frame)) {
-                finish(context, thread, code, &frame, exit);
-            }
+            end_frame(context, thread, code, frame, exit);
         }
     }
 }
 
-/// Emits `return_to` for a caller whose cached call has the name and the header; `false` if the general form is needed.
+/// Runs the exit actions of a frame, but for time and memory. The records of a call that returns have their names and headers in cached
+/// calls.
 #[inline(always)]
-pub(super) fn emit_return<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, frame: &Frame) -> bool {
-    const KIND: u64 = 0xff << 32;
-    context.call.identify(thread);
-    let (_, caller) = context.call.caller_function();
-    let Some(place) = thread.call_cache.find(caller, context.snapshot.version) else { return false };
-    let Some(Action::Emit(cached)) = &thread.call_cache.at(place).first else { return false };
-    if cached.id != frame.id || thread.current.flags(frame.index) != cached.flags {
+fn end_frame<A: Activation>(
+    context: CallContext<'_, A>, thread: &mut Thread, code: usize, mut frame: Frame, exit: Exit,
+) {
+    const RESULTS: u16 = exit_actions::RETURN_FROM | exit_actions::EXCEPTION_FROM;
+    if exit == Exit::Return && frame.exit_actions & !(RESULTS | exit_actions::RETURN_TO) == 0 {
+        context.call.identify(thread);
+        if frame.exit_actions & RESULTS != 0 && emit_value(context, thread, code, &frame) {
+            frame.exit_actions &= !RESULTS;
+        }
+        if frame.exit_actions == exit_actions::RETURN_TO && emit_return(context, thread, &frame) {
+            return;
+        }
+    }
+    if frame.exit_actions != 0 {
+        finish(context, thread, code, &frame, exit);
+    }
+}
+
+/// The cached record of calls of a function, if it is valid for the session of a frame and for the process that runs.
+#[inline(always)]
+fn cached_record(thread: &mut Thread, code: usize, version: u32, frame: &Frame) -> Option<EmitPlan> {
+    let place = thread.call_cache.find(code, version)?;
+    let Some(Action::Emit(cached)) = &thread.call_cache.at(place).first else { return None };
+    let is_valid = cached.id == frame.id && thread.current.flags(frame.index) == cached.flags;
+    is_valid.then_some(*cached)
+}
+
+/// Emits `return_from` by the cached call of the function; `false` if the general form is needed.
+#[inline(always)]
+pub(super) fn emit_value<A: Activation>(
+    context: CallContext<'_, A>, thread: &mut Thread, code: usize, frame: &Frame,
+) -> bool {
+    let CallContext { snapshot, call, now, .. } = context;
+    let Some(cached) = cached_record(thread, code, snapshot.version, frame) else { return false };
+    let Some(session) = snapshot.session(frame.index, frame.id) else { return false };
+    let capture = &session.options.capture;
+    if capture.takes != Takes::Values {
         return false;
     }
-    let first = cached.first & !KIND | (Kind::ReturnTo as u64) << 32;
-    let header = [first, context.now, thread.current.pid, u64::from(cached.name)];
+    let header = cached.header(Kind::ReturnFrom, now, thread.current.pid);
+    values::with_payload(
+        thread,
+        capture,
+        |out| call.result(out, capture),
+        |thread, payload| {
+            let _counted_by_the_ring = thread.push(session, header, payload);
+        },
+    );
+    true
+}
+
+/// Emits `return_to` by the cached call of the caller; `false` if the general form is needed.
+#[inline(always)]
+pub(super) fn emit_return<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, frame: &Frame) -> bool {
+    let (_, caller) = context.call.caller_function();
+    let Some(cached) = cached_record(thread, caller, context.snapshot.version, frame) else { return false };
     if cached.flags.has(Flags::RETURN_TO) {
         let Some(ring) = thread.rings.of(frame.index, frame.id) else { return false };
+        let header = cached.header(Kind::ReturnTo, context.now, thread.current.pid);
         let _counted_by_the_ring = ring.push(header, &[]);
     }
     true

@@ -7,7 +7,7 @@ use crate::{
     record::header::{stamp, Head},
     state::{
         flags::Flags,
-        frame::exit_actions,
+        frame::{exit_actions, results},
         plan::{Entry, Plan},
         session::Takes,
         setting::kinds,
@@ -102,13 +102,7 @@ fn emit_matched<A: Activation>(
     if flags.has(Flags::SILENT) {
         return 0;
     }
-    let mut exit_actions = 0;
-    if decision.returns {
-        exit_actions |= exit_actions::RETURN_FROM;
-    }
-    if decision.raises {
-        exit_actions |= exit_actions::EXCEPTION_FROM;
-    }
+    let exit_actions = results(decision.returns, decision.raises);
     if let Disclosure::Suppressed = decision.message {
         return exit_actions;
     }

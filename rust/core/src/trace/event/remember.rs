@@ -8,7 +8,7 @@ use crate::{
     state::{
         call_cache::{Action, Branching, CachedCall, EmitPlan, Filter, Measured},
         flags::Flags,
-        frame::exit_actions,
+        frame::{exit_actions, results},
         node::Node,
         plan::{Entry, Plan},
         setting::kinds,
@@ -68,9 +68,18 @@ impl Measured {
 const NOBODY: u64 = 0;
 
 impl EmitPlan {
-    /// The record of a call, if it has no payload: no arguments, no numbers of its stamp.
+    /// The record of a call, if it has no payload: no arguments, no numbers of its stamp. The match spec, if there is one, has to take
+    /// each call alike.
     pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<EmitPlan> {
         let flags = thread.current.flags(entry.index);
+        let mut exit_actions = if flags.has(Flags::RETURN_TO) { exit_actions::RETURN_TO } else { 0 };
+        if let Some(program) = &entry.spec {
+            let uses = program.uses();
+            if !uses.unconditional {
+                return None;
+            }
+            exit_actions |= results(uses.return_trace || uses.exception_trace, uses.exception_trace);
+        }
         let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
         let stamps = stamps(flags).filter(|_| simple && carried(node, &entry.session, flags).is_none())?;
         Some(EmitPlan {
@@ -80,6 +89,7 @@ impl EmitPlan {
             id: entry.id,
             name: plan.name,
             index: entry.index,
+            exit_actions,
             pauses,
         })
     }
@@ -93,14 +103,14 @@ impl CachedCall {
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
             let emits = entry.run & kinds::LOCAL != 0;
             let emitting = match &entry.spec {
-                Some(program) => Some(Action::Filter(Filter {
+                Some(program) if !program.uses().unconditional => Some(Action::Filter(Filter {
                     program: program.clone(),
                     tracer: entry.session.tracer.load(Relaxed),
                     id: entry.id,
                     index: entry.index,
                 })),
-                None if emits => EmitPlan::of(node, thread, plan, entry, pauses).map(Action::Emit),
-                None => None,
+                _ if emits => EmitPlan::of(node, thread, plan, entry, pauses).map(Action::Emit),
+                _ => None,
             };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
             if entry.run & !simple != 0 || emits && emitting.is_none() {

@@ -1,6 +1,11 @@
 //! The fast forms of a call's records against the general ones, and actions of cached calls that defer work.
 
-use super::{activation::Activation, context::CallContext, exit::emit_return, on_call, on_exit, Exit};
+use super::{
+    activation::Activation,
+    context::CallContext,
+    exit::{emit_return, emit_value},
+    on_call, on_exit, Exit,
+};
 use crate::{
     clock::Clock,
     control::{Arm, Op, Target},
@@ -138,38 +143,57 @@ fn records(session: &Session) -> Vec<([u64; 4], Vec<u8>)> {
     all
 }
 
+/// A match specification with this head, which runs these actions.
+fn matching(head: Term, actions: &[&str]) -> Op {
+    let body = actions.iter().map(|action| Term::Tuple(vec![Term::atom(action)])).collect();
+    let clause = Term::Tuple(vec![head, Term::List(vec![]), Term::List(body)]);
+    Op::Match(Arc::new(Program::compile(&Term::List(vec![clause]), Context::Call).unwrap()))
+}
+
+/// Checks the records of cached calls against those of their plan.
+fn check_cached_calls(flags: Flags, op: &Op, is_generator: bool, records_of_a_call: usize) {
+    let (node, mut thread) = program();
+    // A latency takes both the call and its end out of the fast forms. The newer session comes first in a plan.
+    let slow = traced(&node, Options::default(), flags, kinds::LOCAL | kinds::LATENCY, op);
+    let fast = traced(&node, Options::default(), flags, kinds::LOCAL, op);
+    let (outer, inner) = (outer(), inner(is_generator, 0));
+    on_call(&node, &mut thread, OUTER, &outer);
+    for _ in 0..3 {
+        on_call(&node, &mut thread, INNER, &inner);
+        on_exit(&node, &mut thread, INNER, Exit::Return, &inner);
+    }
+    on_call(&node, &mut thread, INNER, &inner);
+    on_exit(&node, &mut thread, INNER, Exit::Unwind, &inner);
+    on_call(&node, &mut thread, OUTER, &outer);
+    let version = node.read(|snapshot| snapshot.version);
+    for function in [OUTER, INNER] {
+        let place = thread.call_cache.find(function, version).unwrap();
+        let known = thread.call_cache.at(place);
+        assert!(matches!(known.action(0), Some(Action::Emit(known)) if known.id == fast.id as u32));
+        assert!(matches!(known.action(1), Some(Action::Planned(id)) if *id == slow.id as u32));
+    }
+    let (records, wanted) = (records(&fast), records(&slow));
+    let raised = if matches!(op, Op::On) { 0 } else { 1 };
+    assert_eq!(records.len(), 2 + 3 * records_of_a_call + 1 + raised + usize::from(flags.has(Flags::RETURN_TO)));
+    assert_eq!(records, wanted);
+    let frame = Frame::new(inner.at, fast.id as u32, fast.index, exit_actions::RETURN_TO, 0);
+    let is_fast = |snapshot: &Snapshot| {
+        let context = CallContext { node: &node, snapshot, call: &inner, at: inner.at, now: 0 };
+        emit_value(context, &mut thread, INNER, &frame) && emit_return(context, &mut thread, &frame)
+    };
+    assert!(node.read(is_fast));
+}
+
 #[test]
 fn a_cached_call_writes_the_bytes_that_its_plan_would() {
+    let (ends, plain) = (matching(Term::atom("_"), &["return_trace", "exception_trace"]), Op::On);
     for stamps in [Flags::NONE, Flags::TIMESTAMP, Flags::MONOTONIC_TIMESTAMP, Flags::SCHEDULER_ID] {
-        for (returns, is_generator) in [(false, false), (true, false), (true, true)] {
-            let (node, mut thread) = program();
-            let flags = Flags::CALL | Flags::ARITY | stamps | if returns { Flags::RETURN_TO } else { Flags::NONE };
-            // A latency takes both the call and its end out of the fast forms. The newer session comes first in a plan.
-            let slow = traced(&node, Options::default(), flags, kinds::LOCAL | kinds::LATENCY, &Op::On);
-            let fast = traced(&node, Options::default(), flags, kinds::LOCAL, &Op::On);
-            let (outer, inner) = (outer(), inner(is_generator, 0));
-            on_call(&node, &mut thread, OUTER, &outer);
-            for _ in 0..3 {
-                on_call(&node, &mut thread, INNER, &inner);
-                on_exit(&node, &mut thread, INNER, Exit::Return, &inner);
-            }
-            on_call(&node, &mut thread, OUTER, &outer);
-            let version = node.read(|snapshot| snapshot.version);
-            for function in [OUTER, INNER] {
-                let place = thread.call_cache.find(function, version).unwrap();
-                let known = thread.call_cache.at(place);
-                assert!(matches!(known.action(0), Some(Action::Emit(known)) if known.id == fast.id as u32));
-                assert!(matches!(known.action(1), Some(Action::Planned(id)) if *id == slow.id as u32));
-            }
-            let (records, wanted) = (records(&fast), records(&slow));
-            assert_eq!(records.len(), 5 + if returns { 3 } else { 0 });
-            assert_eq!(records, wanted);
-            let frame = Frame::new(inner.at, fast.id as u32, fast.index, exit_actions::RETURN_TO, 0);
-            let is_fast = |snapshot: &Snapshot| {
-                let context = CallContext { node: &node, snapshot, call: &inner, at: inner.at, now: 0 };
-                emit_return(context, &mut thread, &frame)
-            };
-            assert!(node.read(is_fast));
+        let flags = Flags::CALL | Flags::ARITY | stamps;
+        for is_generator in [false, true] {
+            check_cached_calls(flags, &plain, is_generator, 1);
+            check_cached_calls(flags | Flags::RETURN_TO, &plain, is_generator, 2);
+            check_cached_calls(flags, &ends, is_generator, 2);
+            check_cached_calls(flags | Flags::RETURN_TO, &ends, is_generator, 3);
         }
     }
 }
@@ -178,8 +202,7 @@ fn a_cached_call_writes_the_bytes_that_its_plan_would() {
 fn what_a_cached_filter_defers_runs_before_its_call_goes_on() {
     let (node, mut thread) = program();
     let capture = Capture { takes: Takes::Texts, ..Capture::default() };
-    let clause = Term::Tuple(vec![Term::atom("_"), Term::List(vec![]), Term::List(vec![])]);
-    let op = Op::Match(Arc::new(Program::compile(&Term::List(vec![clause]), Context::Call).unwrap()));
+    let op = matching(Term::List(vec![]), &[]); // no arguments: it has to be run for each call
     let options = Options { capture, ..Options::default() };
     let session = traced(&node, options, Flags::CALL, kinds::LOCAL, &op);
     for argument in [7, 8, 9] {
