@@ -1,6 +1,7 @@
 //! The snapshot: an immutable table from functions to plans, with the sessions.
 //!
-//! The table consists of chunks. The next snapshot copies the root and the changed chunks and shares the others.
+//! The table consists of chunks. The next snapshot copies the root and the changed chunks and shares the others. The root has the sum
+//! of each chunk, so that a change of one function reads no plan of the others.
 //!
 //! # Roles
 //! The control side creates snapshots. Any thread reads them.
@@ -38,9 +39,20 @@ impl Bucket {
     }
 }
 
+/// A part of the table.
+#[derive(Clone)]
+struct Chunk {
+    /// Open addressing, at most a quarter full.
+    buckets: Arc<[Bucket]>,
+    /// The number of plans in it.
+    len: usize,
+    /// Interpreter events that some plan in it needs.
+    events: u8,
+}
+
 /// All plans and all sessions at one point in time.
 pub struct Snapshot {
-    chunks: Box<[Arc<[Bucket]>]>,
+    chunks: Box<[Chunk]>,
     sessions: Arc<[Option<Arc<Session>>]>,
     /// The message patterns of the sessions, by index.
     patterns: Arc<[Patterns]>,
@@ -69,7 +81,7 @@ impl Snapshot {
     #[must_use]
     pub fn empty() -> Self {
         Snapshot {
-            chunks: [chunk(&[])].into(),
+            chunks: [Chunk::of(&[])].into(),
             sessions: Arc::new([]),
             patterns: Arc::new([]),
             ids: Box::new([]),
@@ -91,7 +103,7 @@ impl Snapshot {
     #[must_use]
     pub fn bucket(&self, key: usize) -> Option<&Bucket> {
         let h = hash(key);
-        let chunk = &self.chunks[(h >> 32) as usize & (self.chunks.len() - 1)];
+        let chunk = &self.chunks[(h >> 32) as usize & (self.chunks.len() - 1)].buckets;
         let mask = chunk.len() - 1;
         let mut at = (h >> 52) as usize & mask;
         loop {
@@ -142,7 +154,7 @@ impl Snapshot {
 
     /// All plans with their functions.
     pub fn plans(&self) -> impl Iterator<Item = (usize, &Arc<Plan>)> {
-        self.chunks.iter().flat_map(|c| c.iter()).filter_map(|b| Some((b.key, b.plan.as_ref()?)))
+        self.chunks.iter().flat_map(|c| c.buckets.iter()).filter_map(|b| Some((b.key, b.plan.as_ref()?)))
     }
 
     /// The number of functions with a plan.
@@ -177,7 +189,7 @@ impl Snapshot {
         }
         let mut chunks = self.chunks.to_vec();
         for (n, new) in by_chunk {
-            let old = chunks[n].iter().filter_map(|b| Some((b.key, b.plan.clone()?))).collect();
+            let old = chunks[n].buckets.iter().filter_map(|b| Some((b.key, b.plan.clone()?))).collect();
             chunks[n] = merged(old, Some(new));
         }
         Snapshot::of(chunks, self.sessions.clone(), self.patterns.clone())
@@ -211,49 +223,45 @@ impl Snapshot {
         self.sessions.to_vec()
     }
 
-    fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>, patterns: Arc<[Patterns]>) -> Snapshot {
+    fn of(chunks: Vec<Chunk>, sessions: Arc<[Option<Arc<Session>>]>, patterns: Arc<[Patterns]>) -> Snapshot {
         let ids = sessions.iter().map(|s| s.as_ref().map_or(0, |s| s.id as u32)).collect();
-        let mut snapshot = Snapshot {
+        Snapshot {
+            len: chunks.iter().map(|chunk| chunk.len).sum(),
+            events: chunks.iter().fold(0, |all, chunk| all | chunk.events),
             chunks: chunks.into(),
             sessions,
             patterns,
             ids,
-            len: 0,
             version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-            events: 0,
-        };
-        let (mut len, mut events) = (0, 0);
-        for (_, plan) in snapshot.plans() {
-            len += 1;
-            events |= plan.events;
         }
-        (snapshot.len, snapshot.events) = (len, events);
-        snapshot
     }
 }
 
 /// A chunk of the old plans with the new ones.
-fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Arc<[Bucket]> {
+fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Chunk {
     if let Some(new) = new {
         let fresh: rustc_hash::FxHashSet<usize> = new.iter().map(|(k, _)| *k).collect();
         old.retain(|(k, _)| !fresh.contains(k));
         old.extend(new.into_iter().filter_map(|(k, p)| Some((k, p?))));
     }
-    chunk(&old)
+    Chunk::of(&old)
 }
 
-/// A chunk of these plans: open addressing, at most a quarter full.
-fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
-    let len = (plans.len() * 4 + 2).next_power_of_two();
-    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket { key: 0, plan: None }).collect();
-    for (key, plan) in plans {
-        let mut at = (hash(*key) >> 52) as usize & (len - 1);
-        while buckets[at].key != 0 {
-            at = (at + 1) & (len - 1);
+impl Chunk {
+    /// A chunk of these plans.
+    fn of(plans: &[(usize, Arc<Plan>)]) -> Chunk {
+        let places = (plans.len() * 4 + 2).next_power_of_two();
+        let mut buckets: Vec<Bucket> = (0..places).map(|_| Bucket { key: 0, plan: None }).collect();
+        for (key, plan) in plans {
+            let mut at = (hash(*key) >> 52) as usize & (places - 1);
+            while buckets[at].key != 0 {
+                at = (at + 1) & (places - 1);
+            }
+            buckets[at] = Bucket { key: *key, plan: Some(plan.clone()) };
         }
-        buckets[at] = Bucket { key: *key, plan: Some(plan.clone()) };
+        let events = plans.iter().fold(0, |all, (_, plan)| all | plan.events);
+        Chunk { buckets: buckets.into(), len: plans.len(), events }
     }
-    buckets.into()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -301,14 +309,16 @@ mod tests {
     fn chunks_stay_as_small_as_they_are_meant_to_be() {
         for (n, part) in [(1, 1), (47, 47), (49, 1), (500, 1), (3_000, 3_000), (20_000, 997)] {
             let snapshot = made(n, part);
-            let crowds: Vec<_> = snapshot.chunks.iter().map(|c| c.iter().filter(|b| b.key != 0).count()).collect();
+            let crowds: Vec<_> =
+                snapshot.chunks.iter().map(|c| c.buckets.iter().filter(|b| b.key != 0).count()).collect();
             assert_eq!(crowds.iter().sum::<usize>(), n);
+            assert_eq!(crowds, snapshot.chunks.iter().map(|c| c.len).collect::<Vec<_>>());
             let (most, average) = (crowds.iter().max().unwrap(), n / crowds.len());
             assert!(average <= 2 * CROWD && *most <= 4 * CROWD, "{n} by {part}: {crowds:?}");
             assert!(crowds.len() == 1 || average >= CROWD / 2, "{n} by {part}: {crowds:?}");
             for chunk in &*snapshot.chunks {
-                let crowd = chunk.iter().filter(|b| b.key != 0).count();
-                assert!(chunk.len() > 3 * crowd && chunk.len() < 8 * crowd + 5, "{crowd} in {}", chunk.len());
+                let (crowd, places) = (chunk.len, chunk.buckets.len());
+                assert!(places > 3 * crowd && places < 8 * crowd + 5, "{crowd} in {places}");
             }
         }
     }
@@ -325,7 +335,8 @@ mod tests {
     fn a_change_copies_only_the_chunks_that_change() {
         let before = made(3_000, 3_000);
         let after = before.with(vec![(64, None), (8, plan(8, &session(1, 0)))]);
-        let shared = before.chunks.iter().zip(&*after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+        let shared =
+            before.chunks.iter().zip(&*after.chunks).filter(|(a, b)| Arc::ptr_eq(&a.buckets, &b.buckets)).count();
         assert!(after.chunks.len() == before.chunks.len() && shared >= before.chunks.len() - 2);
         assert_eq!(
             (after.len(), after.find(64).is_some(), after.find(8).map(|plan| plan.slot)),
