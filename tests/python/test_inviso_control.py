@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import queue
 import re
@@ -67,6 +68,7 @@ def in_process(folder: Path) -> Iterator[list[Own]]:
     yield [own]
     for name in names.keys() - before:
         del names[name]
+    gc.collect()  # a free-threaded interpreter frees a function only then, and a pattern of the next test would find it
 
 
 @pytest.fixture(params=["process", "socket", "agent"])
