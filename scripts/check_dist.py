@@ -3,8 +3,8 @@
     python scripts/check_dist.py FOLDER
 
 A wheel has exactly the modules of the sdist and one native library, the licences, a list of its crates (CycloneDX), and
-metadata without requirements. Its library needs no symbol of a C library that is newer than the wheel's tag says:
-auditwheel reads them.
+metadata without requirements, whose page has absolute links only. Its library needs no symbol of a C library that is
+newer than the wheel's tag says: auditwheel reads them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ def check_metadata(path: pathlib.Path, metadata: email.message.Message) -> None:
         refuse(path, f"its metadata has the URLs {sorted(urls)}")
     if needed := [value for value in metadata.get_all("Requires-Dist", []) if "extra ==" not in value]:
         refuse(path, f"it requires {needed}")
+    page = str(metadata.get_payload())
+    if not page or (relative := re.findall(r"\]\((?!https?:|#)([^)]*)\)", page)):
+        refuse(path, f"these links of its page lead nowhere: {relative}" if page else "it has no page")
     if set(metadata.get_all("License-File", [])) != LICENCES:
         refuse(path, "its metadata does not name both licences")
 

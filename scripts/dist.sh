@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dist.sh: a release in target/dist, from the files that git knows.
+# dist.sh: a release in target/dist, from the last commit.
 #   scripts/dist.sh                         sdist, wheels, checks, and each wheel that this machine can run in an environment of its own
 #   scripts/dist.sh try WHEELS PYTHON ...   only the last: the wheels of a folder, under these interpreters
 # All wheels are built from the unpacked sdist. PYTHONS are the versions; each is on PATH, or one of pyenv's.
@@ -66,9 +66,14 @@ try_wheels() { # folder of wheels, folder with the tests, interpreters
 }
 
 sdist() {
+    local url version
     rm -rf "$out"
     echo "== sdist"
-    "${tools[@]}" maturin sdist --out "$out"
+    git clone --quiet . "$work/repository"
+    # README is the page of the package, too, where no folder is beside it.
+    url=$(sed -n 's/^Source = "\(.*\)"/\1/p' pyproject.toml) version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+    sed -i -E "s#\]\(((docs|notebooks)/[^)]*|[A-Z]+\.md[^)]*)\)#](${url}/blob/v$version/\1)#g" "$work/repository/README.md"
+    (cd "$work/repository" && "${tools[@]}" maturin sdist --out "$out")
     tar -xzf "$out"/inviso-*.tar.gz -C "$work"
     source=$(echo "$work"/inviso-*)
     echo "== sdist: built as pip builds it, and tested from its own content"
