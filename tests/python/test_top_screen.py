@@ -160,6 +160,21 @@ def test_brackets_of_a_program_are_text(shop: list[Node]) -> None:
     press(shop, keys)
 
 
+def test_an_answer_after_the_end_is_ignored(shop: list[Node]) -> None:
+    """The view ends while the nodes are asked."""
+
+    async def main() -> None:
+        with Live(["shop-*"], timeout=10) as live:
+            screen = Screen(live, every=LIMIT)
+            async with screen.run_test(size=(160, 50)) as pilot:
+                await until(pilot, lambda: len(screen.refreshed.nodes) == len(shop))
+            assert screen.screen_stack == []
+            await screen.refresh_nodes()
+            assert len(screen.refreshed.nodes) == len(shop)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
 def test_keys_that_end(shop: list[Node], key: str) -> None:
     async def keys(screen: Screen, pilot: Pilot[None]) -> None:

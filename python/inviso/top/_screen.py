@@ -108,6 +108,8 @@ class Screen(App[None]):
             opened = self._opened
             asked = (None, None) if opened is None else (opened.node, opened.pid)
             self.refreshed = await asyncio.to_thread(self._live.refresh, *asked)
+        if not self.screen_stack:
+            return  # the view has ended meanwhile
         self.show()
         if opened is not None and opened is self._opened:
             opened.show(self.refreshed.nodes.get(opened.node), self.refreshed.errors.get(opened.node))
