@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -364,6 +365,12 @@ def test_pools_and_managers_that_come_and_go_are_no_messages(tracer: inviso.Pid)
     manager.shutdown()
 
 
+def nap(began: Path) -> None:
+    """Reports its beginning by a file."""
+    began.touch()
+    time.sleep(1.5)
+
+
 def receives(tracer: inviso.Pid) -> list[Any]:
     return [event for event in shape(tracer, "own") if event[0] == "receive"]
 
@@ -372,16 +379,19 @@ def receives(tracer: inviso.Pid) -> list[Any]:
     "make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"]
 )
 @pytest.mark.parametrize("carried", [True, False])
-def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, make: Any, carried: bool) -> None:
+def test_what_a_terminated_pool_throws_away_is_no_message(
+    tracer: inviso.Pid, make: Any, carried: bool, tmp_path: Path
+) -> None:
     """It takes tasks out of its own pipe, in the thread that terminates it, with tokens and without."""
     if carried:
         begin("own")
     pool = make()
     for _ in range(5):
-        pool.apply_async(time.sleep, (1.5,))
+        pool.apply_async(nap, (tmp_path / "began",))
     if not carried:
         begin("own")
-    until(lambda: pool._taskqueue.empty() and not pool._inqueue.empty())  # they are under way
+    # one is received, and the others are under way
+    until(lambda: (tmp_path / "began").exists() and pool._taskqueue.empty() and not pool._inqueue.empty())
     before, received = serial(), receives(tracer)
     pool.terminate()
     pool.join()
