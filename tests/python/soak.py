@@ -35,6 +35,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import inviso
 from inviso import Cluster, log
 from waiting import until
 
@@ -276,7 +277,7 @@ def run(
     try:
         while (now := time.monotonic() - began) < seconds or len(service.rests) < LEAST:
             told = soak.period(period)
-            here = {"blocks": sys.getallocatedblocks()}
+            here = {"blocks": sys.getallocatedblocks(), "processes": len(inviso.processes())}
             rests = rest_of(soak.service.pid, before[0], told), rest_of("self", before[1], here)
             is_warm = before[0] is not None and now >= seconds / 4
             if is_warm:

@@ -16,7 +16,7 @@ from typing import Any
 import inviso
 import pytest
 from agent_tools import THERE, Host, joined
-from inviso import BadArg, control, log, runtime
+from inviso import BadArg, Cluster, control, log, runtime
 from inviso.control._control import Control
 from node_tools import HOST, Node, started
 from waiting import until
@@ -440,6 +440,20 @@ def test_a_subscriber_that_has_ended_or_raises_disturbs_nobody(capsys: pytest.Ca
     control.add_node("tag")
     assert events.next()[0] == "connected"
     assert "ValueError: mine" in capsys.readouterr().err
+
+
+def test_a_control_that_has_ended_is_no_process_any_more() -> None:
+    before = inviso.processes()
+    _, pid = control.start()
+    assert isinstance(pid, inviso.Pid) and pid in inviso.processes()
+    monitored = inviso.monitor(pid)
+    control.stop()
+    assert inviso.receive(timeout=10)[:4] == ("DOWN", monitored, "process", pid)
+    for _ in range(5):
+        with Cluster("nobody*"):
+            pass
+    until(lambda: inviso.processes() == before)
+    assert not pid.is_alive()
 
 
 def test_this_process_is_a_node_too(tmp_path: Path) -> None:

@@ -440,5 +440,6 @@ def is_meant(node: str, pattern: str) -> bool:
 
 
 def _end_process(pid: Pid) -> None:
+    """The code of a thread: the process ends with it."""
+    _native.process.hide()
     _native.process.become(pid)
-    _native.process.resign()

@@ -37,17 +37,6 @@ impl Action {
         }
     }
 
-    /// Whether it always needs the time.
-    #[inline(always)]
-    pub fn is_clocked(&self) -> bool {
-        match self {
-            Action::Measure(known) => known.exit_actions != exit_actions::MEMORY,
-            Action::Branch(known) => known.exit_actions != exit_actions::MEMORY,
-            Action::Filter(_) => false,
-            _ => true,
-        }
-    }
-
     /// Its kinds.
     pub fn kinds(&self) -> u16 {
         match self {

@@ -3,7 +3,10 @@
 //!
 //! An instance of a class that derives from int, float, str, bytes, tuple, list, dict or set counts as its base.
 
-use std::marker::PhantomData;
+use std::{
+    cell::{OnceCell, RefCell},
+    marker::PhantomData,
+};
 
 use inviso_match::view::{Binary, Look, View};
 use inviso_term::{
@@ -25,10 +28,11 @@ use inviso_cpython::{
     },
 };
 
-/// The objects that are held while one program runs.
+/// The objects that are held while one program runs. Most programs hold none, and most calls run no program: the list is made for the
+/// first object.
 #[derive(Default)]
 pub struct Kept {
-    objects: std::cell::RefCell<Vec<Held>>,
+    objects: OnceCell<Box<RefCell<Vec<Held>>>>,
 }
 
 impl Kept {
@@ -37,7 +41,7 @@ impl Kept {
     fn keep(&self, held: Held) -> *mut PyObject {
         let object = held.as_ptr();
         if held.is_owned() {
-            self.objects.borrow_mut().push(held);
+            self.objects.get_or_init(Box::default).borrow_mut().push(held);
         }
         object
     }
@@ -45,12 +49,12 @@ impl Kept {
     /// The nth object that is kept.
     #[cfg(Py_GIL_DISABLED)]
     fn at(&self, n: usize) -> *mut PyObject {
-        self.objects.borrow().get(n).map_or(std::ptr::null_mut(), Held::as_ptr)
+        self.objects.get().and_then(|kept| kept.borrow().get(n).map(Held::as_ptr)).unwrap_or(std::ptr::null_mut())
     }
 
     #[cfg(Py_GIL_DISABLED)]
     fn len(&self) -> usize {
-        self.objects.borrow().len()
+        self.objects.get().map_or(0, |kept| kept.borrow().len())
     }
 }
 

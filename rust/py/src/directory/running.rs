@@ -38,10 +38,12 @@ impl RunningTask {
         let mut cache = self.cache.get();
         // SAFETY: attached, in the thread that `thread` belongs to.
         let running = unsafe { tasks::current_task(inviso_cpython::interpreter::tstate(), &mut cache) };
-        self.cache.set(cache);
         let task = match running {
             tasks::Running::Same => self.task.get(),
-            tasks::Running::Changed(task) => task as usize,
+            tasks::Running::Changed(task) => {
+                self.cache.set(cache);
+                task as usize
+            }
         };
         if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
             if task != 0 && matches!(running, tasks::Running::Changed(_)) {

@@ -55,6 +55,7 @@ fn run_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapsh
     if cached.first.is_none() {
         return false;
     }
+    let has_one = cached.more.is_none();
     call.identify(thread);
     let mut context = CallContext { node, snapshot, call, at: call.address(), now: 0 };
     if thread.stack.last().is_some_and(|f| f.at == context.at) {
@@ -62,16 +63,16 @@ fn run_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapsh
     }
     let (mut done, mut may_defer) = (0, false);
     while let Some(action) = thread.call_cache.at(place).action(done) {
-        if context.now == 0 && action.is_clocked() {
-            context.now = node.clock.ticks();
-        }
         let Thread {
             ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, ref mut extra, ..
         } = *thread;
         let is_done = match action {
-            Action::Measure(cached) => start_measured::<A, true>(context, current, timers, stack, cached),
-            Action::Branch(cached) => start_branch::<A, true>(context, current, timers, stack, branches, cached),
-            Action::Emit(cached) => emit_call(context, current, rings, stack, cached),
+            Action::Measure(cached) => start_measured::<A, true>(&mut context, current, timers, stack, cached),
+            Action::Branch(cached) => start_branch::<A, true>(&mut context, current, timers, stack, branches, cached),
+            Action::Emit(cached) => {
+                context.read_clock();
+                emit_call(context, current, rings, stack, cached)
+            }
             Action::Filter(cached) => {
                 if let Some(decision) = filter(context, current, cached, extra) {
                     start_matched(context, thread, place, done, decision);
@@ -82,8 +83,12 @@ fn run_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapsh
             Action::Planned(_) => false,
         };
         if !is_done {
+            context.read_clock();
             start_planned(context, thread, place, done);
             may_defer = true;
+        }
+        if has_one {
+            break;
         }
         done += 1;
     }

@@ -19,7 +19,7 @@ use crate::{
 /// Charges a call that begins or is resumed to its function; `false` if the process has no cell for the function yet.
 #[inline(always)]
 pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
-    context: CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
+    context: &mut CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
     cached: &mut Measured,
 ) -> bool {
     if !current.flags(cached.index).has(Flags::CALL) {
@@ -37,7 +37,7 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
     } else {
         cell.get().resume(cached.generation);
     }
-    let amount = if cached.exit_actions == exit_actions::TIME { context.now } else { context.call.allocated() };
+    let amount = context.amount(cached.exit_actions);
     let before = Thread::timer(timers, cached.index, cached.id).of(cached.exit_actions).switch(Some(cell), amount);
     stack.push(Frame { before, ..Frame::new(context.at, cached.id, cached.index, cached.exit_actions, context.now) });
     true
@@ -47,13 +47,14 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
 /// cell for it.
 #[inline(always)]
 pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
-    context: CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
+    context: &mut CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
     branches: &mut Branches, cached: &Branching,
 ) -> bool {
-    let CallContext { node, call, at, now, .. } = context;
     if !current.flags(cached.index).has(Flags::CALL) {
         return true;
     }
+    let amount = context.amount(cached.exit_actions);
+    let CallContext { node, call, at, now, .. } = *context;
     let charge = Thread::timer(timers, cached.index, cached.id).of(cached.exit_actions);
     let Some(cell) = branches.find(current, cached.id, charge.key(), cached.key) else { return false };
     if BEGINS {
@@ -66,7 +67,6 @@ pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
             cell.get().wait(now.wrapping_sub(begun.start));
         }
     }
-    let amount = if cached.exit_actions == exit_actions::TIME { now } else { call.allocated() };
     let before = charge.switch(Some(cell), amount);
     stack.push(Frame { before, ..Frame::new(at, cached.id, cached.index, cached.exit_actions, now) });
     true
@@ -75,18 +75,18 @@ pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
 /// Charges a call by its plan: a process that is traced gets the cells that it lacks.
 #[inline(always)]
 pub(super) fn measure<A: Activation, const BEGINS: bool>(
-    context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry, run: u16,
+    mut context: CallContext<'_, A>, thread: &mut Thread, plan: &Plan, entry: &Entry, run: u16,
 ) {
     for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
         if run & kind != 0 && entry.session.tree.get().is_some() {
             let branching = Branching::of(plan, entry, measure);
             branching.make_cell(thread, context.snapshot, entry, plan, measure);
             let Thread { current, timers, stack, branches, .. } = thread;
-            start_branch::<A, BEGINS>(context, current, timers, stack, branches, &branching);
+            start_branch::<A, BEGINS>(&mut context, current, timers, stack, branches, &branching);
         } else if run & kind != 0 {
             let mut measured = Measured::of(thread, context.snapshot, plan, entry, measure);
             let Thread { current, timers, stack, .. } = thread;
-            start_measured::<A, BEGINS>(context, current, timers, stack, &mut measured);
+            start_measured::<A, BEGINS>(&mut context, current, timers, stack, &mut measured);
         }
     }
 }

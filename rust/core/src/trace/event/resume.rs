@@ -49,17 +49,15 @@ fn resume_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Sna
     let mut context = CallContext { node, snapshot, call, at: call.address(), now: 0 };
     let mut done = 0;
     while let Some(action) = thread.call_cache.at(place).action(done) {
-        if context.now == 0 && action.is_clocked() {
-            context.now = node.clock.ticks();
-        }
         let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, .. } = *thread;
         let is_done = match action {
-            Action::Measure(cached) => start_measured::<A, false>(context, current, timers, stack, cached),
-            Action::Branch(cached) => start_branch::<A, false>(context, current, timers, stack, branches, cached),
+            Action::Measure(cached) => start_measured::<A, false>(&mut context, current, timers, stack, cached),
+            Action::Branch(cached) => start_branch::<A, false>(&mut context, current, timers, stack, branches, cached),
             Action::Emit(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
         };
         if !is_done {
+            context.read_clock();
             resume_planned(context, thread, place, done);
         }
         done += 1;
