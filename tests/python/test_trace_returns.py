@@ -456,3 +456,33 @@ def test_pattern_taken_away_inside_a_call(session: trace.Session) -> None:
     assert names(session.drain())[0] == "call ends"
     leaf(2)
     assert session.drain() == []
+
+
+async def interleaved(n: int) -> int:
+    """Other tasks run before it returns or raises."""
+    await asyncio.sleep(0)
+    if n % 3 == 2:
+        raise ValueError(n)
+    return n
+
+
+@pytest.mark.parametrize("flags", [[], ["arity"], ["arity", "return_to"], ["arity", "timestamp"]])
+@pytest.mark.parametrize("head", ["_", ["_"]])
+def test_each_task_gets_the_end_of_its_own_call(session: trace.Session, flags: list[str], head: Any) -> None:
+    """The task that called last may be another. One match spec takes all calls alike, one looks at their arguments."""
+    session.function(mfa(interleaved), [(head, [], [("exception_trace",)])], ["local"])
+    session.process("all", True, ["call", *flags])
+    session.process("new", True, ["call", *flags])
+
+    async def main() -> list[inviso.Pid]:
+        tasks = [asyncio.create_task(interleaved(n)) for n in range(6)]
+        pids = [inviso.pid(task) for task in tasks]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return pids
+
+    pids = asyncio.run(main())
+    ends = [(m[1], m[2], m[4]) for m in session.drain() if m[2] in ("return_from", "exception_from")]
+    assert [(pid, tag) for pid, tag, _ in ends] == [
+        (pid, "exception_from" if n % 3 == 2 else "return_from") for n, pid in enumerate(pids)
+    ]
+    assert [value for _, tag, value in ends if tag == "return_from"] == [0, 1, 3, 4]

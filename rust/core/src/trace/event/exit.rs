@@ -60,7 +60,7 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
                 }
                 continue;
             }
-            end_frame(context, thread, code, frame, exit);
+            end_frame(context, thread, code, &frame, exit);
         }
     }
     if exit != Exit::Yield && !node.suspended_calls.is_empty() && call.is_generator() {
@@ -79,7 +79,7 @@ fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut
     for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
         if let Some(begun) = node.suspended_calls.take(at, entry.id) {
             let frame = Frame::new(at, entry.id, entry.index, begun.exit_actions, begun.start);
-            end_frame(context, thread, code, frame, exit);
+            end_frame(context, thread, code, &frame, exit);
         }
     }
 }
@@ -87,22 +87,30 @@ fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut
 /// Runs the exit actions of a frame, but for time and memory. The records of a call that returns have their names and headers in cached
 /// calls.
 #[inline(always)]
-fn end_frame<A: Activation>(
-    context: CallContext<'_, A>, thread: &mut Thread, code: usize, mut frame: Frame, exit: Exit,
+fn end_frame<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, code: usize, frame: &Frame, exit: Exit) {
+    let only_returns = frame.exit_actions == exit_actions::RETURN_TO && exit == Exit::Return;
+    if !(only_returns && emit_return(context, thread, frame)) {
+        end_with_value(context, thread, code, frame, exit);
+    }
+}
+
+/// As [`end_frame`], for any exit actions.
+#[inline(never)]
+fn end_with_value<A: Activation>(
+    context: CallContext<'_, A>, thread: &mut Thread, code: usize, frame: &Frame, exit: Exit,
 ) {
     const RESULTS: u16 = exit_actions::RETURN_FROM | exit_actions::EXCEPTION_FROM;
-    if exit == Exit::Return && frame.exit_actions & !(RESULTS | exit_actions::RETURN_TO) == 0 {
-        context.call.identify(thread);
-        if frame.exit_actions & RESULTS != 0 && emit_value(context, thread, code, &frame) {
-            frame.exit_actions &= !RESULTS;
+    let mut rest = *frame;
+    if exit == Exit::Return && rest.exit_actions & !(RESULTS | exit_actions::RETURN_TO) == 0 {
+        if rest.exit_actions & RESULTS != 0 && emit_value(context, thread, code, frame) {
+            rest.exit_actions &= !RESULTS;
         }
-        if frame.exit_actions == exit_actions::RETURN_TO && emit_return(context, thread, &frame) {
+        if rest.exit_actions == 0 || rest.exit_actions == exit_actions::RETURN_TO && emit_return(context, thread, frame)
+        {
             return;
         }
     }
-    if frame.exit_actions != 0 {
-        finish(context, thread, code, &frame, exit);
-    }
+    finish(context, thread, code, &rest, exit);
 }
 
 /// The cached record of calls of a function, if it is valid for the session of a frame and for the process that runs.
@@ -120,6 +128,7 @@ pub(super) fn emit_value<A: Activation>(
     context: CallContext<'_, A>, thread: &mut Thread, code: usize, frame: &Frame,
 ) -> bool {
     let CallContext { snapshot, call, now, .. } = context;
+    call.identify(thread);
     let Some(cached) = cached_record(thread, code, snapshot.version, frame) else { return false };
     let Some(session) = snapshot.session(frame.index, frame.id) else { return false };
     let capture = &session.options.capture;
@@ -141,6 +150,7 @@ pub(super) fn emit_value<A: Activation>(
 /// Emits `return_to` by the cached call of the caller; `false` if the general form is needed.
 #[inline(always)]
 pub(super) fn emit_return<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, frame: &Frame) -> bool {
+    context.call.identify(thread);
     let (_, caller) = context.call.caller_function();
     let Some(cached) = cached_record(thread, caller, context.snapshot.version, frame) else { return false };
     if cached.flags.has(Flags::RETURN_TO) {
