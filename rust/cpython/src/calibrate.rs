@@ -33,6 +33,9 @@ pub fn check(py: Python<'_>) -> Result<(), String> {
         }
         layout::DUNDER_NAME.store(name, Ordering::Relaxed);
     }
+    if layout::PUBLIC {
+        return Ok(());
+    }
     if !layout::KNOWN {
         return Err("there is no table of frame offsets for this platform or version of CPython".into());
     }
@@ -48,6 +51,18 @@ pub fn check(py: Python<'_>) -> Result<(), String> {
     crate::interpreter::state::find(py);
     layout::RAW.store(true, Ordering::Release);
     Ok(())
+}
+
+/// The result of [`check`], which runs now if it has not succeeded before.
+///
+/// # Errors
+/// As [`check`].
+pub fn result(py: Python<'_>) -> Result<(), String> {
+    if layout::raw_ok() {
+        Ok(())
+    } else {
+        check(py)
+    }
 }
 
 const fn built_for() -> (u8, u8) {

@@ -9,11 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject};
 
-/// Whether there is a table for the interpreter of this build.
-pub const KNOWN: bool =
-    cfg!(
-        all(target_arch = "x86_64", target_os = "linux", Py_3_11, not(Py_3_16), not(py_sys_config = "Py_TRACE_REFS"),)
-    );
+/// Whether frames are read by public functions alone: slower, but right on any CPython from 3.12 on. The build decides
+/// (`build.rs`).
+pub const PUBLIC: bool = cfg!(inviso_public_api);
+
+/// Whether there is a table for the interpreter of this build, which uses it.
+pub const KNOWN: bool = !PUBLIC
+    && cfg!(all(
+        target_arch = "x86_64",
+        target_os = "linux",
+        Py_3_11,
+        not(Py_3_16),
+        not(py_sys_config = "Py_TRACE_REFS"),
+    ));
 
 /// Bytes of the head of every object: 16, or 32 on a free-threaded build.
 pub const HEAD: usize = size_of::<PyObject>();
@@ -152,6 +160,12 @@ pub(crate) static DUNDER_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mu
 #[inline(always)]
 pub fn raw_ok() -> bool {
     KNOWN && RAW.load(Ordering::Relaxed)
+}
+
+/// Whether frames and code objects can be read, raw or by public functions.
+#[inline(always)]
+pub fn is_readable() -> bool {
+    PUBLIC || raw_ok()
 }
 
 /// The `T` at `offset` from `base`.

@@ -1,11 +1,12 @@
 //! Facts about a code object and its function: parameters, names, module.
 //!
-//! As in [`super::frame`] all reads are raw, run no Python code and leave no exception.
+//! As in [`super::frame`] the reads run no Python code and leave no exception.
 
 use pyo3::ffi::{self, PyObject};
 
-use crate::layout::{self, at as read, code as co, function as fun};
-use crate::object::held::{dict_get, locked, Held};
+use super::fields;
+use crate::layout;
+use crate::object::held::{dict_get, Held};
 use crate::object::interned::Interned;
 
 /// Whether local variable `i` of a code object has the name `name`.
@@ -15,8 +16,9 @@ use crate::object::interned::Interned;
 pub unsafe fn is_parameter(code: *mut PyObject, i: usize, name: &str) -> bool {
     // SAFETY: the names are a tuple of strs that the code owns and never changes.
     unsafe {
-        let names: *mut PyObject = read(code.cast(), co::LOCALSPLUSNAMES);
-        ffi::PyTuple_Check(names) != 0
+        let names = fields::local_names(code);
+        !names.is_null()
+            && ffi::PyTuple_Check(names) != 0
             && (i as ffi::Py_ssize_t) < ffi::PyTuple_GET_SIZE(names)
             && crate::object::text::is_text_of(ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t), name)
     }
@@ -50,16 +52,10 @@ impl CodeLayout {
     /// `code` is a code object, alive while the result is used, and the offsets are checked.
     #[inline]
     pub unsafe fn read(code: *mut PyObject) -> CodeLayout {
-        let base: *mut u8 = code.cast();
-        // SAFETY: the fields are plain integers; the kinds are a bytes object that the code owns and never changes.
+        // SAFETY: the caller promises a code object.
         unsafe {
-            CodeLayout {
-                positional: read(base, co::ARGCOUNT),
-                positional_only: read(base, co::POSONLYARGCOUNT),
-                keyword_only: read(base, co::KWONLYARGCOUNT),
-                flags: read(base, co::FLAGS),
-                kinds: read::<*const u8>(base, co::LOCALSPLUSKINDS).add(layout::BYTES_DATA),
-            }
+            let [positional, positional_only, keyword_only, flags] = fields::counts(code);
+            CodeLayout { positional, positional_only, keyword_only, flags, kinds: fields::kinds(code) }
         }
     }
 
@@ -110,9 +106,8 @@ impl CodeLayout {
     /// `i` is below the code's `co_nlocalsplus`, and the code is alive.
     #[inline(always)]
     pub(super) unsafe fn is_cell(&self, i: usize) -> bool {
-        const CO_FAST_CELL: u8 = 0x40;
-        // SAFETY: one kind for each local.
-        unsafe { *self.kinds.add(i) & CO_FAST_CELL != 0 }
+        // SAFETY: the caller promises such a variable of the code.
+        unsafe { fields::is_cell(self.kinds, i) }
     }
 }
 
@@ -133,8 +128,8 @@ pub unsafe fn arity(code: *mut PyObject) -> usize {
 /// `code` is a code object, and the offsets are checked.
 #[inline]
 pub unsafe fn code_qualname(code: *mut PyObject) -> *mut PyObject {
-    // SAFETY: set when the code is made, never changed.
-    unsafe { read(code.cast(), co::QUALNAME) }
+    // SAFETY: the caller promises a code object.
+    unsafe { fields::code_qualname(code) }
 }
 
 /// `code.co_filename`, a str, borrowed from the code. (An import may replace it, but not while the code runs.)
@@ -144,7 +139,7 @@ pub unsafe fn code_qualname(code: *mut PyObject) -> *mut PyObject {
 #[inline]
 pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller promises a code object and checked offsets; its file name stands while the code does.
-    unsafe { read(code.cast(), co::FILENAME) }
+    unsafe { fields::code_filename(code) }
 }
 
 /// `code.co_consts`, a tuple, borrowed from the code.
@@ -154,7 +149,7 @@ pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
 #[inline]
 pub unsafe fn code_constants(code: *mut PyObject) -> *mut PyObject {
     // SAFETY: the caller promises a code object and checked offsets; its constants never change.
-    unsafe { read(code.cast(), co::CONSTANTS) }
+    unsafe { fields::code_constants(code) }
 }
 
 /// `code.co_firstlineno`.
@@ -163,8 +158,8 @@ pub unsafe fn code_constants(code: *mut PyObject) -> *mut PyObject {
 /// As [`code_qualname`].
 #[inline]
 pub unsafe fn code_first_line(code: *mut PyObject) -> i32 {
-    // SAFETY: a plain integer.
-    unsafe { read(code.cast(), co::FIRSTLINENO) }
+    // SAFETY: the caller promises a code object.
+    unsafe { fields::code_first_line(code) }
 }
 
 /// `function.__qualname__`; null if `function` is not a Python function (a frame may have null or `None` there).
@@ -173,19 +168,12 @@ pub unsafe fn code_first_line(code: *mut PyObject) -> i32 {
 /// `function` is null or an object that stands, the calling thread is attached, and the offsets are checked.
 #[inline]
 pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
-    // SAFETY: the type is checked before the field is read; a function always has a qualified name, a str.
+    // SAFETY: the type is checked first.
     unsafe {
         if function.is_null() || ffi::Py_TYPE(function) != &raw mut ffi::PyFunction_Type {
             return Held::borrowed(std::ptr::null_mut());
         }
-        #[cfg(not(Py_GIL_DISABLED))]
-        return Held::borrowed(read(function.cast(), fun::QUALNAME));
-        #[cfg(Py_GIL_DISABLED)]
-        return locked(function, || {
-            let name: *mut PyObject = read(function.cast(), fun::QUALNAME);
-            ffi::Py_XINCREF(name);
-            Held::owned(name)
-        });
+        fields::function_qualname(function)
     }
 }
 
@@ -196,17 +184,13 @@ pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
 /// As [`qualname_of`]; `code` is its code, and no exception is set.
 pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
     static WRAPPED: Interned = Interned::new(c"__wrapped__");
-    // SAFETY: the caller promises that the objects stand and no exception is set; a function has a place for its dict.
+    // SAFETY: the caller promises that the objects stand and no exception is set.
     unsafe {
         let (own, name) = (code_qualname(code), qualname_of(function));
         if name.is_null() || name.as_ptr() == own {
             return Held::borrowed(own);
         }
-        let wraps = locked(function, || {
-            let dict: *mut PyObject = read(function.cast(), ffi::PyFunction_Type.tp_dictoffset as usize);
-            !dict.is_null() && !dict_get(dict, WRAPPED.get()).is_null()
-        });
-        if wraps {
+        if fields::function_has(function, WRAPPED.get()) {
             Held::borrowed(own)
         } else {
             name

@@ -11,7 +11,9 @@ use std::ptr::NonNull;
 
 use pyo3::ffi::{self, PyObject, PyThreadState};
 
-use crate::layout::{self, at as read, frame as at};
+use super::fields;
+#[cfg(not(Py_3_12))]
+use crate::layout::{self, at as read};
 
 pub use super::code::{
     arity, code_constants, code_filename, code_first_line, code_qualname, module_of, name_of, qualname_of, CodeLayout,
@@ -31,15 +33,18 @@ impl Frame {
     /// `tstate` is the calling thread's, attached, and the offsets are checked ([`layout::raw_ok`]).
     #[inline(always)]
     pub unsafe fn current(tstate: *mut PyThreadState) -> Option<Frame> {
-        // SAFETY: the offsets are this version's. `cframe` (before 3.13) always points to a record on the C stack or in
-        // the thread state itself; the word there is a frame or null.
-        unsafe {
-            #[cfg(not(Py_3_13))]
-            let base: *mut u8 = read(tstate.cast(), layout::thread::CFRAME);
-            #[cfg(Py_3_13)]
-            let base: *mut u8 = tstate.cast();
-            Frame::from_ptr(read(base, layout::thread::CURRENT_FRAME))
-        }
+        // SAFETY: the caller promises the calling thread's own state.
+        unsafe { Frame::from_ptr(fields::current(tstate)) }
+    }
+
+    /// The frame that `tstate` runs, which is there: in an event's callback (3.12 on).
+    ///
+    /// # Safety
+    /// As [`Frame::current`]; the thread runs a Python function.
+    #[inline(always)]
+    pub unsafe fn of_event(tstate: *mut PyThreadState) -> Frame {
+        // SAFETY: the caller promises that there is a frame.
+        unsafe { fields::certain(Frame::current(tstate)) }
     }
 
     /// The innermost Python frame that `tstate` runs, shims skipped.
@@ -74,8 +79,8 @@ impl Frame {
     /// The frame stands, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn is_shim(self) -> bool {
-        // SAFETY: a byte inside the frame.
-        unsafe { read::<i8>(self.0.as_ptr(), at::OWNER) >= layout::OWNER_SHIM }
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::is_shim(self.0.as_ptr()) }
     }
 
     /// The code object, borrowed. For a shim it may be `None` or a code of the interpreter's own.
@@ -84,18 +89,30 @@ impl Frame {
     /// The frame stands, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn code(self) -> *mut PyObject {
-        // SAFETY: the word holds an object, tagged from 3.14 on.
-        unsafe { object(read(self.0.as_ptr(), at::CODE)) }
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::code(self.0.as_ptr()) }
     }
 
-    /// The function object, borrowed; null or `None` if the frame has none.
+    /// The function object, borrowed; null or `None` if the frame has none, and null where only public functions are
+    /// used.
     ///
     /// # Safety
     /// The frame stands, is not a shim, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn function(self) -> *mut PyObject {
-        // SAFETY: the word holds an object or null, tagged from 3.14 on.
-        unsafe { object(read(self.0.as_ptr(), at::FUNCTION)) }
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::function(self.0.as_ptr()) }
+    }
+
+    /// Whether this is the frame of a call of `function`. Where only public functions are used, another function with
+    /// its code is taken for it.
+    ///
+    /// # Safety
+    /// As [`Frame::function`]; `function` is null or stands.
+    #[inline(always)]
+    pub unsafe fn runs(self, function: *mut PyObject) -> bool {
+        // SAFETY: the caller promises a frame and a function that stand.
+        unsafe { fields::runs(self.0.as_ptr(), function) }
     }
 
     /// The globals, borrowed: a dict, or the argument of `exec`.
@@ -104,8 +121,8 @@ impl Frame {
     /// The frame stands, is not a shim, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn globals(self) -> *mut PyObject {
-        // SAFETY: a plain object pointer on every version.
-        unsafe { read(self.0.as_ptr(), at::GLOBALS) }
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::globals(self.0.as_ptr()) }
     }
 
     /// The Python frame that called this one, C functions in between skipped. For a generator's frame: the frame that
@@ -117,7 +134,7 @@ impl Frame {
     #[inline]
     pub unsafe fn caller(self) -> Option<Frame> {
         // SAFETY: the chain of a running frame ends with null.
-        unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)).and_then(|frame| frame.skip_shims()) }
+        unsafe { Frame::from_ptr(fields::below(self.0.as_ptr())).and_then(|frame| frame.skip_shims()) }
     }
 
     /// The next outer frame, shims included; `None` at the end of the stack.
@@ -126,7 +143,7 @@ impl Frame {
     /// As [`Frame::caller`].
     pub unsafe fn below(self) -> Option<Frame> {
         // SAFETY: the caller promises that the frame runs; the chain of a running frame ends with null.
-        unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)) }
+        unsafe { Frame::from_ptr(fields::below(self.0.as_ptr())) }
     }
 
     /// Whether the frame lies inside a generator, coroutine or asynchronous generator.
@@ -135,8 +152,8 @@ impl Frame {
     /// The frame stands, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn is_generator_frame(self) -> bool {
-        // SAFETY: a byte inside the frame.
-        unsafe { read::<i8>(self.0.as_ptr(), at::OWNER) == layout::OWNER_GENERATOR }
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::is_generator_frame(self.0.as_ptr()) }
     }
 
     /// The generator, coroutine or asynchronous generator that the frame lies in, borrowed; null for any other frame.
@@ -145,10 +162,10 @@ impl Frame {
     /// The frame stands, and the offsets are checked.
     #[inline]
     pub unsafe fn generator(self) -> *mut PyObject {
-        // SAFETY: such a frame is the tail of its generator object, at a fixed distance.
+        // SAFETY: the caller promises a frame that stands.
         unsafe {
             if self.is_generator_frame() {
-                self.0.as_ptr().sub(layout::GENERATOR_FRAME).cast()
+                fields::generator(self.0.as_ptr())
             } else {
                 std::ptr::null_mut()
             }
@@ -162,15 +179,25 @@ impl Frame {
     /// `object` stands as long as the result is used.
     #[inline]
     pub unsafe fn of_generator(object: *mut PyObject) -> Option<Frame> {
-        // SAFETY: the exact types are checked; each has its frame at the same distance.
+        // SAFETY: the exact types are checked.
         unsafe {
             let class = ffi::Py_TYPE(object);
             let known = [&raw mut ffi::PyCoro_Type, &raw mut ffi::PyGen_Type, &raw mut ffi::PyAsyncGen_Type];
             if !known.contains(&class) {
                 return None;
             }
-            Frame::from_ptr(object.cast::<u8>().add(layout::GENERATOR_FRAME))
+            Frame::from_ptr(fields::of_generator(object))
         }
+    }
+
+    /// The frame that a frame object stands for.
+    ///
+    /// # Safety
+    /// `object` is a frame object of a frame that runs or waits, and the offsets are checked.
+    #[inline]
+    pub unsafe fn of_object(object: *mut PyObject) -> Option<Frame> {
+        // SAFETY: the caller promises a frame object.
+        unsafe { Frame::from_ptr(fields::of_object(object)) }
     }
 
     /// The address of the instruction that ran last, or runs.
@@ -229,8 +256,8 @@ impl Frame {
     /// The frame stands, is not a shim, `i` is below the code's `co_nlocalsplus`, and the offsets are checked.
     #[inline(always)]
     pub unsafe fn local(self, i: usize) -> *mut PyObject {
-        // SAFETY: the slot lies inside the frame.
-        unsafe { object(read(self.0.as_ptr(), at::LOCALS + i * size_of::<usize>())) }
+        // SAFETY: the caller promises a frame with this variable.
+        unsafe { fields::local(self.0.as_ptr(), i) }
     }
 
     /// Argument `s` in the order of the signature (`*args` before the keyword-only ones, `**kw` last), or null if its
@@ -248,7 +275,7 @@ impl Frame {
             let value = self.local(i);
             // Before 3.12 a frame evaluation function runs before the cells are made, except for a generator's frame.
             if layout.is_cell(i) && (cfg!(Py_3_12) || self.is_generator_frame()) {
-                return cell_contents(value);
+                return fields::cell_contents(value);
             }
             Held::borrowed(value)
         }
@@ -299,34 +326,9 @@ impl Frame {
         // SAFETY: the caller promises that the frame runs; the chain of a running frame ends with null.
         unsafe {
             while frame.is_shim() || frame.is_trampoline() {
-                frame = Frame::from_ptr(read(frame.0.as_ptr(), at::PREVIOUS))?;
+                frame = frame.below()?;
             }
         }
         Some(frame)
-    }
-}
-
-/// The object of a word that may be tagged in its low bits (3.14 on).
-#[inline(always)]
-fn object(word: usize) -> *mut PyObject {
-    (word & layout::OBJECT_MASK) as *mut PyObject
-}
-
-/// The contents of a cell; `cell` itself if it is another object.
-///
-/// # Safety
-/// `cell` is null or stands, the calling thread is attached, and the offsets are checked.
-#[inline]
-unsafe fn cell_contents(cell: *mut PyObject) -> Held {
-    // SAFETY: by the code's own table the variable is captured, so its slot holds null or, from the function's first
-    // instruction on, a cell; the type is checked all the same.
-    unsafe {
-        if cell.is_null() || ffi::Py_TYPE(cell) != &raw mut ffi::PyCell_Type {
-            return Held::borrowed(cell);
-        }
-        #[cfg(not(Py_GIL_DISABLED))]
-        return Held::borrowed(read(cell.cast(), layout::CELL_CONTENTS));
-        #[cfg(Py_GIL_DISABLED)]
-        return Held::owned(ffi::PyCell_Get(cell));
     }
 }

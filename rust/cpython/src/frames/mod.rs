@@ -7,6 +7,8 @@
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `opcodes` | what the instruction at a place says (3.12+) |
+//! | `public` | the fields of these by public functions, for unknown interpreters (`inviso_public_api`) |
+//! | `raw` | the fields of these by their layouts |
 //! | `stacks` | the stacks of all threads |
 
 pub mod bottom;
@@ -16,4 +18,15 @@ pub mod frame;
 pub mod handlers;
 #[cfg(Py_3_12)]
 pub mod opcodes;
+#[cfg(inviso_public_api)]
+mod public;
+#[cfg(not(inviso_public_api))]
+mod raw;
 pub mod stacks;
+
+#[cfg(inviso_public_api)]
+use public as fields;
+#[cfg(not(inviso_public_api))]
+use raw as fields;
+
+pub(crate) use fields::generator_state;

@@ -12,7 +12,9 @@ use pyo3::{
 /// references, and must not call the interpreter. The frames stand until `visit` returns. There are none where frames
 /// can't be read ([`layout::raw_ok`](crate::layout::raw_ok)).
 pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
-    if !crate::layout::raw_ok() {
+    // on a free-threaded build no frame object can be made while the other threads are stopped
+    let by_objects = crate::layout::PUBLIC && cfg!(not(Py_GIL_DISABLED));
+    if !by_objects && !crate::layout::raw_ok() {
         return;
     }
     stopped(py, || {

@@ -37,6 +37,14 @@ pub unsafe fn current() -> *mut PyThreadState {
     unsafe { api::PyThreadState_Get() }
 }
 
+/// Whether [`current`] reads the state without a call of the interpreter. False before [`find`].
+pub fn is_near() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
+    return state_word::DISTANCE.load(Relaxed) != 0;
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12)))]
+    false
+}
+
 /// The main interpreter, if [`find`] has verified that it is the third word of a thread's state: the field `interp`.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 const INTERPRETER: usize = 2;

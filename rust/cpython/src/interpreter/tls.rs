@@ -122,6 +122,9 @@ mod imp {
     }
 }
 
+/// Whether the words are read by two moves. Otherwise the loader's function is called for each use.
+pub const IS_INITIAL_EXEC: bool = cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"));
+
 /// This thread's record as [`set`] left it, or null in a thread without one.
 #[inline(always)]
 pub fn get() -> *mut u8 {

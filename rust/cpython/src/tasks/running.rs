@@ -203,8 +203,10 @@ unsafe fn ask_loop() -> *mut PyObject {
             return ptr::null_mut();
         }
         #[cfg(not(Py_3_14))]
-        if let Some(running) = place::running_loop(running_loop) {
-            return if running.is_null() { running } else { task_of(running) };
+        if !layout::PUBLIC {
+            if let Some(running) = place::running_loop(running_loop) {
+                return if running.is_null() { running } else { task_of(running) };
+            }
         }
         let running = ffi::PyObject_CallNoArgs(running_loop);
         if running.is_null() {
@@ -296,11 +298,11 @@ mod place {
 
     use super::*;
 
-    const UNKNOWN: u8 = 0;
-    const CHECKED: u8 = 1;
+    pub(super) const UNKNOWN: u8 = 0;
+    pub(super) const CHECKED: u8 = 1;
     const ELSEWHERE: u8 = 2;
 
-    static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    pub(super) static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
     /// Forgets the result: a fork has made another process.
     pub fn forget() {
@@ -410,6 +412,31 @@ mod place {
     }
 }
 
+/// How [`current_task`] finds the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not decided: it is checked at the first task.
+    Unknown,
+    /// Read from the interpreter's memory.
+    Memory,
+    /// asyncio is called.
+    Asked,
+}
+
+/// How tasks are found now.
+pub fn place() -> Place {
+    #[cfg(not(Py_3_14))]
+    use self::place as checked;
+    #[cfg(Py_3_14)]
+    use running as checked;
+    match checked::PLACE.load(Ordering::Relaxed) {
+        _ if !layout::raw_ok() => Place::Asked,
+        checked::UNKNOWN => Place::Unknown,
+        checked::CHECKED => Place::Memory,
+        _ => Place::Asked,
+    }
+}
+
 /// Forgets facts about the program's event loops, which no longer hold in a forked child.
 pub fn forget() {
     #[cfg(not(Py_3_14))]
@@ -437,11 +464,11 @@ mod running {
 
     use super::*;
 
-    const UNKNOWN: u8 = 0;
-    const CHECKED: u8 = 1;
+    pub(super) const UNKNOWN: u8 = 0;
+    pub(super) const CHECKED: u8 = 1;
     const ELSEWHERE: u8 = 2;
 
-    static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    pub(super) static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
     static SWAP: Found = Found::new(c"_swap_current_task");
 
     /// `found` if it was read from a verified place, else asyncio's result.

@@ -9,7 +9,12 @@
 //! Both are [words](crate::hooks::function_slot) that the interpreter reads at each call. The first step of an eager
 //! task is neither of them: its initialiser takes it.
 
-use crate::{frames::frame::Frame, hooks::function_slot::FunctionSlot, layout, object::held::Held};
+use crate::{
+    frames::{frame::Frame, generator_state as state},
+    hooks::function_slot::FunctionSlot,
+    layout,
+    object::held::Held,
+};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
 use std::{
     ffi::{c_void, CStr},
@@ -403,13 +408,6 @@ pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
 static ENDED: AtomicI8 = AtomicI8::new(i8::MIN);
 /// The state of a coroutine that has not begun.
 static FRESH: AtomicI8 = AtomicI8::new(i8::MIN);
-
-/// # Safety
-/// `coroutine` is an exact coroutine or generator, which stands.
-unsafe fn state(coroutine: *mut PyObject) -> i8 {
-    // SAFETY: a byte inside a coroutine or generator, before its frame.
-    unsafe { layout::at(coroutine.cast(), layout::GENERATOR_STATE) }
-}
 
 /// Whether an object is an exact coroutine: its class can't have subclasses.
 ///

@@ -39,6 +39,7 @@ pub fn session_create(
     step: Option<usize>, switched: Option<&Session>,
 ) -> PyResult<Session> {
     let host = start::host(py)?;
+    start::readable(py)?;
     if calling::is_ending(py) {
         return Err(PyRuntimeError::new_err("the interpreter is ending; make sessions before"));
     }

@@ -334,8 +334,7 @@ unsafe fn past_wrappers(code: usize, mut caller: Option<Frame>) -> Option<Frame>
         let all = lock();
         let Some((_, wrappers)) = all.iter().find(|(known, _)| *known == code) else { return caller };
         while let Some(wrapper) = caller {
-            let function = wrapper.function();
-            if !wrappers.iter().any(|known| known.as_ptr() == function) {
+            if !wrappers.iter().any(|known| wrapper.runs(known.as_ptr())) {
                 break;
             }
             caller = wrapper.caller();
@@ -344,10 +343,15 @@ unsafe fn past_wrappers(code: usize, mut caller: Option<Frame>) -> Option<Frame>
     }
 }
 
-/// Whether a function is a known wrapper of one of the library's functions.
+/// Whether a frame is that of a known wrapper of one of the library's functions.
+///
+/// # Safety
+/// The frame runs and is not a shim; the thread is attached.
 #[inline(always)]
-pub fn is_around(function: *mut ffi::PyObject) -> bool {
-    ANY.load(Ordering::Relaxed) && lock().iter().flat_map(|(_, all)| all).any(|known| known.as_ptr() == function)
+pub unsafe fn is_around(frame: Frame) -> bool {
+    // SAFETY: the caller promises a frame that runs, and the list holds its functions.
+    let is = |known: &Py<PyAny>| unsafe { frame.runs(known.as_ptr()) };
+    ANY.load(Ordering::Relaxed) && lock().iter().flat_map(|(_, all)| all).any(is)
 }
 
 /// The caller of a running frame; wrappers of its function are skipped.

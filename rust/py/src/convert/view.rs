@@ -174,7 +174,8 @@ impl<'a> PyView<'a> {
                 return Look::Pid;
             }
             if ffi::PyFunction_Check(object) != 0 {
-                return Look::Fun(Some(frame::arity(ffi::PyFunction_GetCode(object)) as u64));
+                let arity = || frame::arity(ffi::PyFunction_GetCode(object)) as u64;
+                return Look::Fun(inviso_cpython::layout::is_readable().then(arity));
             }
             if ffi::PyCFunction_Check(object) != 0 || capture::is_method(object) {
                 return Look::Fun(None);

@@ -20,6 +20,9 @@ pub fn begin_with(frame: Frame) {
 
 /// The innermost Python frame of this thread.
 fn first_frame() -> Option<Frame> {
+    if !inviso_cpython::layout::is_readable() {
+        return None;
+    }
     // SAFETY: attached, as events and calls into this package are.
     let linked = unsafe { Frame::current_python(inviso_cpython::interpreter::tstate()) };
     #[cfg(not(Py_3_12))]

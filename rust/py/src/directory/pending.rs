@@ -165,7 +165,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
         if let Some(bootstrap) = bootstrap {
             return Some(bootstrap.local(0));
         }
-        if originals::is_around(frame.function()) {
+        if originals::is_around(frame) {
             // a wrapper's frame, below that of its function; any of its first arguments may be the thread
             let is_thread = |object: &*mut ffi::PyObject| {
                 !object.is_null() && !capture::attribute_of_class(ffi::Py_TYPE(*object), "_bootstrap_inner").is_null()

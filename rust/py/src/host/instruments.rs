@@ -36,6 +36,7 @@ use crate::{
         host::Host,
         instrument::{Handler, Instrument, Module},
         reentrant_lock::ReentrantLock,
+        start,
         wants::{Wants, MONITORED, WANTED},
     },
 };
@@ -198,6 +199,9 @@ impl Host {
         wants.related |= soon.related;
         wants.ends |= soon.ends;
         wants.related_ports |= soon.related_ports;
+        if INSTRUMENTS.iter().any(|one| (one.needed)(&wants) && !one.on.load(Ordering::Acquire)) {
+            start::readable(py)?;
+        }
         if !wants.tokens {
             CARRIED.store(false, Ordering::Release);
             fence(Ordering::SeqCst);

@@ -43,7 +43,8 @@ pub fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
 #[cold]
 pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
-    inviso_cpython::calibrate::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
+    // without frames there are processes and mailboxes, but no sessions
+    let _readable = inviso_cpython::calibrate::result(py);
     crate::convert::terms::classes(py)?;
     #[cfg(Py_3_12)]
     inviso_cpython::frames::opcodes::learn(py)?;
@@ -72,6 +73,22 @@ pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
     inviso_port::origin::begin();
     host::begin(host);
     Ok(host)
+}
+
+/// Makes sure that frames can be read, before anything is traced.
+///
+/// # Errors
+/// RuntimeError with the reason and the remedy, for an interpreter that keeps its frames in another way than is known.
+pub fn readable(py: Python<'_>) -> PyResult<()> {
+    inviso_cpython::calibrate::result(py).map_err(|why| {
+        let version = Python::version_str().split_whitespace().next().unwrap_or_default();
+        pyo3::exceptions::PyRuntimeError::new_err(format!(
+            "inviso can't trace here: it does not know how this interpreter, CPython {version}, keeps its frames \
+             ({why}). It knows CPython 3.11 to 3.15 on x86-64 Linux: use one of these, or a newer version of inviso. From \
+             3.12 on, INVISO_PUBLIC_API=1 python -m pip install --no-binary inviso inviso builds a slower form that needs \
+             no such knowledge. Logs, analysis and control of other processes work here, too"
+        ))
+    })
 }
 
 #[cfg(Py_3_12)]

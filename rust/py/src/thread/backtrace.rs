@@ -10,12 +10,8 @@ use pyo3::ffi::{self, PyObject};
 
 use inviso_cpython::{
     capture::frame_names::write_name,
-    frames::{
-        code,
-        frame::{self, Frame},
-    },
+    frames::{code, frame::Frame},
     interpreter::Uncollected,
-    layout,
     object::held::Held,
 };
 
@@ -115,14 +111,13 @@ impl Iterator for Walk {
             if self.object.is_null() {
                 return None;
             }
-            // SAFETY: `object` is a held frame object. After its head come its caller and the frame that it represents,
-            // which runs or waits.
+            // SAFETY: `object` is a held frame object, whose frame runs or waits.
             unsafe {
                 let object = self.object.as_ptr();
-                let inner: *mut u8 = object.cast::<u8>().add(layout::HEAD + 8).cast::<*mut u8>().read();
+                let frame = Frame::of_object(object);
                 let line = PyFrame_GetLineNumber(object);
                 self.object = Held::owned(PyFrame_GetBack(object));
-                let frame = frame::Frame::from_ptr(inner)?;
+                let frame = frame?;
                 if self.first.is_some_and(|first| first.address() != frame.address()) {
                     continue;
                 }

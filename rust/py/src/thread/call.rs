@@ -102,7 +102,7 @@ impl<'a> PyCall<'a> {
         #[cfg(Py_3_12)]
         // SAFETY: a monitoring callback runs attached, with the event's frame as the thread's current frame.
         unsafe {
-            Frame::current(inviso_cpython::interpreter::tstate()).unwrap_unchecked()
+            Frame::of_event(inviso_cpython::interpreter::tstate())
         }
     }
 

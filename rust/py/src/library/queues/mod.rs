@@ -246,10 +246,10 @@ fn is_called_by_own(method: Frame, queue: *mut ffi::PyObject) -> bool {
 fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
     // SAFETY: the frame of an event, or one that runs; its arguments stand. The thread is attached.
     unsafe {
-        let (queue, function) = (frame.given(0).as_ptr(), frame.function());
+        let queue = frame.given(0).as_ptr();
         let is = !queue.is_null()
-            && capture::each_definition(ffi::Py_TYPE(queue), name.get(), |_, method| method == function)
-            && !originals::is_around(function);
+            && capture::each_definition(ffi::Py_TYPE(queue), name.get(), |_, method| frame.runs(method))
+            && !originals::is_around(frame);
         if is {
             queue
         } else {
