@@ -15,6 +15,7 @@ from typing import Any
 
 import shtab
 from inviso.cli import (
+    _about,
     _agent,
     _attach,
     _case,
@@ -95,7 +96,14 @@ def whole() -> argparse.ArgumentParser:
     case = commands.add_parser("case", help="switch trace cases on and off").add_subparsers(dest="part")
     for name, parser in cases.choices.items():
         case.add_parser(name, help=about_cases[name], parents=[parser], add_help=False)
-    modules = {"agent": _agent, "attach": _attach, "completion": _completion, "config": _config, "top": _top}
+    modules = {
+        "about": _about,
+        "agent": _agent,
+        "attach": _attach,
+        "completion": _completion,
+        "config": _config,
+        "top": _top,
+    }
     own = [*nodes.choices.items(), *((name, module.parser()) for name, module in modules.items())]
     for name, parser in own:
         commands.add_parser(name, help=abouts.get(name) or parser.description, parents=[parser], add_help=False)

@@ -17,6 +17,7 @@ Start here:
 * :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
 * :mod:`inviso.etf`: Erlang's external term format.
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
+* :func:`inviso.about`: what the package uses in this process, and what it costs.
 
 >>> import inviso
 >>> inviso.self().is_alive()
@@ -31,7 +32,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ._native.process import Pid
+try:
+    from ._native.process import Pid
+except ImportError as error:
+    import platform
+
+    here = f"{platform.python_implementation()} {platform.python_version()} ({platform.machine()} {sys.platform})"
+    raise ImportError(
+        f"inviso has no native module for this interpreter, {here}: it needs CPython 3.11 or later. "
+        f"With such a one run 'python -m pip install --force-reinstall inviso'. The cause: {error}",
+        name=error.name,
+        path=error.path,
+    ) from error
 from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record, Ref
 
@@ -52,6 +64,7 @@ if TYPE_CHECKING:
         tracer,
         tracing,
     )
+    from ._about import About, about
     from .cluster import Cluster
     from .cluster._async import AsyncCluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
@@ -87,6 +100,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "About",
     "AsyncCluster",
     "Atom",
     "BadArg",
@@ -104,6 +118,7 @@ __all__ = [
     "Ref",
     "Session",
     "SystemLimit",
+    "about",
     "areceive",
     "cluster",
     "control",
@@ -156,9 +171,11 @@ _MODULES = frozenset(
     }
 )
 _OF = {
+    "About": "_about",
     "AsyncCluster": "cluster._async",
     "Cluster": "cluster",
     "Session": "trace",
+    "about": "_about",
     "MatchSpec": "match_spec",
     "Prefix": "match_spec",
     "match_spec_test": "match_spec",

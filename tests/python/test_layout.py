@@ -15,6 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "inviso"
 BELOW: dict[str, set[str]] = {
+    "_about": {"_native"},
     "_descriptor": {"_native"},
     "_program": set(),
     "_task_probe": set(),
@@ -89,8 +90,20 @@ BELOW: dict[str, set[str]] = {
     },
     "top": {"_pattern", "_system", "cluster", "control", "errors", "runtime"},
     "cli": {
-        *("_attach", "_background", "_children", "_config", "_descriptor", "_fork", "_limits", "_link", "_literal"),
-        *("_native", "_pattern", "_stream", "agent", "autostart", "cluster", "control", "dbg", "errors", "export"),
+        *("_about", "_attach", "_background", "_children", "_config", "_descriptor", "_fork", "_limits", "_link"),
+        *(
+            "_literal",
+            "_native",
+            "_pattern",
+            "_stream",
+            "agent",
+            "autostart",
+            "cluster",
+            "control",
+            "dbg",
+            "errors",
+            "export",
+        ),
         *("logs", "match_spec", "merge", "runtime", "terms", "tool", "top", "tprof", "trace", "trace_ports", "tracing"),
     },
     "__main__": {"cli"},

@@ -13,6 +13,7 @@ __all__ = [
     "descriptor_file",
     "descriptor_write",
     "event_loops",
+    "facts",
     "fail_at",
     "is_ready",
     "take_builtin",
@@ -41,5 +42,6 @@ class LoopProbe:
     def waited(self) -> int:
         """Nanoseconds until the event loop called it, or since its creation if it has not been called."""
 
+def facts() -> dict[str, Any]: ...
 def is_ready() -> bool: ...
 def call_soon(function: Callable[[bool], bool]) -> bool: ...

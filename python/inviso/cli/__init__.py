@@ -37,6 +37,7 @@ commands:
   export       write logs for Perfetto, flame graphs, tables, OpenTelemetry
   attach       make a running process traceable from outside
   agent        connect the processes of this host with those of other hosts
+  about        show what the package uses here, and what it costs
   config       show the settings and the source of each
   completion   write the completions of this command for a shell
 
@@ -99,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _attach
 
             return _attach.main(rest)
+        case ["about", *rest]:
+            from . import _about
+
+            return _about.main(rest)
         case ["config", *rest]:
             from . import _config
 

@@ -155,6 +155,8 @@ mod _native {
     #[pymodule]
     mod interpreter {
         #[pymodule_export]
+        use crate::api::about::facts;
+        #[pymodule_export]
         use crate::api::descriptor::{descriptor_file, descriptor_write};
         #[pymodule_export]
         use crate::api::fork::after_fork_in_child;

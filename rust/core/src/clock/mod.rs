@@ -146,6 +146,19 @@ impl Clock {
         self.counter.read()
     }
 
+    /// Whether ticks are the processor's own counter (TSC). Otherwise a library reads its clock for each tick.
+    #[must_use]
+    pub fn is_processors(&self) -> bool {
+        self.counter.processor
+    }
+
+    /// The length of a tick in nanoseconds.
+    #[must_use]
+    pub fn tick(&self) -> f64 {
+        let many = 1u64 << 32;
+        self.nanos(many) as f64 / many as f64
+    }
+
     /// How many nanoseconds a span of ticks took.
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {

@@ -69,6 +69,15 @@ pub fn prepare() {
     }
 }
 
+/// Whether the expensive side is `membarrier`, so that the cheap side costs nothing. False before [`prepare`].
+#[must_use]
+pub fn is_process_wide() -> bool {
+    #[cfg(not(loom))]
+    return STATE.load(Relaxed) == HAD;
+    #[cfg(loom)]
+    false
+}
+
 /// The cheap side, for the thread that passes often.
 #[inline(always)]
 pub fn light() {

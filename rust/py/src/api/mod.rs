@@ -2,6 +2,7 @@
 //!
 //! | file | is |
 //! | --- | --- |
+//! | `about` | facts about this process, for `inviso.about` |
 //! | `counters` | the counts of a session for Python: by function and process, or by place in a call tree |
 //! | `descriptor` | system calls on a tracer's own descriptor: they never wait, so the GIL is kept |
 //! | `etf` | terms from bytes of any origin, and back: `inviso.etf`, and the messages of logs |
@@ -30,6 +31,7 @@
 //! | `tracer_abi` | the tables of `inviso_tracer.h`; terms by handle, in an arena that lives as long as one callback |
 //! | `wire` | terms and tokens that go to other nodes, or come from there |
 
+pub mod about;
 pub mod counters;
 pub mod descriptor;
 pub mod etf;

@@ -136,6 +136,25 @@ impl Host {
         armed.apply_global(py, all)
     }
 
+    /// Whether calls reach the package now, and the id of its tool of `sys.monitoring`, which 3.11 has not.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn hook(&self, py: Python<'_>) -> PyResult<(bool, Option<u8>)> {
+        #[cfg(Py_3_12)]
+        {
+            let armed = self.lock_arming(py);
+            let Some(tool) = &armed.tool else { return Ok((false, None)) };
+            let held = tool.is_held(py)?;
+            Ok((held, held.then(|| tool.id())))
+        }
+        #[cfg(not(Py_3_12))]
+        {
+            let _ = py;
+            Ok((inviso_cpython::hooks::eval::is_active(), None))
+        }
+    }
+
     /// The file and the first line of a held code object.
     pub fn place_of(&self, py: Python<'_>, key: usize) -> (String, i32) {
         let code = self.lock_arming(py).codes.get(&key).map(|(c, _)| c.clone_ref(py));
