@@ -96,6 +96,9 @@ class About:
         return "\n".join(lines)
 
 
+KNOWN = "CPython 3.11 to 3.15 on x86-64 Linux"
+"""The interpreters whose memory is known."""
+
 _PARTS = ("hook", "frames", "clock", "barrier", "record", "thread", "task", "allocator")
 
 
@@ -176,7 +179,7 @@ def _frames(public: bool, unreadable: str | None) -> Part:
         return Part(
             "CPython's public functions",
             fast=False,
-            cost="each event makes a frame object, and takes some 0.5 µs more; a renamed function has its code's name",
+            cost="a count takes 10 ns more, other events 0.1 to 1 µs; a renamed function has its code's name",
             remedy=f"use a wheel for {KNOWN}",
         )
     if unreadable is None:
@@ -187,9 +190,6 @@ def _frames(public: bool, unreadable: str | None) -> Part:
         cost=f"no session can begin: {unreadable}",
         remedy=f"use {KNOWN}, a newer version of inviso, or build it with INVISO_PUBLIC_API=1 (from 3.12 on; slower)",
     )
-
-
-KNOWN = "CPython 3.11 to 3.15 on x86-64 Linux"
 
 
 def _clock(processors: bool, tick: float) -> Part:
@@ -234,7 +234,7 @@ def _thread(monitoring: bool, near: bool) -> Part:
         "PyThreadState_Get",
         fast=False,
         cost="each event takes some 10 ns more",
-        remedy="use a Python for glibc on x86-64 whose program, or library, is loaded at its start",
+        remedy=f"use a wheel for {KNOWN} with glibc, and a Python that no program loads later (embedding)",
     )
 
 
@@ -244,7 +244,7 @@ def _task(place: str) -> Part:
             "asyncio's functions",
             fast=False,
             cost="each event takes some 30 ns more while an event loop runs",
-            remedy="use asyncio's own tasks and a release of CPython, whose place of the task is known",
+            remedy=f"use asyncio's own task class, and a wheel for {KNOWN}",
         )
     return Part("the interpreter's memory" + (", checked at the first task" if place == "unknown" else ""))
 

@@ -14,6 +14,7 @@ use pyo3::ffi::{self, PyObject, PyThreadState};
 use super::fields;
 #[cfg(not(Py_3_12))]
 use crate::layout::{self, at as read};
+use crate::object::interned::Interned;
 
 pub use super::code::{
     arity, code_constants, code_filename, code_first_line, code_qualname, module_of, name_of, qualname_of, CodeLayout,
@@ -105,7 +106,7 @@ impl Frame {
     }
 
     /// Whether this is the frame of a call of `function`. Where only public functions are used, another function with
-    /// its code is taken for it.
+    /// its code and its captured values is taken for it.
     ///
     /// # Safety
     /// As [`Frame::function`]; `function` is null or stands.
@@ -113,6 +114,16 @@ impl Frame {
     pub unsafe fn runs(self, function: *mut PyObject) -> bool {
         // SAFETY: the caller promises a frame and a function that stand.
         unsafe { fields::runs(self.0.as_ptr(), function) }
+    }
+
+    /// The value of a captured variable, where the frame has no function: where only public functions are used. Else
+    /// null.
+    ///
+    /// # Safety
+    /// As [`Frame::function`].
+    pub unsafe fn free(self, name: &Interned) -> Held {
+        // SAFETY: the caller promises a frame that stands.
+        unsafe { fields::free(self.0.as_ptr(), name) }
     }
 
     /// The globals, borrowed: a dict, or the argument of `exec`.
@@ -272,12 +283,11 @@ impl Frame {
         let i = layout.index(s);
         // SAFETY: the index is that of a parameter, so the slot and its kind exist.
         unsafe {
-            let value = self.local(i);
             // Before 3.12 a frame evaluation function runs before the cells are made, except for a generator's frame.
             if layout.is_cell(i) && (cfg!(Py_3_12) || self.is_generator_frame()) {
-                return fields::cell_contents(value);
+                return fields::captured(self.0.as_ptr(), i);
             }
-            Held::borrowed(value)
+            Held::borrowed(self.local(i))
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! | | differs |
 //! | --- | --- |
-//! | [`function`] | not known: null. [`runs`] goes by the code |
+//! | [`function`] | not known: null. [`runs`] goes by the code and the captured values, [`free`] reads them |
 //! | [`local`] | a variable of `co_varnames`; of a captured one the value, not the cell |
 //! | [`of_generator`] | null for one that has ended. Audit hooks see the attribute's read |
 //!
@@ -25,6 +25,7 @@ extern "C" {
     fn PyFrame_GetGenerator(frame: *mut PyFrameObject) -> *mut PyObject;
     fn PyFrame_GetVar(frame: *mut PyFrameObject, name: *mut PyObject) -> *mut PyObject;
     fn PyCode_GetVarnames(code: *mut PyObject) -> *mut PyObject;
+    fn PyCode_GetFreevars(code: *mut PyObject) -> *mut PyObject;
 }
 
 /// The frame that `tstate` runs, or null.
@@ -56,10 +57,31 @@ pub unsafe fn function(_frame: *mut u8) -> *mut PyObject {
     null_mut()
 }
 
-/// Whether the frame is that of a call of this function, or of another one with its code.
+/// Whether the frame is that of a call of this function, or of another one with its code and the same captured values.
 pub unsafe fn runs(frame: *mut u8, wanted: *mut PyObject) -> bool {
-    // SAFETY: the type is checked.
-    unsafe { !wanted.is_null() && ffi::PyFunction_Check(wanted) != 0 && ffi::PyFunction_GetCode(wanted) == code(frame) }
+    // SAFETY: the type is checked. A function has a cell for each free variable of its code.
+    unsafe {
+        if wanted.is_null() || ffi::PyFunction_Check(wanted) == 0 || ffi::PyFunction_GetCode(wanted) != code(frame) {
+            return false;
+        }
+        let cells = ffi::PyFunction_GetClosure(wanted);
+        if cells.is_null() {
+            return true;
+        }
+        let names = Held::owned(quiet(|| PyCode_GetFreevars(code(frame))));
+        let count = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names.as_ptr()) };
+        (0..count.min(ffi::PyTuple_GET_SIZE(cells))).all(|i| {
+            let here = Held::owned(quiet(|| PyFrame_GetVar(frame.cast(), ffi::PyTuple_GET_ITEM(names.as_ptr(), i))));
+            let there = Held::owned(ffi::PyCell_Get(ffi::PyTuple_GET_ITEM(cells, i)));
+            here.as_ptr() == there.as_ptr()
+        })
+    }
+}
+
+/// The value of a captured variable of this name; null without one.
+pub unsafe fn free(frame: *mut u8, name: &Interned) -> Held {
+    // SAFETY: the caller promises a frame that stands.
+    unsafe { Held::owned(quiet(|| PyFrame_GetVar(frame.cast(), name.get()))) }
 }
 
 /// The globals, borrowed.
@@ -108,19 +130,20 @@ pub unsafe fn of_object(object: *mut PyObject) -> *mut u8 {
 /// Local variable `i` in the order of `co_varnames`, borrowed; null if unbound.
 pub unsafe fn local(frame: *mut u8, i: usize) -> *mut PyObject {
     // SAFETY: the caller promises a frame that stands. It, or a cell of it, holds the value.
+    unsafe { kept(captured(frame, i).into_ptr()) }
+}
+
+/// The same, with a reference: another thread may change a captured variable.
+pub unsafe fn captured(frame: *mut u8, i: usize) -> Held {
+    // SAFETY: the caller promises a frame that stands.
     unsafe {
         let names = local_names(code(frame));
         if names.is_null() || i as ffi::Py_ssize_t >= ffi::PyTuple_GET_SIZE(names) {
-            return null_mut();
+            return Held::borrowed(null_mut());
         }
-        quiet(|| kept(PyFrame_GetVar(frame.cast(), ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t))))
+        let name = ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t);
+        Held::owned(quiet(|| PyFrame_GetVar(frame.cast(), name)))
     }
-}
-
-/// The value itself: [`local`] has read the cell.
-pub unsafe fn cell_contents(value: *mut PyObject) -> Held {
-    // SAFETY: the caller promises a value that stands. Another thread may change the cell, so it is held.
-    unsafe { Held::new(value) }
 }
 
 /// `co_argcount`, `co_posonlyargcount`, `co_kwonlyargcount`, `co_flags`.
@@ -141,7 +164,7 @@ pub unsafe fn kinds(_code: *mut PyObject) -> *const u8 {
     std::ptr::null()
 }
 
-/// Any variable may be captured; [`local`] has its value in any case.
+/// Any variable may be captured: [`captured`] has the value of each.
 #[inline(always)]
 pub unsafe fn is_cell(_kinds: *const u8, _i: usize) -> bool {
     true

@@ -7,7 +7,10 @@
 use pyo3::ffi::{self, PyObject, PyThreadState};
 
 use crate::layout::{self, at as read, code as co, frame as at, function as fun};
-use crate::object::held::{locked, Held};
+use crate::object::{
+    held::{locked, Held},
+    interned::Interned,
+};
 
 /// The frame that `tstate` runs, or null.
 #[inline(always)]
@@ -56,6 +59,12 @@ pub unsafe fn function(frame: *mut u8) -> *mut PyObject {
 pub unsafe fn runs(frame: *mut u8, wanted: *mut PyObject) -> bool {
     // SAFETY: the caller promises a frame that stands.
     unsafe { function(frame) == wanted }
+}
+
+/// Null: a function's own cells have its captured variables.
+#[inline(always)]
+pub unsafe fn free(_frame: *mut u8, _name: &Interned) -> Held {
+    Held::borrowed(std::ptr::null_mut())
 }
 
 /// The globals, borrowed.
@@ -107,12 +116,13 @@ pub unsafe fn local(frame: *mut u8, i: usize) -> *mut PyObject {
     unsafe { object(read(frame, at::LOCALS + i * size_of::<usize>())) }
 }
 
-/// The contents of the cell in a captured variable; `cell` itself if it is another object.
+/// The value of a captured variable: the contents of its cell, or what else is in its place.
 #[inline]
-pub unsafe fn cell_contents(cell: *mut PyObject) -> Held {
+pub unsafe fn captured(frame: *mut u8, i: usize) -> Held {
     // SAFETY: by the code's own table the variable is captured, so its slot holds null or, from the function's first
     // instruction on, a cell; the type is checked all the same.
     unsafe {
+        let cell = local(frame, i);
         if cell.is_null() || ffi::Py_TYPE(cell) != &raw mut ffi::PyCell_Type {
             return Held::borrowed(cell);
         }

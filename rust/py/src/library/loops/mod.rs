@@ -46,7 +46,7 @@ use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},
     interpreter::{calling::attached, generic::attribute},
-    object::held::Held,
+    object::{held::Held, interned::Interned},
     tasks::steps,
 };
 use inviso_term::record::numbered::MessageKind;
@@ -421,6 +421,9 @@ fn on_begun(state: &mut ThreadState, frame: Frame) {
     }
 }
 
+static CORO: Interned = Interned::new(c"coro");
+static FUTURE: Interned = Interned::new(c"future");
+
 /// The coroutine and the future of a running `callback`, from its function's closure: its own variables are not set
 /// before its first instruction.
 ///
@@ -431,7 +434,8 @@ unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
     unsafe {
         let function = frame.function();
         if function.is_null() || ffi::PyFunction_Check(function) == 0 {
-            return None;
+            let both = [&CORO, &FUTURE].map(|name| frame.free(name));
+            return Some(both).filter(|both| !both.iter().any(Held::is_null));
         }
         Some([closed_over(py, function, "coro")?, closed_over(py, function, "future")?])
     }
