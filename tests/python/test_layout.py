@@ -91,20 +91,9 @@ BELOW: dict[str, set[str]] = {
     "top": {"_pattern", "_system", "cluster", "control", "errors", "runtime"},
     "cli": {
         *("_about", "_attach", "_background", "_children", "_config", "_descriptor", "_fork", "_limits", "_link"),
-        *(
-            "_literal",
-            "_native",
-            "_pattern",
-            "_stream",
-            "agent",
-            "autostart",
-            "cluster",
-            "control",
-            "dbg",
-            "errors",
-            "export",
-        ),
-        *("logs", "match_spec", "merge", "runtime", "terms", "tool", "top", "tprof", "trace", "trace_ports", "tracing"),
+        *("_literal", "_native", "_pattern", "_stream", "agent", "autostart", "cluster", "control", "dbg", "errors"),
+        *("export", "logs", "match_spec", "merge", "runtime", "terms", "tool", "top", "tprof", "trace", "trace_ports"),
+        "tracing",
     },
     "__main__": {"cli"},
 }
