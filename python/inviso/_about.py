@@ -17,13 +17,13 @@ class Part:
 
     Attributes:
         form: the form in use, in words.
-        fast: whether it is the fast form. False also if nothing works without it.
+        fast: whether it is the fast form. False also if no session can begin.
         installed: whether the program runs under it now; None for a means that is not installed.
-        cost: what a slow form costs, or how it came to it; "" for a fast one.
+        cost: what a slow form costs, or why no session can begin; "" for a fast one.
         remedy: what to do about that; "" for a fast form.
 
-    >>> inviso.about().clock.cost if not inviso.about().clock.fast else ""
-    ''
+    >>> inviso.about().allocator
+    Part(form="in front of Python's allocators", fast=True, installed=False, cost='', remedy='')
     """
 
     form: str
