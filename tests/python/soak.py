@@ -193,6 +193,8 @@ class Soak:
             self.service = subprocess.Popen(
                 [sys.executable, "-c", SERVICE, HERE, "soaked", str(folder), str(seed), leak, works],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0,
+                # glibc's arenas, one for each thread, take an hour until each was as full as it can be
+                env={**os.environ, "MALLOC_ARENA_MAX": "1"},
             )  # fmt: skip
         assert self._answer() == "ready", self.errors()
 

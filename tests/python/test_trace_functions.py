@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import importlib
 import json
@@ -384,3 +385,22 @@ def test_functools_stays_itself(session: trace.Session) -> None:
     assert functools.reduce(lambda a, b: a + b, range(5)) == 10
     assert shapes.dispatched(1) == "int"
     assert shapes.dispatched("x") == "any"
+
+
+def test_a_function_that_the_collector_has_cleared_is_left_out(session: trace.Session) -> None:
+    """It has no globals any more. On a free-threaded build another thread meets it before it is gone."""
+
+    def cleared() -> None:
+        """Never called."""
+
+    def wrapper() -> None:
+        cleared()
+
+    slot = ctypes.pythonapi.PyType_GetSlot
+    slot.restype, slot.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
+    tp_clear = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot(type(cleared), 51))
+    assert tp_clear(cleared) == 0
+    assert cleared.__globals__ is None
+    assert session.function((__name__, "_", "_"), True, ["call_count"]) > 0
+    assert session.function(("_", "_", "_"), True, ["call_count"]) > 0
+    session.process("all", True, ["call", "send", "receive", "procs", "running"])

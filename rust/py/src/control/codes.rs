@@ -97,7 +97,7 @@ impl<'py> Search<'py> {
     }
 
     fn function(&mut self, function: &Bound<'py, PyAny>) {
-        let (code, globals) = self.parts(function);
+        let Some((code, globals)) = self.parts(function) else { return };
         // SAFETY: all callers have checked that `function` is a function; `code` is its code.
         let (own, name) = unsafe { (frame::code_qualname(code.as_ptr()), frame::qualname_of(function.as_ptr())) };
         if own != name.as_ptr() && !name.is_null() && text(self.py, own) != text(self.py, name.as_ptr()) {
@@ -117,7 +117,7 @@ impl<'py> Search<'py> {
     /// matches them.
     fn renamed(&mut self) {
         for function in std::mem::take(&mut self.renamed) {
-            let (code, globals) = self.parts(&function);
+            let Some((code, globals)) = self.parts(&function) else { continue };
             let wraps = function.hasattr("__wrapped__").unwrap_or(false);
             // SAFETY: `function` is a function.
             let name = unsafe { frame::qualname_of(function.as_ptr()) };
@@ -140,15 +140,14 @@ impl<'py> Search<'py> {
         known.clone()
     }
 
-    /// A function's code and globals.
-    fn parts(&self, function: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
+    /// A function's code and globals. `None` if the collector has cleared the function: on a free-threaded build other threads meet it
+    /// before it is gone.
+    fn parts(&self, function: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         // SAFETY: all callers have checked that `function` is a function, so these are its live fields.
         unsafe {
             let f = function.as_ptr();
-            (
-                Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetCode(f)),
-                Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetGlobals(f)),
-            )
+            let code = Bound::from_borrowed_ptr_or_opt(self.py, ffi::PyFunction_GetCode(f))?;
+            Some((code, Bound::from_borrowed_ptr_or_opt(self.py, ffi::PyFunction_GetGlobals(f))?))
         }
     }
 
@@ -280,7 +279,7 @@ impl<'py> Search<'py> {
         stacks::visit(py, |frame| {
             // SAFETY: the frame stands, and it holds its code and its globals.
             let (code, globals) = unsafe { (frame.code(), frame.globals()) };
-            if !seen.contains(&(code as usize)) {
+            if !seen.contains(&(code as usize)) && !code.is_null() && !globals.is_null() {
                 // SAFETY: the frame holds both; attached.
                 found.push(unsafe { [code, globals].map(|object| Bound::from_borrowed_ptr(py, object)) });
             }

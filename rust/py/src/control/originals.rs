@@ -199,7 +199,8 @@ fn parts<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
             let globals = ffi::PyFunction_GetGlobals(o);
             let names = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(o)).getattr("co_names");
             for name in names.iter().filter_map(|names| names.cast::<PyTuple>().ok()).flatten() {
-                if ffi::PyDict_CheckExact(globals) != 0 {
+                // null if the collector has cleared the function
+                if !globals.is_null() && ffi::PyDict_CheckExact(globals) != 0 {
                     let value = dict_get(globals, name.as_ptr());
                     parts.extend(hold(value.as_ptr()).filter(|value| is_function(value)));
                 }
