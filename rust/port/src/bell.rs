@@ -1,4 +1,4 @@
-//! The recorder's bell: a futex that wakes a thread. It has no file descriptor, so a program that closes or reads descriptors of
+//! The recorder's bell: a word that wakes a thread (a futex on Linux). It has no file descriptor, so a program that closes or reads descriptors of
 //! others does not disturb it.
 //!
 //! # Roles
@@ -22,8 +22,8 @@
 //!
 //! Only other crates of the workspace use it.
 
+use crate::platform;
 use std::{
-    ptr,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -33,8 +33,7 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 /// Wakes the waiting thread, or makes its next wait return at once. Async-signal-safe.
 pub fn ring() {
     if BELL.swap(1, Ordering::AcqRel) == 0 {
-        // SAFETY: the futex word is a static, so its address is always valid.
-        unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+        platform::wake(&BELL);
     }
 }
 
@@ -43,14 +42,6 @@ pub fn wait(most: Option<Duration>) {
     if BELL.swap(0, Ordering::AcqRel) != 0 {
         return;
     }
-    let time = most.map(|most| libc::timespec {
-        tv_sec: libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
-    });
-    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is a static and the timeout lives until the call returns. The system compares the word and sleeps in one
-    // step.
-    unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), how, 0, time) };
+    platform::sleep_while_zero(&BELL, most);
     BELL.swap(0, Ordering::AcqRel);
 }

@@ -12,6 +12,7 @@
 //! | [`learned`] | notes of tasks, functions and channels, for logs |
 //! | [`node`] | this node's name |
 //! | [`origin`] | which node a pid belongs to |
+//! | [`platform`] | what differs between operating systems |
 //!
 //! This crate knows no Python: a Rust program can write ports by it. Its threads stop while the process forks: see [`ports::pause`],
 //! [`ports::resume`] and [`ports::abandon`].
@@ -23,6 +24,7 @@ pub mod learned;
 pub mod limits;
 pub mod node;
 pub mod origin;
+pub mod platform;
 pub mod ports;
 pub mod recorder;
 pub mod signals;

@@ -38,7 +38,7 @@
 //!
 //! Only other crates of the workspace use it.
 
-use crate::bell::ring;
+use crate::{bell::ring, platform};
 use std::{
     io,
     mem::zeroed,
@@ -77,8 +77,7 @@ extern "C" fn on_signal<const LAYER: usize>(
     let place = number as usize;
     // SAFETY: null, or leaked before this handler was installed.
     let Some(before) = (unsafe { BEFORE[place][LAYER].load(Ordering::Acquire).as_ref() }) else { return };
-    // SAFETY: the pointer is this thread's own errno. It is restored below.
-    let errno = unsafe { *libc::__errno_location() };
+    let errno = platform::errno();
     let is_default = before.sa_sigaction == libc::SIG_DFL;
     if WANTED[place].load(Ordering::Acquire) {
         if is_default && has_default(number) {
@@ -90,8 +89,7 @@ extern "C" fn on_signal<const LAYER: usize>(
     } else if is_default {
         follow(number);
     }
-    // SAFETY: the pointer is this thread's own errno.
-    unsafe { *libc::__errno_location() = errno };
+    platform::set_errno(errno);
     if is_default || before.sa_sigaction == libc::SIG_IGN {
         return;
     }

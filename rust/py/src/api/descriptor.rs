@@ -4,6 +4,7 @@
 //! call was. A tracer that did so a few times for each line would fall behind any busy program.
 
 use crate::convert::errors::of_system;
+use inviso_port::platform;
 use pyo3::prelude::*;
 use std::{io, mem::MaybeUninit, ptr};
 
@@ -85,8 +86,7 @@ fn without_signal(write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize
         let is_blocked = libc::pthread_sigmask(libc::SIG_BLOCK, pipe.as_ptr(), before.as_mut_ptr()) == 0;
         let done = write();
         if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(pipe.as_ptr(), ptr::null_mut(), &now);
+            platform::take_pending(pipe.assume_init_ref());
         }
         if is_blocked {
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());

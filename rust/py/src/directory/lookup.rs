@@ -16,7 +16,7 @@
 //! # Checked by
 //! `tests/python/test_trace_processes.py`, `tests/python/test_process_pids.py`, `tests/python/test_door.py`.
 
-use super::thread_ids::{exists, native_id, threads};
+use super::thread_ids::{native_id, threads};
 use crate::state::{
     above::above,
     buffer::Buffer,
@@ -39,6 +39,7 @@ use inviso_cpython::{
         steps,
     },
 };
+use inviso_port::platform::may_have_thread;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::sync::{atomic::Ordering, Arc};
@@ -89,7 +90,7 @@ impl Directory {
     /// # Errors
     /// What listing them raises.
     pub fn name_threads(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
+        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| may_have_thread(*id)) {
             self.thread_of(host, id, &object);
         }
         Ok(())
@@ -266,7 +267,7 @@ impl Directory {
         if id == 0 {
             return host.spawning.has_gone(py, host, tracee);
         }
-        let over = !exists(id) && threads(py)?.iter().all(|(other, _)| *other != id);
+        let over = !may_have_thread(id) && threads(py)?.iter().all(|(other, _)| *other != id);
         if over {
             self.thread_ended(host, tracee);
         }
@@ -388,14 +389,18 @@ impl Directory {
         self.own_process(host, None);
         let mut alive = vec![own];
         // before 3.13 the threading module keeps ended threads that it did not start in its table
-        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
+        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| may_have_thread(*id)) {
             alive.push(id);
             self.thread_of(host, id, &object);
         }
         host.spawning.sweep(py, host)?;
         let gone: Vec<Arc<Tracee>> = {
             let threads = lock(&self.threads);
-            threads.iter().filter(|(id, _)| !alive.contains(id) && !exists(**id)).map(|(_, t)| t.clone()).collect()
+            threads
+                .iter()
+                .filter(|(id, _)| !alive.contains(id) && !may_have_thread(**id))
+                .map(|(_, t)| t.clone())
+                .collect()
         };
         gone.iter().for_each(|tracee| self.thread_ended(host, tracee));
         let living = |tracee: &&Arc<Tracee>| tracee.kind == Kind::Task && tracee.is_alive();

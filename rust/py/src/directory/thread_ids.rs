@@ -12,11 +12,6 @@ pub fn native_id() -> u64 {
     unsafe { PyThread_get_thread_native_id() as u64 }
 }
 
-/// Whether the operating system has a thread of this number in this process.
-pub fn exists(id: u64) -> bool {
-    std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
-}
-
 /// Whether the threading module knows only one thread.
 pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(threads(py)?.len() <= 1)

@@ -3,7 +3,7 @@
 //! # Roles
 //! Our handler may run in any thread, at any time. It notes the signal and wakes the one waiting thread. That thread
 //! writes the rest and then runs the signal's default action. If it does not finish within [`PATIENCE`] seconds, a
-//! timer sends the signal again, and the handler runs the default action at once. So code that holds the interpreter
+//! timer (on Linux) sends the signal again, and the handler runs the default action at once. So code that holds the interpreter
 //! for long does not keep the process alive.
 //!
 //! # States
@@ -24,7 +24,10 @@
 //! # Checked by
 //! `tests/python/test_children.py`, `tests/python/test_run_children.py`, `tests/python/test_autostart_children.py`.
 
-use inviso_port::signals;
+use inviso_port::{
+    platform::{self, Timer},
+    signals,
+};
 use pyo3::prelude::*;
 use std::{
     mem::zeroed,
@@ -33,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-const PATIENCE: i64 = 2;
+const PATIENCE: i32 = 2;
 
 static WAITER: AtomicI32 = AtomicI32::new(0);
 /// The signal that the thread waits for.
@@ -42,46 +45,35 @@ static COME: AtomicI32 = AtomicI32::new(0);
 /// 1: the waiting thread has to wake up.
 static BELL: AtomicU32 = AtomicU32::new(0);
 static HAS_TIMER: AtomicBool = AtomicBool::new(false);
-/// A `timer_t` of the process `WAITER`.
+/// The number of a [`Timer`] of the process `WAITER`.
 static TIMER: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn on_signal(number: libc::c_int, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: errno is this thread's own and is restored below. All other calls are async-signal-safe.
-    unsafe {
-        let errno = *libc::__errno_location();
-        if WAITER.load(Ordering::Acquire) != libc::getpid() {
+    let errno = platform::errno();
+    // SAFETY: `getpid` has no preconditions.
+    if WAITER.load(Ordering::Acquire) != unsafe { libc::getpid() } {
+        signals::follow(number);
+    } else if COME.swap(number, Ordering::AcqRel) != 0 {
+        if timer().is_none_or(Timer::is_over) {
             signals::follow(number);
-        } else if COME.swap(number, Ordering::AcqRel) != 0 {
-            let mut left: libc::itimerspec = zeroed();
-            let timer = TIMER.load(Ordering::Acquire) as libc::timer_t;
-            let is_due = !HAS_TIMER.load(Ordering::Acquire)
-                || (libc::timer_gettime(timer, &raw mut left) == 0
-                    && left.it_value.tv_sec == 0
-                    && left.it_value.tv_nsec == 0);
-            if is_due {
-                signals::follow(number);
-            }
-        } else {
-            if HAS_TIMER.load(Ordering::Acquire) {
-                let mut time: libc::itimerspec = zeroed();
-                time.it_value.tv_sec = PATIENCE;
-                libc::timer_settime(
-                    TIMER.load(Ordering::Acquire) as libc::timer_t,
-                    0,
-                    &raw const time,
-                    ptr::null_mut(),
-                );
-            }
-            ring();
         }
-        *libc::__errno_location() = errno;
+    } else {
+        if let Some(timer) = timer() {
+            timer.start(PATIENCE);
+        }
+        ring();
     }
+    platform::set_errno(errno);
+}
+
+/// The timer of the process `WAITER`, if it has one.
+fn timer() -> Option<Timer> {
+    HAS_TIMER.load(Ordering::Acquire).then(|| Timer::of(TIMER.load(Ordering::Acquire)))
 }
 
 fn ring() {
     if BELL.swap(1, Ordering::AcqRel) == 0 {
-        // SAFETY: the futex word is a static, so its address is always valid.
-        unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+        platform::wake(&BELL);
     }
 }
 
@@ -101,13 +93,9 @@ pub fn take(number: i32) -> bool {
         }
         let own = libc::getpid();
         if WAITER.load(Ordering::Acquire) != own {
-            let mut event: libc::sigevent = zeroed();
-            event.sigev_notify = libc::SIGEV_SIGNAL;
-            event.sigev_signo = number;
-            let mut timer: libc::timer_t = ptr::null_mut();
-            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) == 0;
-            TIMER.store(timer as usize, Ordering::Release);
-            HAS_TIMER.store(made, Ordering::Release);
+            let timer = Timer::new(number);
+            TIMER.store(timer.map_or(0, Timer::number), Ordering::Release);
+            HAS_TIMER.store(timer.is_some(), Ordering::Release);
             COME.store(0, Ordering::Release);
             TAKEN.store(number, Ordering::Release);
             WAITER.store(own, Ordering::Release);
@@ -143,16 +131,9 @@ fn replace(number: i32, expected: libc::sighandler_t, action: &libc::sigaction) 
 #[pyfunction]
 pub fn wait(py: Python<'_>, seconds: f64) -> i32 {
     let most = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
-    let time = libc::timespec {
-        tv_sec: most.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
-    };
     py.detach(|| {
         if BELL.swap(0, Ordering::AcqRel) == 0 {
-            let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            // SAFETY: the word is a static and the timeout lives until the call returns. The system compares the word
-            // and sleeps in one step.
-            unsafe { libc::syscall(libc::SYS_futex, BELL.as_ptr(), how, 0, &raw const time) };
+            platform::sleep_while_zero(&BELL, Some(most));
             BELL.swap(0, Ordering::AcqRel);
         }
     });
@@ -179,7 +160,7 @@ pub fn give() {
     unsafe {
         if WAITER.swap(0, Ordering::AcqRel) == libc::getpid() {
             if HAS_TIMER.swap(false, Ordering::AcqRel) {
-                libc::timer_delete(TIMER.load(Ordering::Acquire) as libc::timer_t);
+                Timer::of(TIMER.load(Ordering::Acquire)).delete();
             }
             let mut there: libc::sigaction = zeroed();
             let number = TAKEN.load(Ordering::Acquire);

@@ -368,27 +368,13 @@ unsafe fn waits(state: &mut ThreadState, this: *mut ffi::PyObject) -> Waits {
                 return Ok(Waits::Never);
             }
             let fd = classes.fileno.bind(py).call1((&this,))?.extract()?;
-            let mut asked = Poll { fd, events: POLLOUT, revents: 0 };
+            let mut asked = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
             // SAFETY: one record; the call asks and doesn't wait.
-            let ready = unsafe { poll(&raw mut asked, 1, 0) };
+            let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
             Ok(if ready == 0 { Waits::Now } else { Waits::Perhaps })
         };
         look().unwrap_or(Waits::Never)
     })
-}
-
-/// `struct pollfd`.
-#[repr(C)]
-struct Poll {
-    fd: i32,
-    events: i16,
-    revents: i16,
-}
-
-const POLLOUT: i16 = 4;
-
-extern "C" {
-    fn poll(fds: *mut Poll, count: std::ffi::c_ulong, timeout: i32) -> i32;
 }
 
 /// A method has been called; `result` is null if it has failed.
