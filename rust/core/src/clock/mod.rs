@@ -27,8 +27,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The clock of one node. Its ticks come from the cheapest trustworthy counter: the TSC if it is invariant, else the operating
-/// system's monotonic clock.
+/// The clock of one node. Its ticks come from the cheapest trustworthy counter: the TSC if it is invariant, the system counter on
+/// aarch64, else the operating system's monotonic clock. No counter is ordered with loads: a tick may be read some hundred
+/// instructions early. From a cause in one thread to its effect in another one Python code runs, which is longer.
 pub struct Clock {
     counter: Counter,
     started: Instant,
@@ -64,6 +65,13 @@ impl Counter {
         } else {
             self.source.raw()
         }
+    }
+
+    /// Now, read before everything that the caller loads afterwards.
+    pub fn read_before_loads(&self) -> u64 {
+        let now = self.read();
+        tsc::settle();
+        now
     }
 }
 

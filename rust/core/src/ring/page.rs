@@ -38,20 +38,19 @@ const LENGTH_SHIFT: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const _: () = assert!(HEADER_BYTES == size_of::<[u64; 4]>());
 const _: () = assert!(PAGE_ALIGN >= align_of::<[u64; 4]>());
 
-/// How far ahead of the write position cache lines are prefetched: some records.
-const AHEAD: usize = 512;
-
 /// Prefetches a line that will be written soon. Without it, writes to a ring larger than the caches wait for memory, and the traced
-/// program waits for its store buffer. It is a hint: the address need not exist.
+/// program waits for its store buffer. It is a hint: the address need not exist. Other processors do without: nothing was measured there.
 #[inline(always)]
 pub(super) fn fetch_ahead(at: *mut u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom), not(inviso_portable)))]
     // SAFETY: a prefetch is a hint and doesn't access the address
     unsafe {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
+        /// How far ahead of the write position: some records.
+        const AHEAD: usize = 512;
         _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(AHEAD).cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom), not(inviso_portable))))]
     let _ = at;
 }
 

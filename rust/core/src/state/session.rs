@@ -399,9 +399,9 @@ impl Session {
         }
     }
 
-    /// The present time, in the ticks of its records.
+    /// The present time, in the ticks of its records; read before the rings that a drain then reads.
     pub(crate) fn ticks(&self) -> u64 {
-        self.counter.read()
+        self.counter.read_before_loads()
     }
 
     /// Adds a scheduler's ring. `false` if the session has ended.

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | `UNKNOWN` | [`prepare`] has not run |
 //! | `HAD` | the process is registered for `membarrier` |
-//! | `NOT` | the system has no `membarrier`; never changes again |
+//! | `NOT` | the system has no `membarrier`, or the build has `--cfg inviso_portable`; never changes again |
 //!
 //! # Orderings
 //! Those of the two fences. `STATE` is `Relaxed`: [`prepare`] runs before a thread's first section.
@@ -37,7 +37,7 @@ const HAD: u8 = 1;
 #[cfg(not(loom))]
 const NOT: u8 = 2;
 
-#[cfg(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(not(loom), not(inviso_portable), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn membarrier(command: i64) -> bool {
     use std::ffi::c_long;
     extern "C" {
@@ -48,7 +48,10 @@ fn membarrier(command: i64) -> bool {
     unsafe { syscall(number, command as c_long, 0 as c_long) == 0 }
 }
 
-#[cfg(all(not(loom), not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
+#[cfg(all(
+    not(loom),
+    not(all(not(inviso_portable), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
 fn membarrier(_command: i64) -> bool {
     false
 }
