@@ -14,7 +14,7 @@ fn main() {
         python.implementation()
     );
     let target = |name: &str| std::env::var(name).unwrap_or_default();
-    let known = target("CARGO_CFG_TARGET_ARCH") == "x86_64"
+    let known = ["x86_64", "aarch64"].contains(&target("CARGO_CFG_TARGET_ARCH").as_str())
         && target("CARGO_CFG_TARGET_OS") == "linux"
         && (major, minor) < (3, 16);
     let wanted = std::env::var("INVISO_PUBLIC_API").is_ok_and(|is| !is.is_empty() && is != "0");

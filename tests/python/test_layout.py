@@ -121,9 +121,10 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "cpython": {
         "layout": set(),
         "object": {"layout"},
+        "platform": set(),
         "interpreter": {"layout", "object"},
         "frames": {"interpreter", "layout", "object"},
-        "hooks": {"frames", "interpreter", "layout", "object"},
+        "hooks": {"frames", "interpreter", "layout", "object", "platform"},
         "tasks": {"frames", "hooks", "interpreter", "layout", "object"},
         "capture": {"frames", "hooks", "interpreter", "layout", "object", "tasks"},
         "calibrate": {"frames", "hooks", "interpreter", "layout", "object", "tasks"},

@@ -5,8 +5,6 @@
 //! each pointer before it follows it.
 
 use std::ffi::CStr;
-#[cfg(all(Py_3_13, target_os = "linux"))]
-use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -44,7 +42,7 @@ pub fn check(py: Python<'_>) -> Result<(), String> {
     if (version.major, version.minor) != built {
         return Err(format!("built for CPython {}.{}, runs on {}.{}", built.0, built.1, version.major, version.minor));
     }
-    #[cfg(all(Py_3_13, target_os = "linux"))]
+    #[cfg(Py_3_13)]
     debug_offsets()?;
     contexts(py)?;
     frames(py)?;
@@ -81,7 +79,7 @@ const fn built_for() -> (u8, u8) {
 }
 
 /// Compares with the table at the head of `_PyRuntime`, which CPython keeps for debuggers.
-#[cfg(all(Py_3_13, target_os = "linux"))]
+#[cfg(Py_3_13)]
 fn debug_offsets() -> Result<(), String> {
     /// The offset of each number in the table itself: 3.13, 3.14, 3.15.
     const PLACES: [(&str, [usize; 3], usize); 11] = [
@@ -97,12 +95,9 @@ fn debug_offsets() -> Result<(), String> {
         ("code_object.localspluskinds", [336, 376, 440], layout::code::LOCALSPLUSKINDS),
         ("version", [8, 8, 8], 0),
     ];
-    extern "C" {
-        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
     const COOKIE: &[u8; 8] = b"xdebugpy";
-    // SAFETY: handle 0 is the default search order; the name is a C string.
-    let table = unsafe { dlsym(ptr::null_mut(), c"_PyRuntime".as_ptr()) };
+    // SAFETY: the handle is that of the default search order; the name is a C string.
+    let table = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_PyRuntime".as_ptr()) };
     if table.is_null() {
         return Err("the interpreter shows no _PyRuntime symbol".into());
     }

@@ -16,7 +16,7 @@ pub const PUBLIC: bool = cfg!(inviso_public_api);
 /// Whether there is a table for the interpreter of this build, which uses it.
 pub const KNOWN: bool = !PUBLIC
     && cfg!(all(
-        target_arch = "x86_64",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
         target_os = "linux",
         Py_3_11,
         not(Py_3_16),

@@ -3,6 +3,7 @@
 //! | room | gives | may use |
 //! | --- | --- | --- |
 //! | [`layout`] | byte offsets by version | |
+//! | [`platform`] | what differs between operating systems | |
 //! | [`object`] | objects: held, named, read without running their code | `layout` |
 //! | [`interpreter`] | the interpreter and the calling thread: state, calls of Python code, exceptions, collections | these |
 //! | [`frames`] | frames that run, and their code | these |
@@ -25,4 +26,5 @@ pub mod hooks;
 pub mod interpreter;
 pub mod layout;
 pub mod object;
+pub mod platform;
 pub mod tasks;

@@ -13,8 +13,7 @@
 //! See [`State`]. A place of `ORIGINALS` is unused, or has five words that never change.
 //!
 //! # Orderings
-//! An original's words are stored `Release` before our functions are installed. A thread that reaches one of our
-//! functions has read its address after that.
+//! Those of [`Original`], for each function of an allocator: CPython copies and reads its words plainly.
 //!
 //! # Checked by
 //! `tests/python/test_tprof.py`.
@@ -40,6 +39,7 @@ use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
+use super::original::Original;
 use crate::interpreter::tls;
 
 /// How many different original allocators can be remembered for a domain. One is usual; each new kind of tool that
@@ -72,16 +72,16 @@ pub enum State {
 pub struct TooManyOriginals;
 
 /// The functions behind one set of ours. All null: not used yet. They are written once and never change.
-struct Original {
+struct Allocator {
     ctx: AtomicPtr<c_void>,
-    malloc: AtomicPtr<c_void>,
-    calloc: AtomicPtr<c_void>,
-    realloc: AtomicPtr<c_void>,
-    free: AtomicPtr<c_void>,
+    malloc: Original,
+    calloc: Original,
+    realloc: Original,
+    free: Original,
 }
 
-static ORIGINALS: [[Original; PLACES]; DOMAINS.len()] =
-    [const { [const { Original::unused() }; PLACES] }; DOMAINS.len()];
+static ORIGINALS: [[Allocator; PLACES]; DOMAINS.len()] =
+    [const { [const { Allocator::unused() }; PLACES] }; DOMAINS.len()];
 
 /// Our functions, by domain and place.
 static HOOKS: [[(Malloc, Calloc, Realloc); PLACES]; DOMAINS.len()] = [hooks::<0>(), hooks::<1>(), hooks::<2>()];
@@ -142,17 +142,17 @@ pub fn is_installed(py: Python<'_>) -> bool {
 
 extern "C" fn malloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
     let before = tls::bytes();
-    let original = ORIGINALS[DOMAIN][PLACE].malloc.load(Ordering::Relaxed);
+    let original = ORIGINALS[DOMAIN][PLACE].malloc.behind();
     // SAFETY: written before this function was first installed, and a `Malloc`.
-    let memory = unsafe { std::mem::transmute::<*mut c_void, Malloc>(original) }(ctx, size);
+    let memory = unsafe { std::mem::transmute::<*mut (), Malloc>(original) }(ctx, size);
     count(before, size, memory)
 }
 
 extern "C" fn calloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, n: usize, size: usize) -> *mut c_void {
     let before = tls::bytes();
-    let original = ORIGINALS[DOMAIN][PLACE].calloc.load(Ordering::Relaxed);
+    let original = ORIGINALS[DOMAIN][PLACE].calloc.behind();
     // SAFETY: written before this function was first installed, and a `Calloc`.
-    let memory = unsafe { std::mem::transmute::<*mut c_void, Calloc>(original) }(ctx, n, size);
+    let memory = unsafe { std::mem::transmute::<*mut (), Calloc>(original) }(ctx, n, size);
     count(before, n.wrapping_mul(size), memory)
 }
 
@@ -160,9 +160,9 @@ extern "C" fn realloc<const DOMAIN: usize, const PLACE: usize>(
     ctx: *mut c_void, old: *mut c_void, size: usize,
 ) -> *mut c_void {
     let before = tls::bytes();
-    let original = ORIGINALS[DOMAIN][PLACE].realloc.load(Ordering::Relaxed);
+    let original = ORIGINALS[DOMAIN][PLACE].realloc.behind();
     // SAFETY: written before this function was first installed, and a `Realloc`.
-    let memory = unsafe { std::mem::transmute::<*mut c_void, Realloc>(original) }(ctx, old, size);
+    let memory = unsafe { std::mem::transmute::<*mut (), Realloc>(original) }(ctx, old, size);
     count(before, size, memory)
 }
 
@@ -189,7 +189,7 @@ fn hooks_of(domain: usize) -> &'static [(Malloc, Calloc, Realloc); PLACES] {
     &HOOKS[domain]
 }
 
-fn originals_of(domain: usize) -> &'static [Original; PLACES] {
+fn originals_of(domain: usize) -> &'static [Allocator; PLACES] {
     &ORIGINALS[domain]
 }
 
@@ -243,7 +243,7 @@ fn place_for(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
     if let Some(known) = places.iter().position(|place| words(&place.allocator()) == wanted) {
         return Some(known);
     }
-    let fresh = places.iter().position(Original::is_unused)?;
+    let fresh = places.iter().position(Allocator::is_unused)?;
     places[fresh].write(there);
     Some(fresh)
 }
@@ -265,31 +265,29 @@ fn words(allocator: &PyMemAllocatorEx) -> [*mut c_void; 5] {
     ]
 }
 
-impl Original {
-    const fn unused() -> Original {
-        Original {
+impl Allocator {
+    const fn unused() -> Allocator {
+        Allocator {
             ctx: AtomicPtr::new(ptr::null_mut()),
-            malloc: AtomicPtr::new(ptr::null_mut()),
-            calloc: AtomicPtr::new(ptr::null_mut()),
-            realloc: AtomicPtr::new(ptr::null_mut()),
-            free: AtomicPtr::new(ptr::null_mut()),
+            malloc: Original::new(),
+            calloc: Original::new(),
+            realloc: Original::new(),
+            free: Original::new(),
         }
     }
 
     fn is_unused(&self) -> bool {
-        self.malloc.load(Ordering::Relaxed).is_null()
+        self.malloc.get().is_null()
     }
 
-    /// Called once, under `CHANGING`, before the functions of this place are installed. A thread that reaches one of
-    /// them has read its address after these stores (x86 keeps their order; elsewhere the release does, as far as
-    /// CPython's plain copy allows).
+    /// Called once, under `CHANGING`, before the functions of this place are installed.
     fn write(&self, from: &PyMemAllocatorEx) {
         let [ctx, malloc, calloc, realloc, free] = words(from);
         self.ctx.store(ctx, Ordering::Release);
-        self.calloc.store(calloc, Ordering::Release);
-        self.realloc.store(realloc, Ordering::Release);
-        self.free.store(free, Ordering::Release);
-        self.malloc.store(malloc, Ordering::Release);
+        self.calloc.set(calloc.cast());
+        self.realloc.set(realloc.cast());
+        self.free.set(free.cast());
+        self.malloc.set(malloc.cast());
     }
 
     fn allocator(&self) -> PyMemAllocatorEx {
@@ -297,12 +295,10 @@ impl Original {
         unsafe {
             PyMemAllocatorEx {
                 ctx: self.ctx.load(Ordering::Relaxed),
-                malloc: std::mem::transmute::<*mut c_void, Option<Malloc>>(self.malloc.load(Ordering::Relaxed)),
-                calloc: std::mem::transmute::<*mut c_void, Option<Calloc>>(self.calloc.load(Ordering::Relaxed)),
-                realloc: std::mem::transmute::<*mut c_void, Option<Realloc>>(self.realloc.load(Ordering::Relaxed)),
-                free: std::mem::transmute::<*mut c_void, Option<extern "C" fn(*mut c_void, *mut c_void)>>(
-                    self.free.load(Ordering::Relaxed),
-                ),
+                malloc: std::mem::transmute::<*mut (), Option<Malloc>>(self.malloc.get()),
+                calloc: std::mem::transmute::<*mut (), Option<Calloc>>(self.calloc.get()),
+                realloc: std::mem::transmute::<*mut (), Option<Realloc>>(self.realloc.get()),
+                free: std::mem::transmute::<*mut (), Option<extern "C" fn(*mut c_void, *mut c_void)>>(self.free.get()),
             }
         }
     }

@@ -7,18 +7,19 @@
 //! `class` is null until the slot is first replaced. `original` is null, or the slot's function before that.
 //!
 //! # Orderings
-//! `original` is stored `Release` before the slot is replaced, and loaded `Acquire` by the wrapper.
+//! Those of [`Original`]. `class` is stored `Release` before the slot is replaced.
 //!
 //! # Checked by
 //! `tests/python/test_seq_carriers.py`, `tests/python/test_uvloop.py`.
 
+use super::original::Original;
 use pyo3::ffi;
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 /// The slot of a class. There is one for each, a `static` that the wrapper names.
 pub struct Awaited {
     class: AtomicPtr<ffi::PyTypeObject>,
-    original: AtomicPtr<()>,
+    original: Original,
 }
 
 impl Default for Awaited {
@@ -30,7 +31,7 @@ impl Default for Awaited {
 impl Awaited {
     /// A slot that is not replaced.
     pub const fn new() -> Awaited {
-        Awaited { class: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
+        Awaited { class: AtomicPtr::new(std::ptr::null_mut()), original: Original::new() }
     }
 
     /// Whether an object's class is this one; never before it has been taken.
@@ -52,7 +53,7 @@ impl Awaited {
         if let Some(word) = self.word() {
             let there = word.load(Acquire);
             if there != wrapper as *mut () {
-                self.original.store(there, Release);
+                self.original.set(there);
                 word.store(wrapper as *mut (), Release);
             }
         }
@@ -60,7 +61,7 @@ impl Awaited {
 
     /// Gives it back. A wrapper that another tool has installed since stays, and ours under it.
     pub fn give_back(&self, wrapper: ffi::unaryfunc) {
-        let original = self.original.load(Acquire);
+        let original = self.original.get();
         if let Some(word) = self.word().filter(|_| !original.is_null()) {
             let _ = word.compare_exchange(wrapper as *mut (), original, AcqRel, Acquire);
         }
@@ -73,7 +74,7 @@ impl Awaited {
     #[inline(always)]
     pub unsafe fn original(&self) -> ffi::unaryfunc {
         // SAFETY: the original, a function of that type, was stored before the wrapper was in place.
-        unsafe { std::mem::transmute::<*mut (), ffi::unaryfunc>(self.original.load(Acquire)) }
+        unsafe { std::mem::transmute::<*mut (), ffi::unaryfunc>(self.original.behind()) }
     }
 
     fn word(&self) -> Option<&'static AtomicPtr<()>> {

@@ -13,13 +13,12 @@
 //! | set | set | ours, or its own after it was given back |
 //!
 //! # Orderings
-//! `original` is stored `Release` before the word is replaced. Ours runs only through the replaced word, and loads
-//! `original` `Acquire`.
+//! Those of [`Original`]. Ours runs only through the replaced word.
 //!
 //! # Checked by
 //! `tests/python/test_scheduling.py`, `tests/python/test_uvloop.py`.
 
-use super::vectorcall::Function;
+use super::{original::Original, vectorcall::Function};
 use pyo3::{exceptions::PyRuntimeError, ffi, prelude::*};
 use std::{
     ptr::null_mut,
@@ -29,7 +28,7 @@ use std::{
 /// A word that holds a function, and the function that belongs there.
 pub struct FunctionSlot {
     word: AtomicPtr<AtomicPtr<()>>,
-    original: AtomicPtr<()>,
+    original: Original,
 }
 
 impl Default for FunctionSlot {
@@ -41,7 +40,7 @@ impl Default for FunctionSlot {
 impl FunctionSlot {
     /// A word whose place is not known.
     pub const fn new() -> FunctionSlot {
-        FunctionSlot { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
+        FunctionSlot { word: AtomicPtr::new(null_mut()), original: Original::new() }
     }
 
     /// Sets its place.
@@ -92,7 +91,7 @@ impl FunctionSlot {
         let Some(word) = self.word() else { return };
         let there = word.load(Acquire);
         if there != function {
-            self.original.store(there, Release);
+            self.original.set(there);
             word.store(function, Release);
         }
     }
@@ -100,14 +99,14 @@ impl FunctionSlot {
     /// Restores the original. A function that other code has put there since stays, and ours under it.
     pub fn give_back(&self, function: *mut ()) {
         if let Some(word) = self.word() {
-            let _ = word.compare_exchange(function, self.original.load(Acquire), AcqRel, Acquire);
+            let _ = word.compare_exchange(function, self.original.get(), AcqRel, Acquire);
         }
     }
 
-    /// The function that ours stands before.
+    /// The function that ours stands before; for ours only.
     #[inline(always)]
     pub fn original(&self) -> *mut () {
-        self.original.load(Acquire)
+        self.original.behind()
     }
 
     /// The original function of an object with a word of its own.

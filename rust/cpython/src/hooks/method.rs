@@ -12,11 +12,12 @@
 //! and stays.
 //!
 //! # Orderings
-//! `original` is stored `Release` before the definition's word is replaced, and loaded `Acquire` by the wrapper.
+//! Those of [`Original`].
 //!
 //! # Checked by
 //! `tests/python/test_messages.py`, `tests/python/test_ports.py`.
 
+use super::original::Original;
 use crate::layout;
 use pyo3::{ffi, prelude::*};
 use std::{
@@ -129,7 +130,7 @@ fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
 /// A method that may be replaced. There is one for each method, a `static` that the wrapper names.
 pub struct Method {
     definition: AtomicPtr<ffi::PyMethodDef>,
-    original: AtomicPtr<()>,
+    original: Original,
 }
 
 impl Default for Method {
@@ -141,7 +142,7 @@ impl Default for Method {
 impl Method {
     /// A method that is not replaced.
     pub const fn new() -> Method {
-        Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
+        Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: Original::new() }
     }
 
     /// Replaces the method `name` of a class, or a function of a module. The wrapper is the first of `wrappers` that
@@ -170,7 +171,7 @@ impl Method {
             let word = AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>());
             let there = word.load(Acquire);
             if there != wrapper {
-                self.original.store(there, Release);
+                self.original.set(there);
                 self.definition.store(definition, Release);
                 word.store(wrapper, Release);
             }
@@ -186,7 +187,7 @@ impl Method {
         }
         // SAFETY: found by `take`; definitions live as long as their class, a built-in one.
         let word = unsafe { AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>()) };
-        let original = self.original.load(Acquire);
+        let original = self.original.get();
         for wrapper in wrappers {
             let _ = word.compare_exchange(wrapper.address(), original, AcqRel, Acquire);
         }
@@ -199,7 +200,7 @@ impl Method {
     #[inline(always)]
     pub unsafe fn original<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
-        let function = self.original.load(Acquire);
+        let function = self.original.behind();
         // SAFETY: the caller promises the wrapper's type; `take` has checked the flags.
         unsafe { std::mem::transmute_copy::<*mut (), F>(&function) }
     }

@@ -5,17 +5,23 @@
 //! end, the call continues on a [`Segment`], a stack of our own, as long as that lasts, and then on a further one. C
 //! code under such a call has its stack there: the switch is made while [`RESERVE`] is left.
 //!
+//! Without a segment the call is made while [`LAST`] is left, and then refused with RecursionError. That is so beside greenlet, without
+//! memory, and on systems and processors without the switch of stacks, which is for Linux on x86-64 and aarch64.
+//!
+//! # Checked by
+//! `tests/python/test_trace_depth.py`: the switch, and calls without a segment.
+//!
 //! A segment stays the thread's until the call has returned. If the thread is ended inside (a daemon thread at the end
 //! of the interpreter) the segment leaks: no code here may be run by an unwinder.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ffi::c_int;
+use std::ptr::NonNull;
 
 use pyo3::ffi::{self, _PyInterpreterFrame, PyObject, PyThreadState};
 
 use super::eval::Unwinding;
+use crate::platform;
 
 /// The C stack that a call gets (half of a small stack), if a segment can be had.
 const RESERVE: usize = 1024 * 1024;
@@ -49,7 +55,7 @@ impl Stack {
         if let Some(stack) = ON_SEGMENT.get() {
             return stack;
         }
-        match bounds() {
+        match platform::own_stack() {
             Some((low, size)) => Stack::from(low, size),
             None => Stack { floor: usize::MAX, end: 0 },
         }
@@ -139,38 +145,13 @@ impl Drop for Spare {
     }
 }
 
-extern "C" {
-    fn mmap(at: *mut c_void, bytes: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
-    fn munmap(at: *mut c_void, bytes: usize) -> c_int;
-    fn mprotect(at: *mut c_void, bytes: usize, protection: c_int) -> c_int;
-}
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn map() -> Option<Segment> {
-    const READ_AND_WRITE: c_int = 3;
-    const PRIVATE_ANONYMOUS_NORESERVE_STACK: c_int = 0x2 | 0x20 | 0x4000 | 0x2_0000;
-    // SAFETY: a new mapping, whose lowest part is then protected.
-    unsafe {
-        let low = mmap(ptr::null_mut(), SEGMENT, READ_AND_WRITE, PRIVATE_ANONYMOUS_NORESERVE_STACK, -1, 0);
-        if low as isize == -1 {
-            return None;
-        }
-        if mprotect(low, GUARD, 0) != 0 {
-            munmap(low, SEGMENT);
-            return None;
-        }
-        NonNull::new(low.cast()).map(Segment)
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-fn map() -> Option<Segment> {
-    None
+    platform::map_stack(SEGMENT, GUARD).map(Segment)
 }
 
 fn unmap(segment: Segment) {
     // SAFETY: mapped by `map`, and nothing is on it.
-    unsafe { munmap(segment.0.as_ptr().cast(), SEGMENT) };
+    unsafe { platform::unmap_stack(segment.0, SEGMENT) };
 }
 
 extern "C-unwind" {
@@ -206,34 +187,33 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// The lowest address of the calling thread's own stack, and its size.
-#[cfg(target_os = "linux")]
-fn bounds() -> Option<(usize, usize)> {
-    /// Space for a `pthread_attr_t`: 56 bytes with glibc and musl on 64-bit machines.
-    #[repr(C, align(16))]
-    struct Attributes([u8; 128]);
-    extern "C" {
-        fn pthread_self() -> usize;
-        fn pthread_getattr_np(thread: usize, attributes: *mut Attributes) -> c_int;
-        fn pthread_attr_getstack(attributes: *const Attributes, address: *mut *mut c_void, size: *mut usize) -> c_int;
-        fn pthread_attr_getguardsize(attributes: *const Attributes, size: *mut usize) -> c_int;
-        fn pthread_attr_destroy(attributes: *mut Attributes) -> c_int;
-    }
-    let mut attributes = MaybeUninit::<Attributes>::uninit();
-    let (mut address, mut size, mut guard) = (ptr::null_mut(), 0, 0);
-    // SAFETY: the calls fill their arguments; the attributes are initialised by the first and destroyed by the last.
-    unsafe {
-        if pthread_getattr_np(pthread_self(), attributes.as_mut_ptr()) != 0 {
-            return None;
-        }
-        let got = pthread_attr_getstack(attributes.as_ptr(), &raw mut address, &raw mut size);
-        pthread_attr_getguardsize(attributes.as_ptr(), &raw mut guard);
-        pthread_attr_destroy(attributes.as_mut_ptr());
-        (got == 0 && !address.is_null() && size > guard).then_some((address as usize + guard, size - guard))
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn bounds() -> Option<(usize, usize)> {
-    None
-}
+// The same. The first three arguments stay in x0 to x2, the function is in x3 and the top in x4. The frame record (x29 and
+// x30) is the only thing to keep: the function itself keeps x19 to x28 and d8 to d15, by the platform's rules for calls.
+#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+std::arch::global_asm!(
+    ".pushsection .text.inviso_evaluate_on,\"ax\",@progbits",
+    ".balign 4",
+    ".globl inviso_evaluate_on",
+    ".hidden inviso_evaluate_on",
+    ".type inviso_evaluate_on,@function",
+    "inviso_evaluate_on:",
+    ".cfi_startproc",
+    "stp x29, x30, [sp, #-16]!",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset w29, -16",
+    ".cfi_offset w30, -8",
+    "mov x29, sp",
+    ".cfi_def_cfa w29, 16",
+    "mov sp, x4",
+    "blr x3",
+    "mov sp, x29",
+    ".cfi_def_cfa wsp, 16",
+    "ldp x29, x30, [sp], #16",
+    ".cfi_restore w29",
+    ".cfi_restore w30",
+    ".cfi_def_cfa_offset 0",
+    "ret",
+    ".cfi_endproc",
+    ".size inviso_evaluate_on, . - inviso_evaluate_on",
+    ".popsection",
+);

@@ -5,7 +5,6 @@
 //! | `again` | exceptions of signal handlers, raised again in the program |
 //! | `calling` | calls of code that may be written in Python |
 //! | `collector` | holds collections back |
-//! | `cpu` | the CPU time of a thread |
 //! | `exception` | the exception that is set, put aside |
 //! | `generic` | attributes by the generic rules |
 //! | `local_time` | the local time of a second |
@@ -16,7 +15,6 @@
 pub mod again;
 pub mod calling;
 pub mod collector;
-pub mod cpu;
 pub mod exception;
 pub mod generic;
 pub mod local_time;

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The calling thread is attached.
 #[inline(always)]
 pub unsafe fn current() -> *mut PyThreadState {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable)))]
     {
         let distance = state_word::DISTANCE.load(Relaxed);
         if distance != 0 {
@@ -125,7 +125,7 @@ fn find_exception(_py: pyo3::Python<'_>) {
 
 /// Looks for the words, once and for all threads. Attached; detaches for a moment.
 pub fn find(py: pyo3::Python<'_>) {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable)))]
     state_word::find();
     // SAFETY: the thread is attached; a thread's state has more words than these.
     unsafe {
@@ -137,7 +137,7 @@ pub fn find(py: pyo3::Python<'_>) {
     find_exception(py);
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable)))]
 mod state_word {
     use super::api;
     use libc::{c_int, c_void, dl_phdr_info, size_t};

@@ -8,7 +8,7 @@
 //! Both words are zero in a new thread. Nothing runs when a thread ends: the code that stores a pointer here frees its
 //! target.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(inviso_portable)))]
 mod imp {
     use std::arch::{asm, global_asm};
 
@@ -92,7 +92,7 @@ mod imp {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(inviso_portable))))]
 mod imp {
     use std::cell::Cell;
 

@@ -11,6 +11,7 @@
 //! | set | set | goes to the first hook, to the original with what that answered, to the second hook |
 
 use crate::door;
+use inviso_cpython::hooks::original::Original;
 use pyo3::{exceptions::PyRuntimeError, ffi, prelude::*, types::*};
 use std::{
     ffi::c_int,
@@ -25,17 +26,13 @@ struct Replacement {
     /// The definition of its function; never given to another function.
     definition: AtomicPtr<ffi::PyMethodDef>,
     /// A function object that calls the definition's former function.
-    original: AtomicPtr<ffi::PyObject>,
+    original: Original,
     /// A tuple of two.
     hooks: AtomicPtr<ffi::PyObject>,
 }
 
 static ALL: [Replacement; PLACES] = [const {
-    Replacement {
-        definition: AtomicPtr::new(null_mut()),
-        original: AtomicPtr::new(null_mut()),
-        hooks: AtomicPtr::new(null_mut()),
-    }
+    Replacement { definition: AtomicPtr::new(null_mut()), original: Original::new(), hooks: AtomicPtr::new(null_mut()) }
 }; PLACES];
 
 const ROW: c_int = ffi::METH_FASTCALL;
@@ -48,7 +45,7 @@ const NAMED_ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 unsafe fn go(place: &Replacement, arguments: *mut ffi::PyObject, named: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the caller promises valid arguments and no exception; hooks and originals are never freed.
     unsafe {
-        let (hooks, original) = (place.hooks.load(Acquire), place.original.load(Acquire));
+        let (hooks, original) = (place.hooks.load(Acquire), place.original.behind().cast());
         if hooks.is_null() {
             return ffi::PyObject_Call(original, arguments, named);
         }
@@ -183,13 +180,13 @@ pub fn take_builtin(function: &Bound<'_, PyAny>, before: &Bound<'_, PyAny>, afte
     // and the objects are never freed.
     unsafe {
         let word = AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast::<*mut ()>());
-        if ALL[at].original.load(Acquire).is_null() {
+        if ALL[at].original.get().is_null() {
             let copy = Box::leak(Box::new(std::ptr::read(definition)));
             let original = ffi::PyCFunction_NewEx(copy, module, null_mut());
             if original.is_null() {
                 return Err(PyErr::fetch(function.py()));
             }
-            ALL[at].original.store(original, Release);
+            ALL[at].original.set(original.cast());
         }
         let hooks = PyTuple::new(function.py(), [before, after])?;
         ALL[at].hooks.store(hooks.into_ptr(), Release);

@@ -58,7 +58,7 @@ pub fn start(py: Python<'_>) -> PyResult<&'static Host> {
     let clock = Clock::lined_up(started, monotonic);
     let host = Box::leak(Box::new(Host {
         process: std::process::id(),
-        node: Node::waiting_by(clock.with_cpu(inviso_cpython::interpreter::cpu::clock()), waiting::detached),
+        node: Node::waiting_by(clock.with_cpu(inviso_cpython::platform::cpu_clock()), waiting::detached),
         arming: Mutex::default(),
         loading: Loading::default(),
         directory: Directory::default(),
