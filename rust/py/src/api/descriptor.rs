@@ -21,7 +21,8 @@ pub fn descriptor_file(number: i32) -> Option<(u64, u64)> {
             return None;
         }
         let status = status.assume_init();
-        Some((status.st_dev, status.st_ino))
+        #[allow(clippy::unnecessary_cast)] // macOS has an i32
+        Some((status.st_dev as u64, status.st_ino))
     }
 }
 
