@@ -53,7 +53,7 @@ pub fn wake(word: &'static AtomicU32) {
 #[cfg(target_os = "linux")]
 pub fn sleep_while_zero(word: &'static AtomicU32, most: Option<Duration>) {
     let time = most.map(|most| libc::timespec {
-        tv_sec: libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: most.as_secs().min(i32::MAX as u64) as _, // the type's name is deprecated for musl
         tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -101,7 +101,7 @@ impl Timer {
         // SAFETY: all zeroes are a valid value of this plain structure; the timer is this process's.
         unsafe {
             let mut time: libc::itimerspec = std::mem::zeroed();
-            time.it_value.tv_sec = libc::time_t::from(seconds);
+            time.it_value.tv_sec = seconds.into();
             libc::timer_settime(self.0 as libc::timer_t, 0, &raw const time, std::ptr::null_mut());
         }
     }
