@@ -102,7 +102,7 @@ fn end_with_value<A: Activation>(
     const RESULTS: u16 = exit_actions::RETURN_FROM | exit_actions::EXCEPTION_FROM;
     let mut rest = *frame;
     if exit == Exit::Return && rest.exit_actions & !(RESULTS | exit_actions::RETURN_TO) == 0 {
-        if rest.exit_actions & RESULTS != 0 && emit_value(context, thread, code, frame) {
+        if rest.exit_actions & exit_actions::RETURN_FROM != 0 && emit_value(context, thread, code, frame) {
             rest.exit_actions &= !RESULTS;
         }
         if rest.exit_actions == 0 || rest.exit_actions == exit_actions::RETURN_TO && emit_return(context, thread, frame)
