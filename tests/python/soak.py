@@ -193,7 +193,7 @@ class Soak:
             self.service = subprocess.Popen(
                 [sys.executable, "-c", SERVICE, HERE, "soaked", str(folder), str(seed), leak, works],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0,
-                # glibc's arenas, one for each thread, take an hour until each was as full as it can be
+                # with an arena for each thread, the memory that glibc keeps grows for an hour before it is flat
                 env={**os.environ, "MALLOC_ARENA_MAX": "1"},
             )  # fmt: skip
         assert self._answer() == "ready", self.errors()
