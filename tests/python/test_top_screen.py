@@ -175,6 +175,26 @@ def test_an_answer_after_the_end_is_ignored(shop: list[Node]) -> None:
     asyncio.run(main())
 
 
+def test_an_answer_while_the_view_ends_is_ignored(shop: list[Node]) -> None:
+    """Its tables go away one by one, and an answer comes between them."""
+
+    class Ends(Screen):
+        async def _close_all(self) -> None:
+            await self.screen_stack[0].query_one("#told").remove()
+            await self.refresh_nodes()
+            self.answered = True
+            await super()._close_all()
+
+    async def main() -> None:
+        with Live(["shop-*"], timeout=10) as live:
+            screen = Ends(live, every=LIMIT)
+            async with screen.run_test(size=(160, 50)) as pilot:
+                await until(pilot, lambda: len(screen.refreshed.nodes) == len(shop))
+            assert screen.answered
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
 def test_keys_that_end(shop: list[Node], key: str) -> None:
     async def keys(screen: Screen, pilot: Pilot[None]) -> None:

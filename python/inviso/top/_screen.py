@@ -108,10 +108,10 @@ class Screen(App[None]):
             opened = self._opened
             asked = (None, None) if opened is None else (opened.node, opened.pid)
             self.refreshed = await asyncio.to_thread(self._live.refresh, *asked)
-        if not self.screen_stack:
-            return  # the view has ended meanwhile
+        if not self.is_running:
+            return  # the view ends, or has ended: its tables go away one by one
         self.show()
-        if opened is not None and opened is self._opened:
+        if opened is not None and opened in self.screen_stack:
             opened.show(self.refreshed.nodes.get(opened.node), self.refreshed.errors.get(opened.node))
 
     def show(self) -> None:
