@@ -24,6 +24,7 @@ rust() {
     cargo fmt --all --check
     cargo clippy --quiet -p inviso-term -p inviso-match -p inviso-core -p inviso-log -p inviso-export -p inviso-port --all-targets -- -D warnings
     cargo test --quiet --workspace --exclude inviso-cpython --exclude inviso-py
+    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps -p inviso-term -p inviso-match -p inviso-core
     cargo fmt --manifest-path fuzz/Cargo.toml --check
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use inviso_core::ring::{Overflow, Pushed, RecordRef, Ring};
+use inviso_core::host::ring::{Overflow, Pushed, RecordRef, Ring};
 
 /// The fate of a record, as far as the pushes tell it.
 struct Sent {

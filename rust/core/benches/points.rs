@@ -10,15 +10,12 @@
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use crossbeam_epoch::Collector;
 use inviso_core::{
-    control::Op,
-    drain::{drain, drain_borrowed, Losses},
-    flags::Flags,
-    node::Who,
-    plan::kinds,
-    point::{Point, Program},
-    ring::{Overflow, Pushed, Ring},
-    session::{Options, Session},
-    tracee::Class,
+    drain,
+    host::{
+        drain::{drain_borrowed, Losses},
+        ring::{Pushed, Ring},
+    },
+    kinds, Class, Flags, Op, Options, Overflow, Point, Program, Session, Who,
 };
 use std::{
     hint::black_box,
@@ -41,7 +38,7 @@ fn traced(kind: u16, flags: Flags) -> (Program, Point, Arc<Session>) {
     let point = program.point("bench", "f", 1);
     let options = Options { ring_bytes: 1 << 20, overflow: Overflow::Overwrite, ..Options::default() };
     let session = program.session("bench", options).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, flags).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, flags).unwrap();
     program.function(&session, &[&point], kind, Op::On).unwrap();
     (program, point, session)
 }
@@ -100,7 +97,7 @@ fn record(c: &mut Criterion) {
     let written: u64 = session.feeds().iter().map(|feed| feed.ring.head()).sum();
     assert_eq!(written, calls, "what is timed is written");
     drain(&session, usize::MAX, |_| ()).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), false, Flags::ARITY).unwrap();
+    program.flags(&session, Who::All(Class::Process), false, Flags::ARITY).unwrap();
     group.bench_function("point, with an argument", |b| b.iter(|| call(black_box(&point))));
     drop(program);
     group.finish();

@@ -2,17 +2,7 @@
 //!
 //! `cargo run -p inviso-core --example threads`
 
-use inviso_core::{
-    control::Op,
-    drain::{drain, lost, What},
-    error::Error,
-    flags::Flags,
-    node::Who,
-    plan::kinds,
-    point::{Point, Program},
-    session::Options,
-    tracee::Class,
-};
+use inviso_core::{drain, kinds, lost, Class, Error, Flags, Op, Options, Point, Program, What, Who};
 use inviso_term::{etf::decode, record::Kind};
 use std::thread;
 
@@ -42,11 +32,11 @@ fn main() -> Result<(), Error> {
     let shop = Shop { order: program.point("shop", "order", 2), pack: program.point("shop", "pack", 1) };
 
     let counters = program.session("counters", Options::default())?;
-    program.node().flags(&counters, Who::All(Class::Process), true, Flags::CALL)?;
+    program.flags(&counters, Who::All(Class::Process), true, Flags::CALL)?;
     program.function(&counters, &[&shop.order, &shop.pack], kinds::COUNT | kinds::TIME, Op::On)?;
 
     let messages = program.session("messages", Options::default())?;
-    program.node().flags(&messages, Who::New(Class::Process), true, Flags::CALL | Flags::MONOTONIC_TIMESTAMP)?;
+    program.flags(&messages, Who::New(Class::Process), true, Flags::CALL | Flags::MONOTONIC_TIMESTAMP)?;
     program.function(&messages, &[&shop.order], kinds::LOCAL, Op::On)?;
 
     thread::scope(|scope| {
@@ -65,17 +55,11 @@ fn main() -> Result<(), Error> {
         }
     }
 
-    let node = program.node();
-    node.clock.follow();
     drain(&messages, usize::MAX, |record| match record.what {
         What::Event(event) if event.kind == Kind::Call as u8 => {
-            let name = node.name(event.what as u32).map_or_else(|| "?".into(), |name| name.function.clone());
+            let name = program.name(event.what).map_or_else(|| "?".into(), |name| name.function.clone());
             let arguments = decode(&event.payload).map_or_else(|e| e.to_string(), |term| format!("{term:?}"));
-            println!(
-                "{:9} ns, process {:3} calls {name} {arguments}",
-                node.clock.monotonic(record.ticks),
-                event.tracee >> 2
-            );
+            println!("{:9} ns, process {:3} calls {name} {arguments}", program.nanos(record.ticks), event.tracee >> 2);
         }
         What::Event(event) => println!("an event of kind {}", event.kind),
         What::Lost(count) => println!("{count} messages were lost here"),

@@ -1,24 +1,27 @@
 //! Trace sessions, counters, rings and delivery, without Python.
 //!
-//! A [`node::Node`] is a traced program. It has sessions. Patterns select the functions that a session traces ([`control`]). A host
-//! reports calls through [`event`]. Counters can be read at any time. Messages wait in bounded rings until they are drained. A Rust
-//! program can be its own host, see [`point`].
+//! A [`Program`] has trace points, and sessions. A session traces the points that are set in it ([`Program::function`]), in the threads
+//! that its flags select ([`Program::flags`]). Counters can be read at any time. Messages wait in bounded rings until they are drained
+//! ([`drain`]).
 //!
 //! ```
-//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+//! use inviso_core::{kinds, Class, Flags, Op, Options, Program, Who};
 //!
 //! let program = Program::new();
 //! let order = program.point("shop", "order", 1);
 //! let session = program.session("first look", Options::default())?;
-//! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL)?;
+//! program.flags(&session, Who::All(Class::Process), true, Flags::CALL)?;
 //! program.function(&session, &[&order], kinds::COUNT, Op::On)?;
 //! for n in 0..3 {
 //!     let _call = order.enter(|out| out.int(n));
 //! }
 //! assert_eq!(program.count(&session, &order), Some(3));
 //! # program.destroy(&session);
-//! # Ok::<(), inviso_core::error::Error>(())
+//! # Ok::<(), inviso_core::Error>(())
 //! ```
+//!
+//! The names of this page and the module [`tracer`] are the interface of programs. The module [`host`] is for a host such as inviso's
+//! for CPython, which reports calls, tasks and messages of another language's programs; the rules for versions don't cover it.
 //!
 //! The files are in private rooms: state below, behaviour above. The lowest room is first:
 //!
@@ -36,29 +39,75 @@
 //!
 //! `tests/python/test_layout.py` has the table of the allowed imports.
 #![deny(missing_docs)]
+// Pages of `host` refer to what implements them; `cargo doc --document-private-items` has both ends.
+#![allow(rustdoc::private_intra_doc_links)]
 
-pub mod clock;
-pub mod control;
+mod clock;
+mod control;
 mod count;
 mod delivery;
 mod emit;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(not(loom))]
-pub mod point;
-pub mod record;
-pub mod ring;
+mod point;
+mod record;
+mod ring;
 mod state;
-pub mod sync;
+mod sync;
 mod trace;
 
-// Users name these modules without their rooms.
-pub use count::{cells, counts, latency};
-pub use delivery::{drain, message};
-pub use record::parts;
-pub use state::{error, flags, life, names, node, plan, session, snapshot, thread, tracee, tracer, tree};
-pub use sync::{current, grace, section, segments};
-pub use trace::{event, matching, messages, monitor, process_events, relations, seq};
+pub use control::Op;
+pub use delivery::drain::{drain, lost, Event, Record, What};
+#[cfg(not(loom))]
+pub use point::{Call, Point, Program};
+pub use ring::{Busy, Overflow};
+pub use state::{
+    error::Error,
+    flags::Flags,
+    mfa::Mfa,
+    node::Who,
+    session::{Capture, Options, Session},
+    setting::kinds,
+    tracee::{Class, Tracee},
+    tracer,
+};
+
+/// What a host uses: it reports the calls, tasks and messages of programs in another language. The rules for versions don't cover it.
+pub mod host {
+    pub use crate::{
+        count::{cells, latency},
+        delivery::{drain, message},
+        record::parts,
+        state::{error, flags, node, plan, session, thread, tracee, tracer, tree},
+        trace::{event, matching, messages, monitor, process_events, relations, seq},
+    };
+
+    /// Ticks, and what they are in the clocks of the machine.
+    pub mod clock {
+        pub use crate::clock::Clock;
+    }
+
+    /// Patterns: what is set, where, and who arms it.
+    pub mod control {
+        pub use crate::control::{Arm, Op, Target};
+    }
+
+    /// The fields of a record.
+    pub mod record {
+        pub use crate::record::{event, header};
+    }
+
+    /// The ring of one thread and session.
+    pub mod ring {
+        pub use crate::ring::{Busy, Drained, Overflow, Producer, Pushed, RecordRef, Ring, HEADER_BYTES};
+    }
+
+    /// A barrier in other threads, and locks after a panic.
+    pub mod sync {
+        pub use crate::sync::{barrier, Unpoisoned};
+    }
+}
 
 /// Its examples are tests.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@
 //! `tests/exact.rs`, `tests/growth.rs`, `tests/timers.rs`.
 //!
 //! ```
-//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+//! use inviso_core::{kinds, Class, Flags, Op, Options, Program, Who};
 //!
 //! let program = Program::new();
 //! let order = program.point("shop", "order", 1);
@@ -28,7 +28,7 @@
 //!     let _call = order.enter(|out| out.int(n));
 //! }
 //! assert_eq!(program.count(&session, &order), Some(3));
-//! # program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+//! # program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,8 @@ use crate::{
     record::identity::Kind,
     state::{
         error::Error,
-        node::Node,
+        flags::Flags,
+        node::{Node, Who},
         plan::{events, Mfa},
         session::{Capture, Options, Session},
         setting::kinds,
@@ -297,7 +298,7 @@ impl Program {
         Program(Arc::new(Inner { node: Node::new(Clock::new()), points: Mutex::new(Vec::new()) }))
     }
 
-    /// The node: processes, sessions, clock.
+    /// What a host sees of the program.
     #[must_use]
     pub fn node(&self) -> &Arc<Node> {
         &self.0.node
@@ -338,7 +339,7 @@ impl Program {
         self.0.node.session_destroy(session, self)
     }
 
-    /// Sets kinds on points, see [`Node::function`].
+    /// Sets [`kinds`] of tracing on points, or removes them; answers how many points there were.
     ///
     /// # Errors
     /// [`Error::SessionDead`].
@@ -348,6 +349,28 @@ impl Program {
             .map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false, is_gone: false })
             .collect();
         self.0.node.function(session, &targets, kinds, op, self)
+    }
+
+    /// Switches trace flags of threads, and answers how many matched. A session sees calls only in threads that have
+    /// [`Flags::CALL`].
+    ///
+    /// # Errors
+    /// [`Error::SessionDead`], [`Error::ProcessDead`].
+    pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, Error> {
+        self.0.node.flags(session, who, how, flags)
+    }
+
+    /// The name of the function that an event is about: see [`Event::what`](crate::Event::what).
+    #[must_use]
+    pub fn name(&self, what: u64) -> Option<Arc<Mfa>> {
+        self.0.node.name(u32::try_from(what).ok()?)
+    }
+
+    /// The nanoseconds of a monotonic clock at a record's ticks.
+    #[must_use]
+    pub fn nanos(&self, ticks: u64) -> u64 {
+        self.0.node.clock.follow();
+        self.0.node.clock.monotonic(ticks)
     }
 
     /// The value of a point's call_count in a session, `None` if it has none.

@@ -1,6 +1,6 @@
 //! Drains against a sorted list: every record comes once, in the order of time, for any size of a drain.
 
-use inviso_core::{
+use inviso_core::host::{
     drain::{drain, drain_all, drain_borrowed, spill, Losses, Mark, What},
     ring::{Overflow, Producer, Pushed, Ring},
     session::{Options, Session},

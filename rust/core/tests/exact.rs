@@ -1,15 +1,8 @@
 //! Eight threads make traced calls while sessions begin, change and end: every number is exact, every message is in order.
 
 use inviso_core::{
-    control::Op,
-    drain::{drain, lost, Event, Mark, Record, What},
-    flags::Flags,
-    node::Who,
-    plan::kinds,
-    point::{Point, Program},
-    ring::Overflow,
-    session::{Options, Session},
-    tracee::Class,
+    drain, host::drain::Mark, kinds, lost, Class, Event, Flags, Op, Options, Overflow, Point, Program, Record, Session,
+    What, Who,
 };
 use inviso_term::{etf::decode, term::Term};
 use std::{
@@ -39,7 +32,7 @@ fn churn(program: &Program, point: &Point, stop: &AtomicBool) -> usize {
         let options = Options { ring_bytes: 1 << 14, overflow: Overflow::Overwrite, ..Options::default() };
         let session = program.session("passing", options).unwrap();
         let set = |kind, op| assert_eq!(program.function(&session, &[point], kind, op), Ok(1));
-        program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL | Flags::RETURN_TO).unwrap();
+        program.flags(&session, Who::All(Class::Process), true, Flags::CALL | Flags::RETURN_TO).unwrap();
         set(kinds::COUNT | kinds::TIME | kinds::LATENCY, Op::On);
         set(kinds::COUNT, Op::Pause);
         let paused = program.count(&session, point);
@@ -67,7 +60,7 @@ fn counts_are_exact_while_other_sessions_come_and_go() {
     let program = Program::new();
     let point = program.point("exact", "f", 1);
     let session = program.session("counted", Options::default()).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     program.function(&session, &[&point], kinds::COUNT | kinds::TIME, Op::On).unwrap();
     let (stop, step) = (AtomicBool::new(false), Barrier::new(THREADS + 1));
     let rounds = thread::scope(|scope| {
@@ -114,7 +107,7 @@ fn threads_that_end_are_counted_and_folded() {
     let program = Program::new();
     let point = program.point("exact", "f", 1);
     let session = program.session("few", Options { ended_processes: 3, ..Options::default() }).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     program.function(&session, &[&point], kinds::COUNT | kinds::TIME, Op::On).unwrap();
     for generation in 1..=20 {
         thread::scope(|scope| {
@@ -152,7 +145,7 @@ fn read_and_lost_is_produced_and_each_thread_is_in_order() {
         let point = program.point("exact", "f", 1);
         let options = Options { ring_bytes: 1 << 15, overflow, ..Options::default() };
         let session = program.session("lossy", options).unwrap();
-        program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+        program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
         program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
         let mut last: HashMap<u64, u64> = HashMap::new();
         let (mut read, mut gone) = (0, 0);
@@ -186,7 +179,7 @@ fn a_mark_passes_when_the_taker_has_all_before_it() {
     let program = Program::new();
     let point = program.point("exact", "f", 1);
     let session = program.session("marked", Options::default()).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
     assert!(Mark::of(&session).passed(), "nothing was written");
     let stop = AtomicBool::new(false);
@@ -226,7 +219,7 @@ fn a_second_drain_is_refused_and_takes_nothing() {
     let program = Program::new();
     let point = program.point("exact", "f", 1);
     let session = program.session("shared", Options::default()).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
     call(&point, 1);
     let mark = Mark::of(&session);
@@ -243,10 +236,10 @@ fn flags_of_a_session_that_is_gone_are_refused() {
     let program = Program::new();
     let process = program.current().unwrap();
     let old = program.session("old", Options::default()).unwrap();
-    program.node().flags(&old, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&old, Who::All(Class::Process), true, Flags::CALL).unwrap();
     assert_eq!(process.flags(old.index), Flags::CALL);
     program.destroy(&old);
-    assert!(program.node().flags(&old, Who::One(&process), true, Flags::CALL).is_err());
+    assert!(program.flags(&old, Who::One(&process), true, Flags::CALL).is_err());
     let new = program.session("new", Options::default()).unwrap();
     assert_eq!((new.index, process.flags(new.index)), (old.index, Flags::NONE));
     assert_eq!(Arc::strong_count(&old), 1, "nobody else holds the old one");

@@ -1,8 +1,6 @@
 //! A hundred thousand sessions begin and end and leak nothing. The test is alone in its process, because it counts all memory.
 
-use inviso_core::{
-    control::Op, drain::drain, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class,
-};
+use inviso_core::{drain, kinds, Class, Flags, Op, Options, Program, Who};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicIsize, Ordering::Relaxed},
@@ -42,7 +40,7 @@ fn a_hundred_thousand_sessions_leave_nothing_behind() {
     for round in 0..100_000u64 {
         let session = program.session("one of many", Options { ring_bytes: 0, ..Options::default() }).unwrap();
         assert_eq!((session.id, session.index), (round + 1, 0), "ids are never used twice, indices are");
-        program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+        program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
         let point = &points[round as usize % points.len()];
         program.function(&session, &[point], kinds::COUNT | kinds::TIME | kinds::LOCAL, Op::On).unwrap();
         program.node().on_load(&session, kinds::COUNT, Op::On).unwrap();

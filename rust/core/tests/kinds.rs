@@ -4,7 +4,7 @@
 mod calls;
 
 use calls::{Call, Nobody};
-use inviso_core::{
+use inviso_core::host::{
     clock::Clock,
     control::{Op, Target},
     event::{on_call, on_exit, Exit},
@@ -110,15 +110,15 @@ fn seen(node: &Node, session: &Session, key: usize) -> Function {
     let mut function = Function::new();
     let Some((slot, entry)) = node.entry(session, key) else { return function };
     let cells = |measure, generation| {
-        let (mut calls, wanted) = (0, inviso_core::cells::key(slot, measure));
+        let (mut calls, wanted) = (0, inviso_core::host::cells::key(slot, measure));
         session.arena.each(|r| calls += if (r.key, r.generation) == (wanted, generation) { r.count } else { 0 });
         calls
     };
     for kind in KINDS.into_iter().filter(|kind| entry.has & kind != 0) {
         let calls = match kind {
             kinds::COUNT => node.count(entry.count),
-            kinds::TIME => cells(inviso_core::cells::Measure::Time, entry.time),
-            kinds::MEMORY => cells(inviso_core::cells::Measure::Memory, entry.memory),
+            kinds::TIME => cells(inviso_core::host::cells::Measure::Time, entry.time),
+            kinds::MEMORY => cells(inviso_core::host::cells::Measure::Memory, entry.memory),
             kinds::LATENCY => entry.latency.as_ref().unwrap().read().len(),
             _ => 0,
         };

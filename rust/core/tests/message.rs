@@ -1,17 +1,16 @@
 //! The messages of records, in the shapes of trace.md.
 
 use inviso_core::{
-    clock::Clock,
-    control::Op,
-    drain::{drain, Event, What},
-    flags::Flags,
-    message::{Messages, NoMessage},
-    node::{Node, Who},
-    plan::{kinds, Mfa},
-    point::Program,
-    record::header::stamp,
-    session::{Options, Stamps},
-    tracee::{self, Class},
+    drain,
+    host::{
+        clock::Clock,
+        message::{Messages, NoMessage},
+        node::Node,
+        record::header::stamp,
+        session::Stamps,
+        tracee,
+    },
+    kinds, Class, Event, Flags, Mfa, Op, Options, Program, What, Who,
 };
 use inviso_term::{
     etf,
@@ -157,7 +156,7 @@ fn a_scheduler_stands_beside_each_stamp() {
                 let session = program.session("", Options { clock, ..Options::default() }).unwrap();
                 program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
                 let flags = Flags::CALL | flag | scheduler;
-                program.node().flags(&session, Who::All(Class::Process), true, flags).unwrap();
+                program.flags(&session, Who::All(Class::Process), true, flags).unwrap();
                 drop(point.enter(|_| Ok(())));
                 let mut seen = vec![];
                 drain(&session, 9, |record| match record.what {

@@ -1,6 +1,6 @@
 //! Messages, links and names against slow models: the events of each session, in order.
 
-use inviso_core::{
+use inviso_core::host::{
     clock::Clock,
     control::Arm,
     drain::{drain, Event, What},

@@ -1,6 +1,6 @@
 //! Two nodes in one program, as in a forked child that has handles of its parent.
 
-use inviso_core::{clock::Clock, control::Arm, node::Node, session::Options};
+use inviso_core::host::{clock::Clock, control::Arm, node::Node, session::Options};
 
 struct Nobody;
 

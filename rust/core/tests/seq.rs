@@ -1,6 +1,6 @@
 //! Tokens of sequential tracing: the serial algorithm, resets, and tokens that are set aside or lent.
 
-use inviso_core::{
+use inviso_core::host::{
     clock::Clock,
     messages::About,
     node::Node,

@@ -3,7 +3,7 @@
 mod calls;
 
 use calls::{Call, Nobody};
-use inviso_core::{
+use inviso_core::host::{
     clock::Clock,
     control::{Op, Target},
     event::on_call,

@@ -3,7 +3,7 @@
 mod calls;
 
 use calls::{Call, Nobody};
-use inviso_core::{
+use inviso_core::host::{
     cells::{key, Measure},
     clock::Clock,
     control::{Op, Target},

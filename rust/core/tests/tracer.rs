@@ -1,20 +1,20 @@
 //! Tracer modules: the order of their callbacks, and the effects of their answers.
 
 use inviso_core::{
-    clock::Clock,
-    control::{Arm, Op},
-    flags::Flags,
-    matching::Subject,
-    messages::{on_receive, on_send, About, MessageSource, Pattern},
-    node::{Node, Who},
-    plan::kinds,
-    point::Program,
-    process_events::Turn,
-    seq,
-    session::{Capture, Options, Session},
-    thread::Thread,
-    tracee::{Class, Kind, Tracee},
+    host::{
+        clock::Clock,
+        control::Arm,
+        matching::Subject,
+        messages::{on_receive, on_send, About, MessageSource, Pattern},
+        node::Node,
+        process_events::Turn,
+        seq,
+        thread::Thread,
+        tracee::Kind,
+    },
+    kinds,
     tracer::{Answer, Event, Module, Timestamp, Tracer},
+    Capture, Class, Flags, Op, Options, Program, Session, Tracee, Who,
 };
 use inviso_match::{terms::TermView, Context};
 use inviso_term::{
@@ -69,12 +69,12 @@ impl Tracer for Scribe {
     }
 }
 
-fn program_with(options: Options, kinds: u16, op: Op) -> (Program, inviso_core::point::Point, Arc<Session>) {
+fn program_with(options: Options, kinds: u16, op: Op) -> (Program, inviso_core::Point, Arc<Session>) {
     let program = Program::new();
     let point = program.point("shop", "order", 1);
     let session = program.session("s", options).unwrap();
     program.function(&session, &[&point], kinds, op).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     (program, point, session)
 }
 
@@ -122,14 +122,14 @@ fn counters_go_on_beside_a_tracer_and_other_sessions_are_as_they_were() {
     let (program, order, session) = program_with(options, kinds::LOCAL | kinds::COUNT, Op::On);
     let rings = program.session("rings", Options::default()).unwrap();
     program.function(&rings, &[&order], kinds::LOCAL, Op::On).unwrap();
-    program.node().flags(&rings, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&rings, Who::All(Class::Process), true, Flags::CALL).unwrap();
     for n in 0..5 {
         drop(order.enter(|out| out.int(n)));
     }
     assert_eq!(program.count(&session, &order), Some(5));
     assert_eq!(taken(&heard).iter().filter(|line| *line == "call?").count(), 5);
     let mut seen = 0;
-    inviso_core::drain::drain(&rings, usize::MAX, |_| seen += 1).unwrap();
+    inviso_core::host::drain::drain(&rings, usize::MAX, |_| seen += 1).unwrap();
     assert_eq!(seen, 5);
     assert!(session.feeds().is_empty(), "a session with a tracer module has no rings");
 }
@@ -156,13 +156,13 @@ fn a_dead_tracer_says_so_and_no_flags_are_left() {
     drop(order.enter(|out| out.int(1)));
     assert!(taken(&heard).iter().all(|line| line == "trace_status?"));
     let own = program.current().unwrap();
-    assert_eq!(program.node().flags(&session, Who::One(&own), true, Flags::CALL), Ok(1));
+    assert_eq!(program.flags(&session, Who::One(&own), true, Flags::CALL), Ok(1));
     assert_eq!(own.flags(session.index), Flags::NONE);
 }
 
 #[test]
 fn what_a_tracer_calls_is_not_told() {
-    struct Calls(Mutex<Option<inviso_core::point::Point>>, AtomicUsize);
+    struct Calls(Mutex<Option<inviso_core::Point>>, AtomicUsize);
     impl Tracer for Calls {
         fn enabled(&self, _: &'static str, _: Option<u64>) -> Answer {
             self.call();
@@ -205,12 +205,12 @@ fn a_panic_is_counted_and_the_program_goes_on() {
     drop(order.enter(|out| out.int(1)));
     drop(order.enter(|out| out.int(1)));
     assert_eq!(session.tracer_errors(), 2);
-    assert!(!inviso_core::tracer::is_calling());
+    assert!(!inviso_core::host::tracer::is_calling());
     // another session's tracer still gets events, and the end of this session doesn't wait
     let (heard, options) = Scribe::answering(|_| Answer::Trace);
     let other = program.session("other", options).unwrap();
     program.function(&other, &[&order], kinds::LOCAL, Op::On).unwrap();
-    program.node().flags(&other, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&other, Who::All(Class::Process), true, Flags::CALL).unwrap();
     taken(&heard);
     drop(order.enter(|out| out.int(1)));
     assert_eq!(session.tracer_errors(), 3);
@@ -237,7 +237,7 @@ fn a_panic_is_no_answer() {
     assert_eq!(session.tracer_status(None), None);
     assert!(program.node().trace_status(&session, None));
     assert_eq!(session.tracer_errors(), before + 2);
-    assert!(!inviso_core::tracer::is_calling());
+    assert!(!inviso_core::host::tracer::is_calling());
 }
 
 #[test]

@@ -22,7 +22,7 @@
 #![forbid(unsafe_code)]
 
 use crate::learned;
-use inviso_core::{drain::Event, node::Node, sync::Unpoisoned, tracee::Kind};
+use inviso_core::host::{drain::Event, node::Node, sync::Unpoisoned, tracee::Kind};
 use inviso_log::{about::Item, sink::Sink};
 use inviso_term::record;
 use std::{

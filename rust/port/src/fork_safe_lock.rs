@@ -17,7 +17,7 @@
 //!
 //! `tests/python/test_trace_ports.py`, `test_flight_recorder.py`.
 
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
     Mutex, MutexGuard,

@@ -21,7 +21,7 @@
 #![forbid(unsafe_code)]
 
 use crate::fork_safe_lock::ForkSafeLock;
-use inviso_core::plan::Mfa;
+use inviso_core::host::plan::Mfa;
 use inviso_log::about::{Channel, Function, Item};
 use std::{
     collections::{HashMap, VecDeque},

@@ -17,7 +17,7 @@
 //! The example of [`name`].
 #![forbid(unsafe_code)]
 
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use std::sync::Mutex;
 
 static NAME: Mutex<String> = Mutex::new(String::new());

@@ -29,7 +29,7 @@
 //!
 //! Only other crates of the workspace use it.
 
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
@@ -40,7 +40,7 @@ use std::{
     time::SystemTime,
 };
 
-/// The process that a pid comes from: the number of forks before it, or the place of another node in [`OTHERS`].
+/// The process that a pid comes from: the number of forks before it, or the place of another node in `OTHERS`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Origin(u64);
 

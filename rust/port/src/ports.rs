@@ -31,7 +31,7 @@
 //! Before a fork the pump is joined, the rings are written, and the sink has no thread. In the parent both start again. The child
 //! abandons every port: it closes the files and sockets and never writes. Rules: dbg.md, `trace_port/2`.
 
-use inviso_core::{
+use inviso_core::host::{
     drain::{self, Losses, Mark, Record, What},
     message::Messages,
     node::Node,
@@ -471,7 +471,7 @@ impl LogPort {
 fn size(record: &Record<&[u8]>) -> u64 {
     match &record.what {
         What::Lost(_) => 0,
-        What::Event(event) => (inviso_core::ring::HEADER_BYTES + event.payload.len() + event.extra.len()) as u64,
+        What::Event(event) => (inviso_core::host::ring::HEADER_BYTES + event.payload.len() + event.extra.len()) as u64,
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
     ports::messages,
     signals::{self, SIGNALS},
 };
-use inviso_core::{
+use inviso_core::host::{
     drain::{self, Losses, Mark, What},
     node::Node,
     session::Session,

@@ -1,6 +1,6 @@
 //! A Rust program without Python writes a trace port's log and reads it back.
 
-use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+use inviso_core::{kinds, Class, Flags, Op, Options, Program, Who};
 use inviso_log::{
     file::{self, FileLog},
     frame::Record,
@@ -20,7 +20,7 @@ fn calls_of_a_rust_program_go_to_a_file() {
     let session = program.session("to a file", Options::default()).unwrap();
     assert!(port.attach(session.clone()));
     program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
-    program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     for n in 0..3 {
         let _call = order.enter(|out| out.int(n));
     }

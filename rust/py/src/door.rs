@@ -35,7 +35,7 @@ use crate::state::{
     host::{try_host, Host},
     thread::ThreadState,
 };
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::interpreter::{state, tls, Aside};
 use std::{
     any::Any,

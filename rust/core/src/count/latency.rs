@@ -63,7 +63,7 @@ impl Latency {
     /// The histogram so far.
     ///
     /// ```
-    /// let latency = inviso_core::latency::Latency::default();
+    /// let latency = inviso_core::host::latency::Latency::default();
     /// latency.record(1_000);
     /// assert_eq!(latency.read().len(), 1);
     /// ```

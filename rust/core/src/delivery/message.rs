@@ -4,19 +4,19 @@
 //! The shapes come from the table ([`Kind::shape`]), as those of the tuples that a tracer in the process gets.
 //!
 //! ```
-//! use inviso_core::{control::Op, drain::{self, Losses, What}, flags::Flags, message::Messages, node::Who, plan::kinds};
-//! use inviso_core::{point::Program, session::Options, tracee::Class};
+//! use inviso_core::host::{drain::{drain_borrowed, Losses}, message::Messages};
+//! use inviso_core::{kinds, Class, Flags, Op, Options, Program, What, Who};
 //! use inviso_term::etf;
 //!
 //! let program = Program::new();
 //! let order = program.point("shop", "order", 1);
 //! let session = program.session("log", Options::default()).unwrap();
 //! program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
-//! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+//! program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
 //! drop(order.enter(|out| out.int(7)));
 //!
 //! let (mut messages, mut bytes) = (Messages::new("shop@here", 1), Vec::new());
-//! drain::drain_borrowed(&session, 100, Losses::Between, |record| {
+//! drain_borrowed(&session, 100, Losses::Between, |record| {
 //!     if let What::Event(event) = &record.what {
 //!         messages.put(program.node(), record.ticks, event, &mut bytes).unwrap();
 //!     }

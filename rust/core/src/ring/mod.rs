@@ -8,7 +8,7 @@
 //! `read + lost = produced`, always.
 //!
 //! ```
-//! use inviso_core::ring::{Overflow, Pushed, RecordRef, Ring};
+//! use inviso_core::host::ring::{Overflow, Pushed, RecordRef, Ring};
 //! use std::ops::ControlFlow;
 //!
 //! let (mut producer, ring) = Ring::split(1 << 20, Overflow::Drop);

@@ -86,7 +86,7 @@ impl Flags {
     /// The flag with a name, or `None`.
     ///
     /// ```
-    /// use inviso_core::flags::Flags;
+    /// use inviso_core::Flags;
     /// assert_eq!(Flags::named("call"), Some(Flags::CALL));
     /// assert_eq!(Flags::named("calls"), None);
     /// ```

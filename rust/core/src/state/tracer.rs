@@ -5,7 +5,7 @@
 //! or a message, before any match spec runs. If it answers [`Answer::Trace`], [`Tracer::trace`] gets the event.
 //!
 //! ```
-//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+//! use inviso_core::{kinds, Class, Flags, Op, Options, Program, Who};
 //! use inviso_core::tracer::{Answer, Event, Module, Tracer};
 //! use std::sync::{Arc, Mutex};
 //!
@@ -26,7 +26,7 @@
 //! let options = Options { tracer: Some(Module(seen.clone())), ..Options::default() };
 //! let session = program.session("called at once", options).unwrap();
 //! program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
-//! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+//! program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
 //! drop(order.enter(|out| out.int(7)));
 //! assert_eq!(*seen.0.lock().unwrap(), ["call {shop,order,[7]}"]);
 //! ```

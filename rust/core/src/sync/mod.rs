@@ -35,7 +35,7 @@ pub use std::{
     hint::spin_loop,
     sync::{
         atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering},
-        Arc, RwLock, Weak,
+        Arc, RwLock,
     },
     thread,
 };

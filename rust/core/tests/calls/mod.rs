@@ -1,6 +1,6 @@
 //! A call without arguments, for tests of counters and kinds.
 
-use inviso_core::{
+use inviso_core::host::{
     control::Arm,
     event::Activation,
     matching::Subject,

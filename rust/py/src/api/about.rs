@@ -1,7 +1,7 @@
 //! Facts about this process, for `inviso.about`. Nothing in the program changes.
 
 use crate::state::host::try_host;
-use inviso_core::{clock::Clock, sync::barrier};
+use inviso_core::host::{clock::Clock, sync::barrier};
 use inviso_cpython::{
     calibrate,
     hooks::alloc::{self, State},

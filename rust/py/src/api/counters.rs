@@ -1,7 +1,7 @@
 //! A session's counts for Python: by function and process, or by place in a call tree.
 
 use crate::{convert::pid::Pid, state::host::Host};
-use inviso_core::{
+use inviso_core::host::{
     cells::{key, Measure, Reading},
     plan::{kinds, Plan},
     session::Session,

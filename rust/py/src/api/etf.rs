@@ -6,7 +6,7 @@ use crate::convert::{
     errors::{self, LimitReached},
     terms::{self, Classes},
 };
-use inviso_core::error::Error;
+use inviso_core::host::error::Error;
 use inviso_cpython::interpreter::calling::call;
 use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Limits, Node, RecordRef, MAX_DEPTH, VERSION};
 use pyo3::{exceptions::PyValueError, prelude::*, types::*};

@@ -18,7 +18,7 @@ use crate::convert::{
     arrow::{self, Batches},
     errors::of_system,
 };
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling;
 use inviso_export::{
     analysis::{Analysis, Options},

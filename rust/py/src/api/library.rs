@@ -21,7 +21,7 @@ use super::{
     tracer_abi::{Enabled, Env, LibraryTable, Trace, ABI},
 };
 use crate::{host::forking, state::tracer_module::Installed};
-use inviso_core::{
+use inviso_core::host::{
     sync::Unpoisoned,
     tracer::{self, Answer, Event, Group, Tracer},
 };

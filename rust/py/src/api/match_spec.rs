@@ -10,7 +10,7 @@ use crate::{
     },
     state::start,
 };
-use inviso_core::{flags::Flags, node::Node};
+use inviso_core::host::{flags::Flags, node::Node};
 use inviso_cpython::{interpreter::calling, object::held::Held};
 use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
 use inviso_term::{etf, term::Term};
@@ -157,7 +157,7 @@ impl Reader {
     fn term(&self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
         let py = object.py();
         let Some(left) = self.left.get().checked_sub(1) else {
-            return Err(errors::raise(inviso_core::error::Error::Limit("too large")));
+            return Err(errors::raise(inviso_core::host::error::Error::Limit("too large")));
         };
         self.left.set(left);
         if object.is_none() {
@@ -189,7 +189,7 @@ impl Reader {
             return Ok(Term::Pid(pid.identifier()));
         }
         let Some(inner) = depth.checked_sub(1) else {
-            return Err(errors::raise(inviso_core::error::Error::Limit("nested too deep")));
+            return Err(errors::raise(inviso_core::host::error::Error::Limit("nested too deep")));
         };
         self.container(object, inner)
     }

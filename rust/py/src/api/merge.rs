@@ -22,7 +22,7 @@ use super::{
     merge_text::style,
 };
 use crate::convert::{errors::of_system, terms};
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use inviso_cpython::interpreter::calling::call;
 use inviso_export::{counts::Counts, erlang, export::Take, scan::Identity};
 use inviso_log::{

@@ -21,7 +21,7 @@ use crate::{
         results,
     },
 };
-use inviso_core::{messages::About, seq::Carried};
+use inviso_core::host::{messages::About, seq::Carried};
 use inviso_cpython::interpreter::again;
 use inviso_term::record::numbered::Number;
 use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};

@@ -4,7 +4,7 @@ use crate::{
     convert::pid::Pid,
     state::{host, process},
 };
-use inviso_core::{
+use inviso_core::host::{
     cells::FOLDED,
     sync::Unpoisoned,
     tracee::{Kind, Tracee},

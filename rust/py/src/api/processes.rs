@@ -6,7 +6,7 @@ use crate::{
     door,
     state::{host, process, start, thread::ThreadState},
 };
-use inviso_core::{
+use inviso_core::host::{
     sync::Unpoisoned,
     tracee::{Kind, Tracee},
 };
@@ -59,7 +59,7 @@ pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
 #[pyfunction]
 #[pyo3(name = "become")]
 pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
-    let tracee = pid.tracee(py).ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+    let tracee = pid.tracee(py).ok_or_else(|| errors::raise(inviso_core::host::error::Error::ProcessDead))?;
     change_own(py, tracee)
 }
 

@@ -15,7 +15,7 @@ use crate::{
         wants::Wants,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::{self, About},
     seq::Carried,
@@ -192,7 +192,7 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
 pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, state| {
-        use inviso_core::relations::Unnamed;
+        use inviso_core::host::relations::Unnamed;
         let Some(tracee) = state.host.directory.living(py, state.host, id) else { return Ok(Some("dead")) };
         Ok(match state.host.node.register(&mut state.thread, name, &tracee) {
             Ok(()) => None,

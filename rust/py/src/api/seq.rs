@@ -23,7 +23,7 @@ use crate::{
     instrument::{message_view, tokens},
     state::{mailbox::Delivery, process, start},
 };
-use inviso_core::{
+use inviso_core::host::{
     error::Error,
     seq::{self, Label, Token, TokenGuard, LABEL},
     session::{Options, Session, MODULE},

@@ -12,7 +12,7 @@ use crate::{
     library::ports,
     state::{host::Host, mailbox::Delivery, pattern::Pattern as Names, wants::Wants},
 };
-use inviso_core::{
+use inviso_core::host::{
     cells::Measure,
     control::Op,
     drain,
@@ -234,7 +234,7 @@ impl Session {
         }
         done.map_err(errors::raise)?;
         let all = host.node.read(|s| s.events);
-        inviso_core::control::Arm::arm(&Armer, &[], all);
+        inviso_core::host::control::Arm::arm(&Armer, &[], all);
         host.after_change(py)
     }
 
@@ -258,7 +258,7 @@ impl Session {
             py.detach(|| host.node.rearm(&self.core, &Armer));
         }
         let answer = if let Some(id) = terms::local_number(who) {
-            let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
+            let dead = || errors::raise(inviso_core::host::error::Error::ProcessDead);
             let tracee = living(py, host, id).ok_or_else(dead)?;
             as_process(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
         } else {
@@ -429,7 +429,7 @@ impl Session {
     fn latency_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Vec<(u64, u64)>> {
         let host = self.host(py)?;
         let entries = self.entries(py, host, mfa)?.unwrap_or_default();
-        let mut sum: Option<inviso_core::latency::Histogram<u64>> = None;
+        let mut sum: Option<inviso_core::host::latency::Histogram<u64>> = None;
         for latency in entries.iter().filter_map(|(_, e)| e.latency.as_ref()) {
             let read = latency.read();
             match &mut sum {

@@ -11,7 +11,7 @@ use crate::{
     convert::{errors, pid::Pid, terms},
     state::{pattern::Pattern as Names, start},
 };
-use inviso_core::{
+use inviso_core::host::{
     ring::Overflow,
     session::{Capture, Exceptions, Options, Session as Core, Stamps, Switched, Takes},
 };

@@ -12,7 +12,7 @@ use crate::{
         wants::Wants,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     cells::{key, Measure},
     control::{Op, Target},
     flags::Flags,
@@ -43,7 +43,7 @@ impl Session {
     pub(super) fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
         let host = start::host(py)?;
         if calling::is_ending(py) || host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
-            return Err(errors::raise(inviso_core::error::Error::SessionDead));
+            return Err(errors::raise(inviso_core::host::error::Error::SessionDead));
         }
         Ok(host)
     }

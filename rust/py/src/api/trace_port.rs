@@ -4,7 +4,7 @@ use crate::{
     convert::{errors::of_system, pid::Pid},
     state::{host, start},
 };
-use inviso_core::session::Session;
+use inviso_core::host::session::Session;
 use inviso_log::{
     file::{FileLog, Form, Options},
     ip::IpPort,

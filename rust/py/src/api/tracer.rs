@@ -24,7 +24,7 @@ use crate::{
         tracer_module::{Callbacks, Installed, NewSession},
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     node::Node,
     sync::Unpoisoned,
     tracer::{Answer, Event, Group, Module, Tracer},

@@ -18,7 +18,7 @@
 
 use super::{match_spec, running::as_process, seq};
 use crate::{convert::terms, state::thread::ThreadState};
-use inviso_core::{
+use inviso_core::host::{
     messages::About,
     node::Node,
     seq::{self as tokens, flags, Carried, Sending, Token, END},

@@ -19,7 +19,7 @@ use crate::state::{
     host::{try_host, Host},
     loading::Changing,
 };
-use inviso_core::{control::Arm, plan::events, sync::Unpoisoned};
+use inviso_core::host::{control::Arm, plan::events, sync::Unpoisoned};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::{collections::hash_map::Entry, sync::MutexGuard};
 

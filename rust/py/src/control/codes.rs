@@ -2,7 +2,7 @@
 
 use super::{foreign_functions, found::Found};
 use crate::state::{host::Host, pattern::Pattern};
-use inviso_core::{control::Target, plan::Mfa};
+use inviso_core::host::{control::Target, plan::Mfa};
 use inviso_cpython::{
     frames::{
         frame::{self, CodeLayout},

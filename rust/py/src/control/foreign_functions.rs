@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use crate::state::pattern::Pattern;
-use inviso_core::plan::Mfa;
+use inviso_core::host::plan::Mfa;
 use pyo3::{ffi, prelude::*, types::PyString};
 use std::sync::Arc;
 

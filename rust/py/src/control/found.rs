@@ -1,6 +1,6 @@
 //! A function that was found.
 
-use inviso_core::{control::Target, plan::Mfa};
+use inviso_core::host::{control::Target, plan::Mfa};
 use pyo3::prelude::*;
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ use crate::state::{
 };
 #[cfg(Py_3_12)]
 use crate::{door, state::loading::is_changing};
-use inviso_core::{plan::Mfa, sync::Unpoisoned};
+use inviso_core::host::{plan::Mfa, sync::Unpoisoned};
 use inviso_cpython::{frames::frame, interpreter::calling};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::FxHashMap;

@@ -19,7 +19,7 @@
 //! # Checked by
 //! `tests/python/test_messages.py`, `tests/python/test_executors.py`.
 
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, module_of, CodeLayout, Frame},

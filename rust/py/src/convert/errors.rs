@@ -1,6 +1,6 @@
 //! The core's errors as Python's, exhaustively, and the system's errors.
 
-use inviso_core::error::Error;
+use inviso_core::host::error::Error;
 use pyo3::{
     exceptions::{PyLookupError, PyOSError, PyRuntimeError},
     prelude::*,

@@ -5,7 +5,7 @@ use super::{
     pid::Pid,
     view::looked_at,
 };
-use inviso_core::tracee::Kind;
+use inviso_core::host::tracee::Kind;
 use inviso_cpython::{
     capture,
     interpreter::calling::{self, call},

@@ -17,7 +17,7 @@ use crate::{
     convert::terms,
     state::{mailbox::Delivery, objects::Arguments},
 };
-use inviso_core::{
+use inviso_core::host::{
     drain::{Event, Record, What},
     node::Node,
     parts::{self, part, Part, Time},

@@ -27,7 +27,7 @@ use crate::{
         thread::ThreadState,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     drain::{self, Losses, Mark, Record, What},
     flags::Flags,
     tracee,

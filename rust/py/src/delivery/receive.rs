@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inviso_core::drain::Mark;
+use inviso_core::host::drain::Mark;
 
 /// How long a wait lasts before signals are checked.
 const SIGNALS: Duration = Duration::from_millis(50);

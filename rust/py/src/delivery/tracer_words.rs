@@ -11,7 +11,7 @@ static WORDS: PyOnceLock<Atoms> = PyOnceLock::new();
 
 /// The atoms that callbacks are called with.
 pub fn words(py: Python<'_>) -> PyResult<&Atoms> {
-    use inviso_core::tracer;
+    use inviso_core::host::tracer;
     WORDS.get_or_try_init(py, || {
         let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
         let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];

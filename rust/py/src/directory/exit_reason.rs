@@ -1,7 +1,7 @@
 //! Why a task or thread ends, as a term: the reason of its exit.
 
 use crate::state::{exits, process};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::{
     capture::{self, Limits, Raised},
     tasks::steps::{self, Outcome},

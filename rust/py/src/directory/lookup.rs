@@ -27,7 +27,7 @@ use crate::state::{
     senders,
     tasks::{EndNotice, Task},
 };
-use inviso_core::tracee::{Kind, Tracee};
+use inviso_core::host::tracee::{Kind, Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
     hooks::vectorcall,

@@ -18,7 +18,7 @@ use crate::{
     door,
     state::{above::above, host::Host, lock, process},
 };
-use inviso_core::{flags::Flags, messages::About, process_events::Turn, thread::Thread, tracee::Tracee};
+use inviso_core::host::{flags::Flags, messages::About, process_events::Turn, thread::Thread, tracee::Tracee};
 use pyo3::prelude::*;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},

@@ -25,7 +25,7 @@ use crate::{
         spawning::{Pending, Spawning},
     },
 };
-use inviso_core::tracee::{Kind, Tracee};
+use inviso_core::host::tracee::{Kind, Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{

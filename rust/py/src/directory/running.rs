@@ -16,7 +16,7 @@ use crate::state::{
     host::Host,
     thread::{is, note_name, KnownTask, RunningTask},
 };
-use inviso_core::{thread::Thread, tracee::Tracee};
+use inviso_core::host::{thread::Thread, tracee::Tracee};
 use inviso_cpython::tasks::running as tasks;
 use std::sync::{atomic::Ordering, Arc};
 

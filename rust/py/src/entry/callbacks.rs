@@ -11,7 +11,7 @@ use crate::{
     state::instrument::Ended,
     thread::call::{key, End, PyCall},
 };
-use inviso_core::event::{self, Exit};
+use inviso_core::host::event::{self, Exit};
 use pyo3::ffi::PyObject;
 
 #[cfg(Py_3_12)]

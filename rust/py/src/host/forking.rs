@@ -17,7 +17,7 @@ use crate::{
     door,
     state::host::{forget, try_host},
 };
-use inviso_core::control::Arm;
+use inviso_core::host::control::Arm;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 

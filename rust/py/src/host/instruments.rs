@@ -40,7 +40,7 @@ use crate::{
         wants::{Wants, MONITORED, WANTED},
     },
 };
-use inviso_core::{flags::Flags, messages::Pattern, monitor::LimitEvent, plan, session::Session, tracee::Class};
+use inviso_core::host::{flags::Flags, messages::Pattern, monitor::LimitEvent, plan, session::Session, tracee::Class};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::{

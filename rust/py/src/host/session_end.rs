@@ -9,7 +9,7 @@ use crate::{
         wants::Wants,
     },
 };
-use inviso_core::{plan::kinds, session::Session as Core, sync::Unpoisoned};
+use inviso_core::host::{plan::kinds, session::Session as Core, sync::Unpoisoned};
 use inviso_cpython::interpreter::calling;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Host {
         if loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
             self.loading.end(py);
             let all = self.node.read(|s| s.events);
-            inviso_core::control::Arm::arm(&Armer, &[], all);
+            inviso_core::host::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
         if inviso_cpython::hooks::alloc::is_installed(py) {

@@ -3,7 +3,7 @@
 
 use super::tokens;
 use crate::state::thread::{Lent, ThreadState};
-use inviso_core::{messages::About, seq::Carried};
+use inviso_core::host::{messages::About, seq::Carried};
 use inviso_cpython::{frames::frame::Frame, object::held::Held};
 
 /// How a callback gets its token.

@@ -14,7 +14,7 @@
 
 use super::{queue_classes, senders::Length};
 use crate::state::{host::Host, process, thread::ThreadState};
-use inviso_core::{monitor::LimitEvent, sync::Unpoisoned, thread::Thread, tracee::Tracee};
+use inviso_core::host::{monitor::LimitEvent, sync::Unpoisoned, thread::Thread, tracee::Tracee};
 use inviso_cpython::{capture, object::attribute::Attribute};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};

@@ -16,7 +16,7 @@ use crate::{
     },
     thread::{backtrace, late},
 };
-use inviso_core::{
+use inviso_core::host::{
     matching::Subject,
     messages::{self, About, MessageSource},
     session::{Capture, Session},

@@ -20,7 +20,7 @@ use crate::state::{
     senders::{gone, QueuedItem, Senders, UNDER_WAY},
     thread::ThreadState,
 };
-use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_core::host::{node::Node, seq::Carried, tracee::Tracee};
 use pyo3::{ffi::PyObject, Python};
 use std::sync::atomic::{AtomicBool, Ordering};
 

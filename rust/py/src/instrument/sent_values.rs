@@ -6,7 +6,7 @@ use crate::{
     convert::terms,
     state::{origin::Origin, thread::ThreadState},
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::{self, About},
     tracee::Tracee,

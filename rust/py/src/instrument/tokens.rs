@@ -18,7 +18,7 @@ use crate::{
     state::{process, senders::QueuedItem, thread::ThreadState},
     thread::late,
 };
-use inviso_core::{
+use inviso_core::host::{
     messages::About,
     seq::{flags, Carried},
     session::Session,

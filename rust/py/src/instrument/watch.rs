@@ -31,7 +31,7 @@ use crate::{
         thread::ThreadState,
     },
 };
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use inviso_cpython::frames::frame::Frame;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{

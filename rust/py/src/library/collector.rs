@@ -24,7 +24,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, sync::Unpoisoned};
+use inviso_core::host::{flags::Flags, messages::About, monitor::LimitEvent, sync::Unpoisoned};
 use inviso_cpython::{hooks::vectorcall, interpreter::calling::attached};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};

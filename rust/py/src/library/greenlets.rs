@@ -43,7 +43,7 @@ use crate::{
         thread::ThreadState,
     },
 };
-use inviso_core::event;
+use inviso_core::host::event;
 use inviso_cpython::{
     hooks::{
         method::{Method, Plain, Wrapper},

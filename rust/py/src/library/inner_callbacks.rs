@@ -13,7 +13,7 @@
 //! `tests/python/test_futures.py`, `tests/python/test_seq_carriers.py`.
 
 use crate::{instrument::tokens, state::thread::ThreadState};
-use inviso_core::seq::Carried;
+use inviso_core::host::seq::Carried;
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},

@@ -26,7 +26,7 @@ use crate::{
         untraced::{build_untraced, untraced},
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::{self, About},
     seq::Carried,

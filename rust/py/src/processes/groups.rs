@@ -11,7 +11,7 @@ use crate::{
         thread::ThreadState,
     },
 };
-use inviso_core::{flags::Flags, tracee::Tracee};
+use inviso_core::host::{flags::Flags, tracee::Tracee};
 use inviso_cpython::{
     frames::frame::Frame,
     interpreter::{calling, generic},

@@ -36,7 +36,7 @@ use crate::{
         wants::{self, Wants},
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::About,
     seq::Carried,

@@ -36,7 +36,7 @@ use crate::{
         process, thread,
     },
 };
-use inviso_core::{messages::About, monitor::LimitEvent, process_events::Turn, tracee::Kind};
+use inviso_core::host::{messages::About, monitor::LimitEvent, process_events::Turn, tracee::Kind};
 use inviso_cpython::{
     capture,
     frames::frame::Frame,

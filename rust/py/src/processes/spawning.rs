@@ -37,7 +37,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::flags::Flags;
+use inviso_core::host::flags::Flags;
 use inviso_cpython::{
     capture::{self, Limits, Raised},
     frames::frame::Frame,

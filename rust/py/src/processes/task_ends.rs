@@ -24,7 +24,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::tracee::Kind;
+use inviso_core::host::tracee::Kind;
 use inviso_cpython::{frames::frame::Frame, tasks::steps};
 use pyo3::{ffi, prelude::*};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,7 +12,7 @@ use crate::{
     instrument::tokens,
     state::{process, thread::ThreadState},
 };
-use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
+use inviso_core::host::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture::{self, frame_names},
     object::interned::Interned,

@@ -30,7 +30,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::About,
     monitor::LimitEvent,

@@ -21,7 +21,7 @@ use crate::{
         thread::ThreadState,
     },
 };
-use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn, tracee::Tracee};
+use inviso_core::host::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn, tracee::Tracee};
 use inviso_cpython::{frames::frame::Frame, interpreter::calling};
 use inviso_term::{etf, term::Term};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -14,7 +14,7 @@
 //! `tests/python/test_seq_carriers.py`.
 
 use crate::state::{process, thread::ThreadState};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::{frames::frame::Frame, interpreter::tstate};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

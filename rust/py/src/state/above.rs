@@ -6,7 +6,7 @@ use super::{
     instrument::{Handler, Module},
     thread::{Served, ThreadState},
 };
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 #[cfg(Py_3_12)]
 use inviso_cpython::hooks::{monitoring::Event, vectorcall::Function};
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};

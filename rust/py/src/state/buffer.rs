@@ -1,6 +1,6 @@
 //! The objects in the buffer of a `multiprocessing.Queue` that wait to be pickled.
 
-use inviso_core::{node::Node, seq::Carried};
+use inviso_core::host::{node::Node, seq::Carried};
 use std::collections::VecDeque;
 
 /// The known objects in a buffer, in the order in which their `put` began.

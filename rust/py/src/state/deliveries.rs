@@ -19,7 +19,7 @@ use super::{
     objects::Objects,
     tracer_module::NewSession,
 };
-use inviso_core::{node::Node, session::Session};
+use inviso_core::host::{node::Node, session::Session};
 use inviso_port::ports::LogPort;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};

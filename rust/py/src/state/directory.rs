@@ -1,7 +1,7 @@
 //! All processes, by their objects and threads in Python.
 
 use super::tasks::{EndedNames, Tasks, ENDED_NAMES};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::object::gil_cell::GilCell;
 use rustc_hash::FxHashMap;
 use std::{

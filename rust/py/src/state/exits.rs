@@ -18,7 +18,7 @@
 //! `tests/python/test_process_links.py`.
 
 use crate::convert::terms;
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use inviso_cpython::{
     capture::{self, Raised},
     object::{

@@ -16,7 +16,7 @@ use super::{
     armed::Armed, deliveries::Deliveries, directory::Directory, loading::Loading, lock, mailbox::Mailbox,
     process::process, spawning::Spawning,
 };
-use inviso_core::{node::Node, session::Session, tracee::Tracee};
+use inviso_core::host::{node::Node, session::Session, tracee::Tracee};
 use pyo3::prelude::*;
 use std::sync::{
     atomic::{AtomicPtr, Ordering},

@@ -1,7 +1,7 @@
 //! What an instrument is made of: when it is needed, the functions that it watches, the modules that it waits for.
 
 use super::{host::Host, thread::ThreadState, wants::Wants};
-use inviso_core::plan::events;
+use inviso_core::host::plan::events;
 use inviso_cpython::{capture::Raised, frames::frame::Frame};
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::atomic::AtomicBool;

@@ -15,7 +15,7 @@
 //! `tests/python/test_trace_messages.py`, `tests/python/test_trace_order.py`.
 
 use super::{lock, objects::Objects, reentrant_lock::ReentrantLock, tracer_module::Installed};
-use inviso_core::{seq::Carried, session::Session};
+use inviso_core::host::{seq::Carried, session::Session};
 use inviso_cpython::interpreter::{again, calling::call};
 use inviso_port::ports::LogPort;
 use pyo3::prelude::*;

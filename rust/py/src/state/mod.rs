@@ -64,7 +64,7 @@ pub mod untraced;
 pub mod waiting;
 pub mod wants;
 
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use std::sync::{Mutex, MutexGuard};
 
 /// Locks one of the locks of this package. No Python code can run while one of them is held, so attached threads may

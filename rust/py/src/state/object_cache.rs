@@ -1,6 +1,6 @@
 //! A thread's memory of which process an object is.
 
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::object::address_cache::AddressCache;
 use std::sync::{atomic::Ordering, Arc};
 

@@ -14,7 +14,7 @@
 //! `tests/python/test_trace_functions.py`, `tests/python/test_trace_messages.py`.
 
 use crate::convert::terms;
-use inviso_core::sync::Unpoisoned;
+use inviso_core::host::sync::Unpoisoned;
 use pyo3::{prelude::*, types::PyList};
 use rustc_hash::FxHashMap;
 use std::{

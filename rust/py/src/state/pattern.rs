@@ -1,6 +1,6 @@
 //! Patterns of functions.
 
-use inviso_core::plan::Mfa;
+use inviso_core::host::plan::Mfa;
 
 /// A pattern of functions; `None` is the wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The state of a call by which a program asks a pool for many results.
 
-use inviso_core::{node::Node, seq::Carried};
+use inviso_core::host::{node::Node, seq::Carried};
 use std::collections::BTreeMap;
 
 /// The state of such a call.

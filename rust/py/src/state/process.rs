@@ -1,7 +1,7 @@
 //! What this package keeps with a process.
 
 use super::{exits::Exits, lock, mailbox::Mailbox, senders::Senders};
-use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
+use inviso_core::host::{node::Node, seq::Carried, tracee::Tracee};
 use inviso_cpython::tasks::name::{self as task_name};
 use inviso_port::learned;
 use pyo3::{ffi, prelude::*};

@@ -17,7 +17,7 @@
 //! `tests/python/test_message_numbers.py`, `tests/python/test_seq_carriers.py`.
 
 use super::origin::{Origin, Sender};
-use inviso_core::seq::Carried;
+use inviso_core::host::seq::Carried;
 use inviso_cpython::object::gil_cell::GilCell;
 use pyo3::{ffi::PyObject, Python};
 use rustc_hash::FxHashMap;

@@ -1,6 +1,6 @@
 //! Threads that are being started.
 
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};

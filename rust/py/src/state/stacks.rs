@@ -1,6 +1,6 @@
 //! The greenlets of a thread, and whether a thread has to look which of them runs; see `library::greenlets`.
 
-use inviso_core::event::Suspended;
+use inviso_core::host::event::Suspended;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 

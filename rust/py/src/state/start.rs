@@ -9,7 +9,7 @@ use super::{
     spawning::Spawning,
     waiting,
 };
-use inviso_core::{clock::Clock, node::Node, sync::Unpoisoned};
+use inviso_core::host::{clock::Clock, node::Node, sync::Unpoisoned};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::{
     sync::Mutex,

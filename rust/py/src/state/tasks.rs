@@ -1,7 +1,7 @@
 //! Tasks by their addresses, and how the end of each is heard of.
 
 use super::{lock, process::known};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::tasks::name::{self as task_name, Name};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;

@@ -23,7 +23,7 @@ use super::{
     process,
     stacks::Stacks,
 };
-use inviso_core::{seq::Carried, thread::Thread, tracee::Tracee};
+use inviso_core::host::{seq::Carried, thread::Thread, tracee::Tracee};
 use inviso_cpython::{
     object::address_cache::AddressCache,
     tasks::{name as task_name, running as tasks},

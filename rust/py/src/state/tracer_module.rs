@@ -1,6 +1,6 @@
 //! A session's tracer module: its Python objects, until they are released.
 
-use inviso_core::{
+use inviso_core::host::{
     session::Session,
     sync::Unpoisoned,
     tracer::{Group, Module},

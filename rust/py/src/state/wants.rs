@@ -14,7 +14,7 @@
 //! # Checked by
 //! `tests/python/test_trace_messages.py`, `tests/python/test_system.py`.
 
-use inviso_core::{flags::Flags, monitor::LimitEvent};
+use inviso_core::host::{flags::Flags, monitor::LimitEvent};
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
 /// The needs of all sessions together.

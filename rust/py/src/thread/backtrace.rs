@@ -1,7 +1,7 @@
 //! Callers and stacks as terms, for match specs that request them. Uses the interpreter's own frame objects, which run
 //! no code of the program.
 
-use inviso_core::{matching, tracee::Tracee};
+use inviso_core::host::{matching, tracee::Tracee};
 use inviso_term::{
     etf::{self, Encoder},
     term::Term,

@@ -5,7 +5,7 @@ use crate::{
     convert::view::{Kept, PyView},
     state::{host::Host, objects::Arguments, thread::RunningTask},
 };
-use inviso_core::{
+use inviso_core::host::{
     event::Activation,
     matching::Subject,
     session::{Capture, Session},

@@ -1,7 +1,7 @@
 //! Arguments for sessions that take texts, or the objects themselves; see the core's `late`.
 
 use crate::state::{host::try_host, objects::Arguments};
-use inviso_core::{
+use inviso_core::host::{
     ring::Overflow,
     session::{Capture, Session, Takes},
 };

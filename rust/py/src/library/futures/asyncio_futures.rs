@@ -27,7 +27,7 @@ use crate::{
     },
     state::{host::Host, thread::ThreadState},
 };
-use inviso_core::{messages::About, tracee::Kind};
+use inviso_core::host::{messages::About, tracee::Kind};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, module_of, Frame},

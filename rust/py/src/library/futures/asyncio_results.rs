@@ -20,7 +20,7 @@ use crate::{
     },
     state::{thread::ThreadState, untraced::untraced},
 };
-use inviso_core::{messages::About, tracee::Tracee};
+use inviso_core::host::{messages::About, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::code_qualname, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::{

@@ -12,7 +12,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::{flags::Flags, messages::About};
+use inviso_core::host::{flags::Flags, messages::About};
 use inviso_cpython::{
     capture::is_text,
     frames::frame::{code_qualname, Frame},

@@ -12,7 +12,7 @@ use crate::{
     },
     state::{host::Host, thread::ThreadState, untraced::untraced},
 };
-use inviso_core::{messages::About, tracee::Tracee};
+use inviso_core::host::{messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},

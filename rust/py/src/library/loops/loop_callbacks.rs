@@ -20,7 +20,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
+use inviso_core::host::{flags::Flags, messages::About, monitor::LimitEvent, process_events::Turn};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, tasks::steps};
 use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};

@@ -41,7 +41,7 @@ use crate::{
         untraced::{self, untraced},
     },
 };
-use inviso_core::{flags::Flags, messages::About, seq::Carried, sync::Unpoisoned};
+use inviso_core::host::{flags::Flags, messages::About, seq::Carried, sync::Unpoisoned};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},

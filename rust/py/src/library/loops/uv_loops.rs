@@ -37,7 +37,7 @@ use crate::{
         wants,
     },
 };
-use inviso_core::{flags::Flags, monitor::LimitEvent, seq::Carried, sync::Unpoisoned, tracee::Kind::Thread};
+use inviso_core::host::{flags::Flags, monitor::LimitEvent, seq::Carried, sync::Unpoisoned, tracee::Kind::Thread};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},

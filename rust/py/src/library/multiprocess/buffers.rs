@@ -29,7 +29,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::{seq::Carried, sync::Unpoisoned, tracee::Tracee};
+use inviso_core::host::{seq::Carried, sync::Unpoisoned, tracee::Tracee};
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{

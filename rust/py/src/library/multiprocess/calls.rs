@@ -20,7 +20,7 @@ use crate::{
         untraced::{build_untraced, untraced},
     },
 };
-use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
+use inviso_core::host::{flags::Flags, messages::About, tracee::Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, Frame},

@@ -44,7 +44,7 @@ use crate::{
         untraced::{self, untraced},
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::{self, About},
     monitor::LimitEvent,

@@ -8,7 +8,7 @@
 //! | an unpickled object | the method that returns it to the program ends |
 
 use crate::state::thread::ThreadState;
-use inviso_core::{flags::Flags, messages};
+use inviso_core::host::{flags::Flags, messages};
 use inviso_cpython::frames::frame::Frame;
 use inviso_port::origin::Origin;
 use inviso_term::record::numbered::{MessageKind, Number};

@@ -37,7 +37,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::About,
     seq::{Carried, Sending},

@@ -41,7 +41,7 @@ use crate::{
         untraced,
     },
 };
-use inviso_core::{messages::About, seq::Carried, sync::Unpoisoned, tracee::Tracee};
+use inviso_core::host::{messages::About, seq::Carried, sync::Unpoisoned, tracee::Tracee};
 use inviso_cpython::{capture, frames::frame::Frame, interpreter::generic::attribute, object::held::Held};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{

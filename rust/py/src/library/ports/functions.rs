@@ -2,7 +2,7 @@
 
 use super::{is_open, kinds::look, refresh, traffic::own};
 use crate::convert::terms;
-use inviso_core::tracee::Kind;
+use inviso_core::host::tracee::Kind;
 use pyo3::prelude::*;
 
 /// The port of an object: its number, or None if the object is not a port, or is closed.

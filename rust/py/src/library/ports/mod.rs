@@ -44,7 +44,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     monitor::LimitEvent,
     tracee::{Kind, Tracee},

@@ -16,7 +16,7 @@
 //! `tests/python/test_ports.py`.
 
 use crate::state::{lock, process};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::interpreter::generic::attribute;
 use pyo3::{ffi, prelude::*};
 use rustc_hash::FxHashMap;

@@ -18,7 +18,7 @@ use super::{
     traffic::{read, runs, written},
 };
 use crate::{door, instrument::sent_values::bytes_of, state::thread::ThreadState};
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::{
     hooks::method::{Method, PlainCall, PositionalCall, Wrapper},
     interpreter::calling,

@@ -33,7 +33,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::{
     capture,
     frames::{

@@ -33,7 +33,7 @@ use crate::{
         untraced::{self, untraced},
     },
 };
-use inviso_core::tracee::Tracee;
+use inviso_core::host::tracee::Tracee;
 use inviso_cpython::{frames::frame::Frame, interpreter::generic::attribute};
 use inviso_term::{etf, term::Term};
 use pyo3::{

@@ -34,7 +34,7 @@ use crate::{
         wants::{wanted, Wants},
     },
 };
-use inviso_core::{
+use inviso_core::host::{
     flags::Flags,
     messages::{self, About},
     monitor::LimitEvent,

@@ -33,7 +33,7 @@ use crate::{
         untraced::untraced,
     },
 };
-use inviso_core::tracee::{Kind, Tracee};
+use inviso_core::host::tracee::{Kind, Tracee};
 use inviso_cpython::{
     capture,
     frames::frame::{code_qualname, CodeLayout, Frame},

@@ -35,7 +35,7 @@ use crate::{
         wants::monitored,
     },
 };
-use inviso_core::{flags::Flags, monitor::LimitEvent};
+use inviso_core::host::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
     capture::{self, Raised},
     frames::frame::{code_qualname, CodeLayout, Frame},

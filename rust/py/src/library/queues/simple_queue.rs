@@ -23,7 +23,7 @@ use crate::{
     library::pool_queues,
     state::{host::Host, instrument::Instrument, senders::QueuedItem, thread::ThreadState, wants::monitored},
 };
-use inviso_core::{flags::Flags, monitor::LimitEvent};
+use inviso_core::host::{flags::Flags, monitor::LimitEvent};
 use inviso_cpython::{
     capture,
     frames::frame::Frame,
