@@ -194,7 +194,7 @@ def _frames(public: bool, unreadable: str | None) -> Part:
 
 def _clock(processors: bool, tick: float) -> Part:
     if processors:
-        return Part(f"time stamp counter of the processor, {tick:.2f} ns a tick")
+        return Part(f"counter of the processor, {tick:.2f} ns a tick")
     return Part(
         f"clock of the operating system, {tick:.2f} ns a tick",
         fast=False,

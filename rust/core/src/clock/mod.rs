@@ -154,10 +154,11 @@ impl Clock {
         self.counter.read()
     }
 
-    /// Whether ticks are the processor's own counter (TSC). Otherwise a library reads its clock for each tick.
+    /// Whether ticks are a counter of the processor: the TSC, or the system counter of aarch64. Otherwise the operating system is asked
+    /// for each tick.
     #[must_use]
     pub fn is_processors(&self) -> bool {
-        self.counter.processor
+        self.counter.processor || cfg!(target_arch = "aarch64")
     }
 
     /// The length of a tick in nanoseconds.
