@@ -527,6 +527,24 @@ BESIDE_THE_FACADE = {
 }
 
 
+# What the rules for versions cover in rust/core: names at its root, the modules `kinds` and `tracer`.
+CORE_INTERFACE = {
+    *("Busy", "Call", "Capture", "Class", "Error", "Event", "Flags", "Mfa", "Op", "Options", "Overflow", "Point"),
+    *("Program", "Record", "Session", "Tracee", "What", "Who", "drain", "kinds", "lost", "tracer"),
+}
+
+
+def test_the_interface_of_the_core_is_small() -> None:
+    """It grows on purpose only; what a host uses is in one module beside it."""
+    code = re.sub(r"//.*", "", (CORE / "lib.rs").read_text())
+    host = re.search(r"^pub mod host \{\n.*?^\}\n", code, re.S | re.M)
+    assert host is not None
+    root = code.replace(host[0], "")
+    bodies = re.findall(r"^pub use\s+([^;]+);", root, re.M)
+    assert {path[-1] for body in bodies for path in trees(body)} == CORE_INTERFACE
+    assert re.findall(r"^pub (?!use)\w+ \w+", root, re.M) == []
+
+
 def test_the_core_takes_atomics_from_its_facade_only() -> None:
     beside = {}
     for module, path in rust_files(CORE).items():
