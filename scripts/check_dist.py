@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from typing import Any
 
 LICENCES = {"LICENSE-APACHE", "LICENSE-MIT"}
 KEYS = ("Author", "Description-Content-Type", "Keywords", "License-Expression", "Requires-Python", "Summary")
@@ -83,17 +84,29 @@ def check_wheel(path: pathlib.Path, expected: set[str]) -> str:
 
 
 def check_symbols(path: pathlib.Path) -> str:
-    words = [sys.executable, "-m", "auditwheel", "show", str(path)]
+    words = [sys.executable, "-m", "auditwheel", "show", "--json", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    shown = " ".join(done.stdout.split())
-    found = re.search(r'following platform tag: "([\w.]+)"', shown)
-    own, real = path.stem.split("-")[-1], found[1] if found else "none"
+    shown = json.loads(done.stdout)
+    own, real = path.stem.split("-")[-1], needed(shown)
     if level(real) > level(own):
         refuse(path, f"its library needs {real}\n{done.stdout}")
-    if own.startswith("manylinux") and "libgcc_s.so.1" not in shown:
+    if own.startswith("manylinux") and "libgcc_s.so.1" not in shown["versioned_symbols"]:
         # glibc unwinds the threads that the interpreter ends; a second unwinder in the library crashes there
         refuse(path, "its library has an unwinder of its own, and does not use the system's libgcc_s.so.1")
     return f"symbols of {real}"
+
+
+def needed(shown: dict[str, Any]) -> str:
+    """The tag of what a wheel needs, from what auditwheel shows of it.
+
+    Of musl auditwheel knows Alpine's name only, `libc.musl-x86_64.so.1`; zig links musl's own name. The loader of musl
+    takes either for its own library, on Alpine and elsewhere.
+
+    >>> shown = {"overall_tag": "linux_x86_64", "sym_tag": "musllinux_1_2_x86_64", "external_libs": {"libc.so": None}}
+    >>> needed(shown), needed({**shown, "external_libs": {"libc.so": None, "libz.so.1": None}})
+    ('musllinux_1_2_x86_64', 'linux_x86_64')
+    """
+    return shown["sym_tag" if set(shown["external_libs"]) == {"libc.so"} else "overall_tag"]
 
 
 def level(tag: str) -> tuple[int, ...]:

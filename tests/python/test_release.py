@@ -231,3 +231,11 @@ def test_the_age_of_a_tag(check: types.ModuleType) -> None:
     tags = ["manylinux1_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64.manylinux_2_31_x86_64", "linux_x86_64"]
     ages = [check.level(tag) for tag in tags]
     assert ages == sorted(ages) and ages[-1] > (1000,)
+
+
+def test_a_wheel_for_musl_needs_its_library_by_either_name(check: types.ModuleType) -> None:
+    shown = {"overall_tag": "linux_x86_64", "sym_tag": "musllinux_1_2_x86_64", "external_libs": {"libc.so": None}}
+    assert check.needed(shown) == "musllinux_1_2_x86_64"
+    assert check.needed({**shown, "external_libs": {"libc.so": None, "libssl.so.3": None}}) == "linux_x86_64"
+    by_alpine = {"overall_tag": "musllinux_1_2_x86_64", "external_libs": {}}
+    assert check.needed({**shown, **by_alpine}) == "musllinux_1_2_x86_64"
