@@ -90,6 +90,28 @@ impl Drop for Loaded {
 #[cfg(unix)]
 mod dynamic {
     use super::*;
+    use std::{fs::File, io::Read, mem::MaybeUninit, os::unix::ffi::OsStrExt};
+
+    /// The part of an ELF header that names the machine.
+    type Header = [u8; 20];
+
+    /// Whether the file is a library for another machine. musl's loader doesn't look.
+    fn is_foreign(path: &CStr) -> bool {
+        let mut its: Header = Default::default();
+        let read = File::open(OsStr::from_bytes(path.to_bytes())).and_then(|mut file| file.read_exact(&mut its));
+        let mut here = MaybeUninit::<libc::Dl_info>::uninit();
+        // SAFETY: fills the local; the base of what this function is in is its header, which stays in memory.
+        let own = unsafe {
+            if libc::dladdr(is_foreign as *const c_void, here.as_mut_ptr()) == 0 {
+                return false;
+            }
+            here.assume_init().dli_fbase.cast::<Header>().read()
+        };
+        let is_elf = |header: &Header| header.starts_with(b"\x7fELF");
+        // its words' size, the order of their bytes, and the processor
+        let machine = |header: &Header| (header[4], header[5], header[18], header[19]);
+        read.is_ok() && is_elf(&its) && is_elf(&own) && machine(&its) != machine(&own)
+    }
 
     fn message() -> String {
         // SAFETY: the text is good until this thread's next call of these functions.
@@ -103,6 +125,9 @@ mod dynamic {
     }
 
     pub fn open(path: &CStr) -> Result<*mut c_void, String> {
+        if is_foreign(path) {
+            return Err("it is for another machine".into());
+        }
         // SAFETY: the path ends with a zero. The library's own code that runs at loading is its author's.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
