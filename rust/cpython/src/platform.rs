@@ -39,8 +39,40 @@ pub fn own_stack() -> Option<(usize, usize)> {
         let got = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut address, &raw mut size);
         libc::pthread_attr_getguardsize(attributes.as_ptr(), &raw mut guard);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        (got == 0 && !address.is_null() && size > guard).then_some((address as usize + guard, size - guard))
+        if got != 0 || address.is_null() || size <= guard {
+            return None;
+        }
+        let (low, end) = (address as usize + guard, address as usize + size);
+        // musl tells only how far the first stack has grown
+        let lowest = if cfg!(target_env = "musl") { low_of_first_stack(&raw const guard as usize) } else { None };
+        let low = lowest.map_or(low, |lowest| lowest.min(low));
+        Some((low, end - low))
     }
+}
+
+/// How far down the stack grows that the process began with: to its limit, or to the mapping below. `None` if `address`
+/// is on another stack.
+#[cfg(all(not(Py_3_12), target_os = "linux"))]
+fn low_of_first_stack(address: usize) -> Option<usize> {
+    /// What the kernel leaves free below a stack.
+    const GAP: usize = 1024 * 1024;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills the local.
+    if unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } != 0 {
+        return None;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut below = 0;
+    for line in maps.lines() {
+        let (low, high) = line.split(' ').next()?.split_once('-')?;
+        let (low, high) = (usize::from_str_radix(low, 16).ok()?, usize::from_str_radix(high, 16).ok()?);
+        if (low..high).contains(&address) {
+            let lowest = high.saturating_sub(limit.rlim_cur as usize).max(below + GAP);
+            return line.ends_with("[stack]").then_some(lowest);
+        }
+        below = high;
+    }
+    None
 }
 
 /// The lowest address of the calling thread's own stack, and its size. `None` if that is not known.
