@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import json
 import os
 import random
@@ -279,6 +280,7 @@ def run(
     try:
         while (now := time.monotonic() - began) < seconds or len(service.rests) < LEAST:
             told = soak.period(period)
+            gc.collect()  # as the service does; else the free-threaded collector leaves cycles for hours
             here = {"blocks": sys.getallocatedblocks(), "processes": len(inviso.processes())}
             rests = rest_of(soak.service.pid, before[0], told), rest_of("self", before[1], here)
             is_warm = before[0] is not None and now >= seconds / 4
