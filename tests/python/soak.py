@@ -99,14 +99,22 @@ class Grown:
     """The verdict over one process."""
 
     who: str
-    rests: list[Rest] = field(default_factory=list)
+    values: dict[str, list[int]] = field(default_factory=dict)
+    """The values of each number, and not more: a list of what it held would itself grow."""
+    ends: list[Rest] = field(default_factory=list)
+    """The first and the last."""
+
+    def add(self, rest: Rest) -> None:
+        self.ends = [*self.ends[:1], rest]
+        for name, value in rest.values.items():
+            self.values.setdefault(name, []).append(value)
 
     def faults(self) -> list[str]:
         """One text for each number that has grown."""
         return [text for number in NUMBERS if (text := self._fault(number))]
 
     def _fault(self, number: Number) -> str:
-        values = [rest.values[number.name] for rest in self.rests if number.name in rest.values]
+        values = self.values.get(number.name, [])
         grown = growth(values)
         most = number.most(values[0]) if values else 0
         if grown <= most:
@@ -116,7 +124,7 @@ class Grown:
         if number.name in ("descriptors", "threads"):
             first, last = (
                 collections.Counter(rest.files if number.name == "descriptors" else rest.threads)
-                for rest in (self.rests[0], self.rests[-1])
+                for rest in (self.ends[0], self.ends[-1])
             )
             new = (last - first).most_common(10)
             text += "; new: " + ", ".join(f"{many} of {name}" for name, many in new)
@@ -278,15 +286,15 @@ def run(
     before: tuple[Rest | None, Rest | None] = (None, None)
     began = time.monotonic()
     try:
-        while (now := time.monotonic() - began) < seconds or len(service.rests) < LEAST:
+        while (now := time.monotonic() - began) < seconds or len(service.values.get("resident", [])) < LEAST:
             told = soak.period(period)
             gc.collect()  # as the service does; else the free-threaded collector leaves cycles for hours
             here = {"blocks": sys.getallocatedblocks(), "processes": len(inviso.processes())}
             rests = rest_of(soak.service.pid, before[0], told), rest_of("self", before[1], here)
             is_warm = before[0] is not None and now >= seconds / 4
             if is_warm:
-                service.rests.append(rests[0])
-                control.rests.append(rests[1])
+                service.add(rests[0])
+                control.add(rests[1])
             else:
                 before = rests
             say(f"{time.monotonic() - began:6.0f} s  {'' if is_warm else '(warm-up) '}{_line(rests[0])}")

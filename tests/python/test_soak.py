@@ -34,6 +34,13 @@ def soaked(*words: str) -> tuple[int, str]:
     return made.returncode, output
 
 
+def grown(rests: list[Rest]) -> Grown:
+    service = Grown("the service")
+    for rest in rests:
+        service.add(rest)
+    return service
+
+
 @pytest.mark.slow  # memory is measured, so nothing else should run on the machine
 def test_what_a_service_holds_stays_flat() -> None:
     seconds = min(float(os.environ.get("INVISO_STRESS_SECONDS", "20")), 60)
@@ -62,6 +69,6 @@ def test_one_odd_period_is_no_growth() -> None:
 
 def test_a_slow_leak_is_found_in_a_long_run() -> None:
     rests = [Rest({"descriptors": 7 + n // 6}, [], []) for n in range(30)]
-    (fault,) = Grown("the service", rests).faults()
+    (fault,) = grown(rests).faults()
     assert fault.startswith("the service: descriptors grew by ")
-    assert Grown("the service", rests[:5]).faults() == []
+    assert grown(rests[:5]).faults() == []
