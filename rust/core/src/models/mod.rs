@@ -15,6 +15,7 @@
 mod counters;
 mod current;
 mod delivery;
+pub mod fresh;
 mod life;
 mod node;
 mod section;
@@ -51,6 +52,7 @@ fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: i
     builder.check({
         let seen = seen.clone();
         move || {
+            fresh::release();
             seen.0.lock().unwrap().1 += 1;
             model(&seen);
         }

@@ -45,6 +45,7 @@ fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: i
     builder.check({
         let seen = seen.clone();
         move || {
+            crate::models::fresh::release();
             seen.0.lock().unwrap().1 += 1;
             model(&seen);
         }
