@@ -360,13 +360,37 @@ impl Program {
         self.0.node.flags(session, who, how, flags)
     }
 
-    /// The name of the function that an event is about: see [`Event::what`](crate::Event::what).
+    /// The name of the function that an event is about: see [`Event::what`](crate::Event::what). Only calls and their
+    /// ends have a function. `None` if no function has the number.
+    ///
+    /// ```
+    /// use inviso_core::{drain, kinds, Class, Flags, Op, Options, Program, What, Who};
+    ///
+    /// let program = Program::new();
+    /// let order = program.point("shop", "order", 0);
+    /// let session = program.session("who", Options::default()).unwrap();
+    /// program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
+    /// program.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    /// drop(order.enter(|_| Ok(())));
+    /// drop(order.enter(|_| Ok(())));
+    ///
+    /// let mut seen = Vec::new();
+    /// drain(&session, 10, |record| {
+    ///     if let What::Event(event) = record.what {
+    ///         seen.push((program.nanos(record.ticks), program.name(event.what).unwrap()));
+    ///     }
+    /// })
+    /// .unwrap();
+    /// assert!(seen.len() == 2 && seen[0].0 <= seen[1].0);
+    /// assert_eq!((&*seen[0].1.module, &*seen[0].1.function, seen[0].1.arity), ("shop", "order", 0));
+    /// assert_eq!(program.name(u64::MAX), None);
+    /// ```
     #[must_use]
     pub fn name(&self, what: u64) -> Option<Arc<Mfa>> {
         self.0.node.name(u32::try_from(what).ok()?)
     }
 
-    /// The nanoseconds of a monotonic clock at a record's ticks.
+    /// The nanoseconds since the program's beginning at a record's ticks. They never go back as ticks grow. [`Program::name`] has an example.
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {
         self.0.node.clock.follow();
