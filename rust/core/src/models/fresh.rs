@@ -35,13 +35,17 @@ fn with_room(layout: Layout) -> Layout {
 // SAFETY: blocks are the system's, with a layout that both functions compute in the same way. A block is returned once: in `release`,
 // which takes it out of the list.
 unsafe impl GlobalAlloc for Fresh {
+    // SAFETY: as the trait demands, the caller's layout has a size.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout has a size, and the larger one has, too.
         unsafe { System.alloc(with_room(layout)) }
     }
 
+    // SAFETY: as the trait demands, the block is one of `alloc`, of this layout.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let block = at.cast::<Freed>();
         let next = FREED.replace(block);
+        // SAFETY: the caller gives the block up, and `alloc` made room in it.
         unsafe { block.write(Freed { next, layout: with_room(layout) }) };
     }
 }
