@@ -37,6 +37,7 @@ use crate::state::{
 };
 use inviso_core::host::tracee::Tracee;
 use inviso_cpython::interpreter::{state, tls, Aside};
+use pyo3::ffi::PyThreadState;
 use std::{
     any::Any,
     cell::{Cell, RefCell, UnsafeCell},
@@ -219,28 +220,28 @@ pub unsafe fn enter<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
         if state::is_elsewhere() {
             return None;
         }
-        enter_of_ours(with)
+        enter_of_ours(state::current(), with)
     }
 }
 
 /// The same, for functions that only our interpreter calls.
 ///
 /// # Safety
-/// As [`enter`].
+/// As [`enter`]; `tstate` is the calling thread's.
 #[inline(always)]
-pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
+pub unsafe fn enter_of_ours<R>(tstate: *mut PyThreadState, with: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let slot = slot()?;
     if slot.depth.get() != 0 {
         return None;
     }
     // SAFETY: the caller promises that the thread is attached.
-    let aside = unsafe { state::has_exception().then(|| Aside::new()) };
+    let aside = unsafe { state::has_exception(tstate).then(|| Aside::new()) };
     slot.depth.set(1);
     // SAFETY: no call is under way.
     let state = unsafe { slot.level(0) };
     let run = AssertUnwindSafe(|| {
         if state.greenlets.is_old() {
-            (above().greenlet_changed)(state);
+            greenlet_changed(state);
         }
         with(state)
     });
@@ -256,6 +257,12 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut ThreadState) -> R) -> Opti
             None
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn greenlet_changed(state: &mut ThreadState) {
+    (above().greenlet_changed)(state);
 }
 
 /// Runs `with` for a function of this package that the program has called. Inside another call into the tracer it runs
@@ -296,7 +303,7 @@ pub fn untraced<R>(with: impl FnOnce() -> R) -> R {
 /// Runs a callback that needs no thread's state. An exception that is set stays set. Returns `None` if `with` panics.
 pub fn guard<R>(with: impl FnOnce() -> R) -> Option<R> {
     // SAFETY: the questions have no preconditions. A thread that is not attached has no exception.
-    let aside = unsafe { (state::is_attached() && state::has_exception()).then(|| Aside::new()) };
+    let aside = unsafe { (state::is_attached() && state::has_exception(state::current())).then(|| Aside::new()) };
     let done = catch_unwind(AssertUnwindSafe(with)).map_err(|panic| report(&*panic)).ok();
     drop(aside);
     done

@@ -63,8 +63,14 @@ impl Counter {
         if self.processor {
             tsc::read()
         } else {
-            self.source.raw()
+            self.read_source()
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_source(&self) -> u64 {
+        self.source.raw()
     }
 
     /// Now, read before everything that the caller loads afterwards.

@@ -92,6 +92,8 @@ pub(crate) struct EmitPlan {
     pub exit_actions: u16,
     /// Whether its calls can be suspended.
     pub pauses: bool,
+    /// Whether no other session has a pattern for the function.
+    pub is_only: bool,
 }
 
 impl EmitPlan {
@@ -159,7 +161,8 @@ impl CachedCall {
     }
 }
 
-/// A direct-mapped cache: the address of a function gives its only place.
+/// A cache of two ways: the address of a function gives its place, and the neighbour of that is its other one. With one way, two
+/// functions of one place that call each other would drive each other out at every call.
 #[derive(Default)]
 pub(crate) struct CallCache(Vec<CachedCall>);
 
@@ -177,7 +180,15 @@ impl CallCache {
     #[inline(always)]
     pub fn find(&self, code: usize, version: u32) -> Option<usize> {
         let place = Self::place(code, self.0.len());
-        self.0.get(place).filter(|known| known.code == code && known.version == version).map(|_| place)
+        if self.has(place, code, version) {
+            return Some(place);
+        }
+        self.has(place ^ 1, code, version).then_some(place ^ 1)
+    }
+
+    #[inline(always)]
+    fn has(&self, place: usize, code: usize, version: u32) -> bool {
+        self.0.get(place).is_some_and(|known| known.code == code && known.version == version)
     }
 
     /// The entry at a place from [`CallCache::find`].
@@ -191,12 +202,23 @@ impl CallCache {
         if self.0.is_empty() {
             self.0.resize_with(FEW, Self::nothing);
         }
-        let there = &self.0[Self::place(known.code, self.0.len())];
-        if there.version == known.version && there.code != known.code && self.0.len() < MANY {
+        if self.free(&known).is_none() && self.0.len() < MANY {
             self.grow(known.version);
         }
-        let place = Self::place(known.code, self.0.len());
+        let place = self.free(&known).unwrap_or_else(|| {
+            // the newer entry stays where it is looked for first
+            let place = Self::place(known.code, self.0.len());
+            self.0.swap(place, place ^ 1);
+            place
+        });
         self.0[place] = known;
+    }
+
+    /// The place for an entry that takes no valid one from another function.
+    fn free(&self, known: &CachedCall) -> Option<usize> {
+        let place = Self::place(known.code, self.0.len());
+        let is_free = |there: &CachedCall| there.version != known.version || there.code == known.code;
+        [place, place ^ 1].into_iter().find(|place| is_free(&self.0[*place]))
     }
 
     fn nothing() -> CachedCall {
@@ -208,8 +230,9 @@ impl CallCache {
         let old = std::mem::take(&mut self.0);
         self.0.resize_with(places, Self::nothing);
         for known in old.into_iter().filter(|k| k.version == version) {
-            let place = Self::place(known.code, places);
-            self.0[place] = known;
+            if let Some(place) = self.free(&known) {
+                self.0[place] = known;
+            }
         }
     }
 }
@@ -231,6 +254,21 @@ mod tests {
         assert_eq!(cache.at(place).code, 16);
         assert_eq!(cache.find(16, 2), None);
         assert_eq!(cache.find(32, 1), None);
+    }
+
+    #[test]
+    fn two_functions_of_one_place_are_both_kept() {
+        let mut cache = CallCache::default();
+        cache.0.resize_with(MANY, CallCache::nothing);
+        let place = |code| CallCache::place(code, MANY);
+        let codes: Vec<usize> = (16..1 << 20).step_by(16).filter(|code| place(*code) == 5).take(3).collect();
+        codes.iter().for_each(|code| cache.keep(known(*code, 1)));
+        let found = |cache: &CallCache| codes.iter().map(|code| cache.find(*code, 1)).collect::<Vec<_>>();
+        assert_eq!(found(&cache), [Some(4), None, Some(5)]);
+        cache.keep(known(codes[1], 1));
+        assert_eq!(found(&cache), [None, Some(5), Some(4)]);
+        cache.keep(known(codes[0], 2));
+        assert_eq!(cache.find(codes[0], 2), Some(5));
     }
 
     #[test]

@@ -159,11 +159,15 @@ impl Tracee {
     pub fn flags(&self, session: u16) -> Flags {
         match self.first_flags.get(session as usize) {
             Some(word) => Flags(word.load(Relaxed)),
-            None => {
-                let membership = self.memberships.get().and_then(|all| all.get(session as usize));
-                Flags(membership.map_or(0, |m| m.flags.load(Relaxed)))
-            }
+            None => self.flags_after_first(session),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flags_after_first(&self, session: u16) -> Flags {
+        let membership = self.memberships.get().and_then(|all| all.get(session as usize));
+        Flags(membership.map_or(0, |m| m.flags.load(Relaxed)))
     }
 
     fn flag_word(&self, session: u16) -> &AtomicU32 {

@@ -19,6 +19,8 @@ impl Aside {
     ///
     /// # Safety
     /// The calling thread is attached, and still is when this is dropped.
+    #[cold]
+    #[inline(never)]
     pub unsafe fn new() -> Aside {
         // SAFETY: the caller promises that the calling thread is attached, and still is when this is dropped.
         unsafe {
@@ -46,6 +48,8 @@ impl Aside {
 }
 
 impl Drop for Aside {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: gives back the references that `new` took; null stands for no exception.
         unsafe {

@@ -34,6 +34,17 @@ pub unsafe fn current() -> *mut PyThreadState {
         }
     }
     // SAFETY: the caller promises that the calling thread is attached.
+    unsafe { ask() }
+}
+
+/// The state, by a call of the interpreter.
+///
+/// # Safety
+/// As [`current`].
+#[cold]
+#[inline(never)]
+unsafe fn ask() -> *mut PyThreadState {
+    // SAFETY: the caller promises that the calling thread is attached.
     unsafe { api::PyThreadState_Get() }
 }
 
@@ -80,19 +91,30 @@ pub fn is_attached() -> bool {
 /// From a thread's state to the word that is null while no exception is set; 0 if [`find_exception`] has not found it.
 static EXCEPTION: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an exception is set.
+/// Whether an exception is set in the calling thread, whose state this is.
 ///
 /// # Safety
-/// As [`current`].
+/// The calling thread is attached, with this state.
 #[inline(always)]
-pub unsafe fn has_exception() -> bool {
+pub unsafe fn has_exception(state: *mut PyThreadState) -> bool {
     // SAFETY: the caller promises an attached thread; `find_exception` has verified the word.
     unsafe {
         match EXCEPTION.load(Relaxed) {
-            0 => !api::PyErr_Occurred().is_null(),
-            at => *current().cast::<usize>().byte_add(at) != 0,
+            0 => has_occurred(),
+            at => *state.cast::<usize>().byte_add(at) != 0,
         }
     }
+}
+
+/// Whether an exception is set, by a call of the interpreter.
+///
+/// # Safety
+/// As [`current`].
+#[cold]
+#[inline(never)]
+unsafe fn has_occurred() -> bool {
+    // SAFETY: the caller promises an attached thread.
+    unsafe { !api::PyErr_Occurred().is_null() }
 }
 
 /// Looks for the word that is null while no exception is set.

@@ -35,6 +35,22 @@ pub struct Kept {
     objects: OnceCell<Box<RefCell<Vec<Held>>>>,
 }
 
+impl Drop for Kept {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(objects) = self.objects.take() {
+            release(objects);
+        }
+    }
+}
+
+/// Drops the references.
+#[cold]
+#[inline(never)]
+fn release(objects: Box<RefCell<Vec<Held>>>) {
+    drop(objects);
+}
+
 impl Kept {
     /// Keeps an object for as long as this lives.
     #[inline(always)]

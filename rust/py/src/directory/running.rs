@@ -18,6 +18,7 @@ use crate::state::{
 };
 use inviso_core::host::{thread::Thread, tracee::Tracee};
 use inviso_cpython::tasks::running as tasks;
+use pyo3::ffi::PyThreadState;
 use std::sync::{atomic::Ordering, Arc};
 
 /// Looks up a task that this thread does not remember.
@@ -35,9 +36,19 @@ impl RunningTask {
     /// Attached, in the thread that `thread` belongs to.
     #[inline(always)]
     pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
+        // SAFETY: the caller promises this.
+        unsafe { self.identify_on(inviso_cpython::interpreter::tstate(), host, thread) }
+    }
+
+    /// The same, for a caller that has read the interpreter's state of the thread.
+    ///
+    /// # Safety
+    /// As [`RunningTask::identify`]; `tstate` is the calling thread's.
+    #[inline(always)]
+    pub unsafe fn identify_on(&self, tstate: *mut PyThreadState, host: &'static Host, thread: &mut Thread) {
         let mut cache = self.cache.get();
         // SAFETY: attached, in the thread that `thread` belongs to.
-        let running = unsafe { tasks::current_task(inviso_cpython::interpreter::tstate(), &mut cache) };
+        let running = unsafe { tasks::current_task(tstate, &mut cache) };
         let task = match running {
             tasks::Running::Same => self.task.get(),
             tasks::Running::Changed(task) => {

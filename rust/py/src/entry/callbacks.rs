@@ -44,8 +44,9 @@ mod monitoring {
                 unsafe {
                     let $code = *args;
                     let $args = args;
-                    door::enter_of_ours(|$state| {
-                        let $call = PyCall::new($state.host, &$state.running);
+                    let tstate = inviso_cpython::interpreter::tstate();
+                    door::enter_of_ours(tstate, |$state| {
+                        let $call = PyCall::new($state.host, &$state.running, tstate);
                         let _ = (&$args, &$code, &$call);
                         $body
                     });
@@ -133,7 +134,7 @@ mod monitoring {
         /// CALL: something is called. Used only if it is a traced function written in C.
         call, 4, |state, code, call, args| {
             if let Some(key) = foreign_functions::key(*args.add(2)) {
-                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                let call = ForeignCall::new(state.host, &state.running, call.tstate, *args.add(3));
                 event::on_call(&state.host.node, &mut state.thread, key, &call);
             }
         }
@@ -143,7 +144,7 @@ mod monitoring {
         /// C_RETURN: a function written in C returns.
         c_return, 4, |state, code, call, args| {
             if let Some(key) = foreign_functions::key(*args.add(2)) {
-                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                let call = ForeignCall::new(state.host, &state.running, call.tstate, *args.add(3));
                 event::on_exit(&state.host.node, &mut state.thread, key, Exit::Return, &call);
             }
         }
@@ -153,7 +154,7 @@ mod monitoring {
         /// C_RAISE: an exception leaves a function written in C.
         c_raise, 4, |state, code, call, args| {
             if let Some(key) = foreign_functions::key(*args.add(2)) {
-                let call = ForeignCall::new(state.host, &state.running, *args.add(3));
+                let call = ForeignCall::new(state.host, &state.running, call.tstate, *args.add(3));
                 event::on_exit(&state.host.node, &mut state.thread, key, Exit::Unwind, &call);
             }
         }
@@ -228,13 +229,13 @@ mod frames {
     ) -> *mut PyObject {
         // SAFETY: the arguments are those of the frame evaluation function.
         unsafe {
-            let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
+            let Some(mode) = begin(tstate, raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
             let result = match mode.place {
                 StackSpace::ThreadState => eval::call_on(tstate, raw, throwflag),
                 StackSpace::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
                 StackSpace::Nowhere => return no_room(),
             };
-            end(raw, mode, result);
+            end(tstate, raw, mode, result);
             result
         }
     }
@@ -247,9 +248,10 @@ mod frames {
         let Some(key) = foreign_functions::key(callable) else { return };
         // SAFETY: the interpreter calls profile functions attached, with the caller as the thread's current frame.
         unsafe {
-            let Some(frame) = Frame::current_python(inviso_cpython::interpreter::tstate()) else { return };
-            door::enter_of_ours(|state| {
-                let call = ForeignCall::new(state.host, &state.running, frame, callable);
+            let tstate = inviso_cpython::interpreter::tstate();
+            let Some(frame) = Frame::current_python(tstate) else { return };
+            door::enter_of_ours(tstate, |state| {
+                let call = ForeignCall::new(state.host, &state.running, tstate, frame, callable);
                 if what == PyTrace_C_CALL {
                     return event::on_call(&state.host.node, &mut state.thread, key, &call);
                 }
@@ -347,7 +349,7 @@ mod frames {
     /// # Safety
     /// The arguments are those of the frame evaluation function, before the frame is evaluated.
     #[inline(never)]
-    unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
+    unsafe fn begin(tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
         // SAFETY: the frame is about to run; attached.
         unsafe {
             let frame = Frame::from_ptr(raw.cast())?;
@@ -361,11 +363,11 @@ mod frames {
                 crate::directory::first::begin_with(frame);
             }
             if profiling::is_on() {
-                profiling::ensure(inviso_cpython::interpreter::tstate());
+                profiling::ensure(tstate);
             }
             let mut place = StackSpace::ThreadState;
             let mut ends = true;
-            door::enter_of_ours(|state| {
+            door::enter_of_ours(tstate, |state| {
                 let stack = door::stack().map(std::cell::Cell::get);
                 if let Some(stack) = stack.filter(|stack| !stack.room()) {
                     place = self::place(stack, generator);
@@ -377,7 +379,7 @@ mod frames {
                 if begins {
                     crate::control::loading::first_seen(state, frame);
                 }
-                let call = PyCall::new(state.host, &state.running, frame);
+                let call = PyCall::new(state.host, &state.running, tstate, frame);
                 if throwflag != 0 {
                     if frame.has_begun() {
                         event::on_throw(&state.host.node, &mut state.thread, key(code), &call);
@@ -409,7 +411,7 @@ mod frames {
     /// `mode` is [`begin`]'s for this frame. The frame has been evaluated and not cleared. `result` is the result of
     /// that.
     #[inline(never)]
-    unsafe fn end(raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
+    unsafe fn end(tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
         // SAFETY: the frame is not cleared yet, so its code object lives; attached.
         unsafe {
             let Some(frame) = Frame::from_ptr(raw.cast()) else { return };
@@ -421,7 +423,7 @@ mod frames {
                 Exit::Return
             };
             let raised = result.is_null().then(|| Aside::new());
-            door::enter_of_ours(|state| {
+            door::enter_of_ours(tstate, |state| {
                 let end = match &raised {
                     Some(aside) => {
                         let (kind, value) = aside.set();
@@ -429,7 +431,7 @@ mod frames {
                     }
                     None => End::Value(result),
                 };
-                let call = PyCall::new(state.host, &state.running, frame).ending(end);
+                let call = PyCall::new(state.host, &state.running, tstate, frame).ending(end);
                 event::on_exit(&state.host.node, &mut state.thread, key(mode.code), exit, &call);
                 if let Some(watched) = watch::find(mode.code) {
                     match &raised {

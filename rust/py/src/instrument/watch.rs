@@ -140,9 +140,16 @@ impl HandlerTable {
 /// The handlers of a code object; `None` if it is not watched.
 #[inline(always)]
 pub fn find(code: *mut PyObject) -> Option<Handlers> {
-    if !ON.load(Relaxed) {
-        return None;
+    if ON.load(Relaxed) {
+        find_in_table(code)
+    } else {
+        None
     }
+}
+
+/// Not inlined: most programs watch nothing, and the code of the callbacks stays small.
+#[inline(never)]
+fn find_in_table(code: *mut PyObject) -> Option<Handlers> {
     table()?.place(code as usize).handlers()
 }
 
@@ -158,25 +165,25 @@ impl Handlers {
     }
 
     /// The call begins.
-    #[inline(always)]
+    #[inline(never)]
     pub fn begin(self, state: &mut ThreadState, frame: Frame) {
         self.each(|handler| handler.begin.into_iter().for_each(|begin| begin(state, frame)));
     }
 
     /// The call resumes.
-    #[inline(always)]
+    #[inline(never)]
     pub fn resume(self, state: &mut ThreadState, frame: Frame) {
         self.each(|handler| handler.resume.into_iter().for_each(|resume| resume(state, frame)));
     }
 
     /// The call is suspended.
-    #[inline(always)]
+    #[inline(never)]
     pub fn pause(self, state: &mut ThreadState, frame: Frame) {
         self.each(|handler| handler.pause.into_iter().for_each(|pause| pause(state, frame)));
     }
 
     /// The call ends.
-    #[inline(always)]
+    #[inline(never)]
     pub fn end(self, state: &mut ThreadState, frame: Frame, how: Ended) {
         self.each(|handler| {
             if !handler.raises_only || matches!(how, Ended::Raised(_)) {

@@ -28,7 +28,7 @@ use inviso_term::{
     etf::{Encoder, Full},
     term::Term,
 };
-use pyo3::ffi::PyObject;
+use pyo3::ffi::{PyObject, PyThreadState};
 
 /// How a call ends: the value or exception that the interpreter shows, borrowed.
 #[derive(Clone, Copy)]
@@ -64,6 +64,8 @@ pub struct PyCall<'a> {
     pub host: &'static Host,
     /// The task that its thread runs, as last seen.
     pub running: &'a RunningTask,
+    /// The interpreter's state of its thread.
+    pub tstate: *mut PyThreadState,
     /// The frame, which the hook passes (3.11).
     #[cfg(not(Py_3_12))]
     pub frame: Frame,
@@ -77,15 +79,15 @@ impl<'a> PyCall<'a> {
     /// The call of the current event on this thread.
     #[cfg(Py_3_12)]
     #[inline(always)]
-    pub fn new(host: &'static Host, running: &'a RunningTask) -> Self {
-        PyCall { host, running, end: End::Hidden, kept: Kept::default() }
+    pub fn new(host: &'static Host, running: &'a RunningTask, tstate: *mut PyThreadState) -> Self {
+        PyCall { host, running, tstate, end: End::Hidden, kept: Kept::default() }
     }
 
     /// The call of a frame.
     #[cfg(not(Py_3_12))]
     #[inline(always)]
-    pub fn new(host: &'static Host, running: &'a RunningTask, frame: Frame) -> Self {
-        PyCall { host, running, frame, end: End::Hidden, kept: Kept::default() }
+    pub fn new(host: &'static Host, running: &'a RunningTask, tstate: *mut PyThreadState, frame: Frame) -> Self {
+        PyCall { host, running, tstate, frame, end: End::Hidden, kept: Kept::default() }
     }
 
     /// The same call, with its end.
@@ -102,7 +104,7 @@ impl<'a> PyCall<'a> {
         #[cfg(Py_3_12)]
         // SAFETY: a monitoring callback runs attached, with the event's frame as the thread's current frame.
         unsafe {
-            Frame::of_event(inviso_cpython::interpreter::tstate())
+            Frame::of_event(self.tstate)
         }
     }
 
@@ -111,7 +113,7 @@ impl<'a> PyCall<'a> {
         #[cfg(not(Py_3_12))]
         // SAFETY: the hook runs attached. Before the call goes on, the thread's current frame is its caller, or there
         // is no frame if C code has called: the frame's own link is not set yet. At the call's end this holds again.
-        return match unsafe { Frame::current(inviso_cpython::interpreter::tstate()) } {
+        return match unsafe { Frame::current(self.tstate) } {
             // SAFETY: the frame is the thread's current one, so its link is set.
             Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },
             current => current,
@@ -241,7 +243,7 @@ impl Activation for PyCall<'_> {
     #[inline(always)]
     fn identify(&self, thread: &mut Thread) {
         // SAFETY: callbacks run attached, and the core passes back the thread that it was given.
-        unsafe { self.running.identify(self.host, thread) }
+        unsafe { self.running.identify_on(self.tstate, self.host, thread) }
     }
 
     #[inline(always)]

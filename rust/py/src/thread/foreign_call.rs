@@ -51,14 +51,19 @@ pub struct ForeignCall<'a> {
 impl<'a> ForeignCall<'a> {
     /// The call of this `sys.monitoring` callback; `first` is the first argument, or the mark for no argument.
     #[cfg(Py_3_12)]
-    pub fn new(host: &'static Host, running: &'a RunningTask, first: *mut ffi::PyObject) -> Self {
+    pub fn new(
+        host: &'static Host, running: &'a RunningTask, tstate: *mut ffi::PyThreadState, first: *mut ffi::PyObject,
+    ) -> Self {
         let shown = if first == host.missing() { Shown::None } else { Shown::First(first) };
-        ForeignCall { caller: PyCall::new(host, running), shown }
+        ForeignCall { caller: PyCall::new(host, running, tstate), shown }
     }
 
     /// The call of `callable` in this event of a profile function. Only the object that a method is bound to is shown.
     #[cfg(not(Py_3_12))]
-    pub fn new(host: &'static Host, running: &'a RunningTask, frame: Frame, callable: *mut ffi::PyObject) -> Self {
+    pub fn new(
+        host: &'static Host, running: &'a RunningTask, tstate: *mut ffi::PyThreadState, frame: Frame,
+        callable: *mut ffi::PyObject,
+    ) -> Self {
         // SAFETY: the type is checked before the fields are read.
         let shown = unsafe {
             if ffi::PyCFunction_Check(callable) == 0 {
@@ -76,7 +81,7 @@ impl<'a> ForeignCall<'a> {
                 }
             }
         };
-        ForeignCall { caller: PyCall::new(host, running, frame), shown }
+        ForeignCall { caller: PyCall::new(host, running, tstate, frame), shown }
     }
 }
 

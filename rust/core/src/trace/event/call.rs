@@ -6,7 +6,7 @@ use super::{
     activation::Activation,
     caught::settle,
     context::CallContext,
-    frames::{await_end, drop_stale},
+    frames::{await_end, drop_stale, is_top},
     measure::{measure, start_branch, start_measured},
     message::{ask, matched, message, meta},
     remember::place_of,
@@ -46,53 +46,71 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 #[inline(always)]
 fn run_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) -> bool {
     let cached = thread.call_cache.at(place);
-    if cached.counter != 0 {
-        thread.shared.counts.add(cached.counter - 1);
+    let (counter, has_more, has_action) = (cached.counter, cached.more.is_some(), cached.first.is_some());
+    if counter != 0 {
+        thread.shared.counts.add(counter - 1);
     }
-    if let Some(more) = &cached.more {
-        more.counters.iter().for_each(|counter| thread.shared.counts.add(*counter));
+    if has_more {
+        count_more(thread, place);
     }
-    if cached.first.is_none() {
+    if !has_action {
         return false;
     }
-    let has_one = cached.more.is_none();
     call.identify(thread);
     let mut context = CallContext { node, snapshot, call, at: call.address(), now: 0 };
-    if thread.stack.last().is_some_and(|f| f.at == context.at) {
+    if is_top(thread, context.at) {
         drop_stale(thread, context.at);
     }
-    let (mut done, mut may_defer) = (0, false);
-    while let Some(action) = thread.call_cache.at(place).action(done) {
-        let Thread {
-            ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, ref mut extra, ..
-        } = *thread;
-        let is_done = match action {
-            Action::Measure(cached) => start_measured::<A, true>(&mut context, current, timers, stack, cached),
-            Action::Branch(cached) => start_branch::<A, true>(&mut context, current, timers, stack, branches, cached),
-            Action::Emit(cached) => {
-                context.read_clock();
-                emit_call(context, current, rings, stack, cached)
-            }
-            Action::Filter(cached) => {
-                if let Some(decision) = filter(context, current, cached, extra) {
-                    start_matched(context, thread, place, done, decision);
-                    may_defer = true;
-                }
-                true
-            }
-            Action::Planned(_) => false,
-        };
-        if !is_done {
-            context.read_clock();
-            start_planned(context, thread, place, done);
-            may_defer = true;
-        }
-        if has_one {
-            break;
-        }
+    let may_defer = run_action(&mut context, thread, place, 0).unwrap_or(false);
+    if has_more {
+        return run_more(context, thread, place) || may_defer;
+    }
+    may_defer
+}
+
+/// Adds to the counters after the first one.
+#[inline(never)]
+fn count_more(thread: &mut Thread, place: usize) {
+    if let Some(more) = &thread.call_cache.at(place).more {
+        more.counters.iter().for_each(|counter| thread.shared.counts.add(*counter));
+    }
+}
+
+/// Runs the actions after the first one. Not inlined, as most calls have one action: their code stays small.
+#[inline(never)]
+fn run_more<A: Activation>(mut context: CallContext<'_, A>, thread: &mut Thread, place: usize) -> bool {
+    let (mut done, mut may_defer) = (1, false);
+    while let Some(deferred) = run_action(&mut context, thread, place, done) {
+        may_defer |= deferred;
         done += 1;
     }
     may_defer
+}
+
+/// Runs an action of a cached call; `true` if it may have deferred work, `None` if there is no such action.
+#[inline(always)]
+fn run_action<A: Activation>(
+    context: &mut CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize,
+) -> Option<bool> {
+    let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, .. } = *thread;
+    let action = thread.call_cache.at(place).action(n)?;
+    // before the others, as a compare and not as an entry of a table of jumps
+    let is_done = if let Action::Emit(cached) = action {
+        context.read_clock();
+        emit_call(*context, current, rings, stack, cached)
+    } else {
+        match action {
+            Action::Measure(cached) => start_measured::<A, true>(context, current, timers, stack, cached),
+            Action::Branch(cached) => start_branch::<A, true>(context, current, timers, stack, branches, cached),
+            Action::Filter(_) => return Some(start_filtered(*context, thread, place, n)),
+            Action::Emit(_) | Action::Planned(_) => false,
+        }
+    };
+    if !is_done {
+        context.read_clock();
+        start_planned(*context, thread, place, n);
+    }
+    Some(!is_done)
 }
 
 /// Writes the record of a call without arguments; `false` if the process's flags differ from the cached ones.
@@ -119,8 +137,18 @@ fn emit_call<A: Activation>(
     true
 }
 
-/// Runs the match specification of a call; `None` if the call gives no message and has no effect.
+/// Runs the match specification of a call, and its actions if it takes the call: `true` then.
 #[inline(never)]
+fn start_filtered<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize) -> bool {
+    let Thread { ref current, ref mut extra, .. } = *thread;
+    let Some(Action::Filter(cached)) = thread.call_cache.at(place).action(n) else { return false };
+    let Some(decision) = filter(context, current, cached, extra) else { return false };
+    start_matched(context, thread, place, n, decision);
+    true
+}
+
+/// Runs the match specification of a call; `None` if the call gives no message and has no effect.
+#[inline(always)]
 fn filter<A: Activation>(
     context: CallContext<'_, A>, current: &Tracee, cached: &Filter, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
@@ -132,7 +160,7 @@ fn filter<A: Activation>(
 }
 
 /// A match specification has taken the call.
-#[inline(never)]
+#[inline(always)]
 fn start_matched<A: Activation>(
     mut context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize, decision: Decision,
 ) {

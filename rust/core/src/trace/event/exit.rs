@@ -7,7 +7,7 @@ use super::{
     caught::settle_pending,
     context::CallContext,
     finish::finish,
-    frames::uncover,
+    frames::{is_top, uncover},
     measure::charge,
 };
 use crate::{
@@ -45,9 +45,8 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, Some((exit, context.at)));
     }
-    if thread.stack.last().is_some_and(|f| f.at == context.at) || uncover(thread, context.at) {
-        while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == context.at) {
-            thread.stack.pop();
+    if is_top(thread, context.at) || uncover(thread, context.at) {
+        while let Some(frame) = thread.stack.pop_if(|frame| frame.at == context.at) {
             if context.now == 0 && frame.exit_actions & !exit_actions::MEMORY != 0 {
                 context.now = node.clock.ticks();
             }
@@ -72,15 +71,23 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
 #[inline(never)]
 fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut Thread, code: usize, exit: Exit) {
     let CallContext { node, snapshot, at, .. } = context;
-    let Some(plan) = snapshot.find(code) else { return };
     if context.now == 0 {
         context.now = node.clock.ticks();
     }
-    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
-        if let Some(begun) = node.suspended_calls.take(at, entry.id) {
-            let frame = Frame::new(at, entry.id, entry.index, begun.exit_actions, begun.start);
+    let only = cached_emit(thread, code, snapshot.version).filter(|cached| cached.is_only);
+    let only = only.map(|cached| (cached.id, cached.index));
+    let mut end = |id, index| {
+        if let Some(begun) = node.suspended_calls.take(at, id) {
+            let frame = Frame::new(at, id, index, begun.exit_actions, begun.start);
             end_frame(context, thread, code, &frame, exit);
         }
+    };
+    if let Some((id, index)) = only {
+        return end(id, index);
+    }
+    let Some(plan) = snapshot.find(code) else { return };
+    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
+        end(entry.id, entry.index);
     }
 }
 
@@ -116,10 +123,19 @@ fn end_with_value<A: Activation>(
 /// The cached record of calls of a function, if it is valid for the session of a frame and for the process that runs.
 #[inline(always)]
 fn cached_record(thread: &mut Thread, code: usize, version: u32, frame: &Frame) -> Option<EmitPlan> {
+    let flags = thread.current.flags(frame.index);
+    let cached = cached_emit(thread, code, version)?;
+    (cached.id == frame.id && cached.flags == flags).then_some(*cached)
+}
+
+/// The cached record of calls of a function.
+#[inline(always)]
+fn cached_emit(thread: &mut Thread, code: usize, version: u32) -> Option<&EmitPlan> {
     let place = thread.call_cache.find(code, version)?;
-    let Some(Action::Emit(cached)) = &thread.call_cache.at(place).first else { return None };
-    let is_valid = cached.id == frame.id && thread.current.flags(frame.index) == cached.flags;
-    is_valid.then_some(*cached)
+    match &thread.call_cache.at(place).first {
+        Some(Action::Emit(cached)) => Some(cached),
+        _ => None,
+    }
 }
 
 /// Emits `return_from` by the cached call of the function; `false` if the general form is needed.

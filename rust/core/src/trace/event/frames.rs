@@ -8,9 +8,15 @@ use crate::state::{frame::Frame, plan::Entry, suspended_calls::PendingCall, thre
 #[cold]
 #[inline(never)]
 pub(super) fn drop_stale(thread: &mut Thread, at: usize) {
-    while thread.stack.last().is_some_and(|f| f.at == at) {
+    while is_top(thread, at) {
         thread.stack.pop();
     }
+}
+
+/// Whether the newest frame is one of the call with this address.
+#[inline(always)]
+pub(super) fn is_top(thread: &Thread, at: usize) -> bool {
+    thread.stack.last().is_some_and(|frame| frame.at == at)
 }
 
 /// Drops the frames above those of a call that ends; `false` if the call has none.

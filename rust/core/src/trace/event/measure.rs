@@ -45,7 +45,7 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
 
 /// As [`start_measured`], in a session with a call tree: the cell belongs to the chain of callers. `false` if the thread knows no
 /// cell for it.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
     context: &mut CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
     branches: &mut Branches, cached: &Branching,

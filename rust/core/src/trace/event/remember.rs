@@ -91,6 +91,7 @@ impl EmitPlan {
             index: entry.index,
             exit_actions,
             pauses,
+            is_only: plan.entries.len() == 1,
         })
     }
 }
@@ -138,14 +139,16 @@ pub(super) fn place_of<A: Activation, const BEGINS: bool>(
 ) -> Option<usize> {
     match thread.call_cache.find(code, snapshot.version) {
         Some(place) => Some(place),
-        None => remember::<A, BEGINS>(node, thread, snapshot, code, snapshot.find(code)?, call),
+        None => remember::<A, BEGINS>(node, thread, snapshot, code, call),
     }
 }
 
+#[cold]
 #[inline(never)]
 fn remember<A: Activation, const BEGINS: bool>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A,
 ) -> Option<usize> {
+    let plan = snapshot.find(code)?;
     if plan.run & !kinds::COUNT != 0 {
         call.identify(thread);
     }
