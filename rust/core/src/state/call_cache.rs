@@ -92,8 +92,6 @@ pub(crate) struct EmitPlan {
     pub exit_actions: u16,
     /// Whether its calls can be suspended.
     pub pauses: bool,
-    /// Whether no other session has a pattern for the function.
-    pub is_only: bool,
 }
 
 impl EmitPlan {

@@ -71,23 +71,15 @@ fn exit_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit:
 #[inline(never)]
 fn finish_suspended<A: Activation>(mut context: CallContext<'_, A>, thread: &mut Thread, code: usize, exit: Exit) {
     let CallContext { node, snapshot, at, .. } = context;
+    let Some(plan) = snapshot.find(code) else { return };
     if context.now == 0 {
         context.now = node.clock.ticks();
     }
-    let only = cached_emit(thread, code, snapshot.version).filter(|cached| cached.is_only);
-    let only = only.map(|cached| (cached.id, cached.index));
-    let mut end = |id, index| {
-        if let Some(begun) = node.suspended_calls.take(at, id) {
-            let frame = Frame::new(at, id, index, begun.exit_actions, begun.start);
+    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
+        if let Some(begun) = node.suspended_calls.take(at, entry.id) {
+            let frame = Frame::new(at, entry.id, entry.index, begun.exit_actions, begun.start);
             end_frame(context, thread, code, &frame, exit);
         }
-    };
-    if let Some((id, index)) = only {
-        return end(id, index);
-    }
-    let Some(plan) = snapshot.find(code) else { return };
-    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
-        end(entry.id, entry.index);
     }
 }
 
@@ -123,19 +115,10 @@ fn end_with_value<A: Activation>(
 /// The cached record of calls of a function, if it is valid for the session of a frame and for the process that runs.
 #[inline(always)]
 fn cached_record(thread: &mut Thread, code: usize, version: u32, frame: &Frame) -> Option<EmitPlan> {
-    let flags = thread.current.flags(frame.index);
-    let cached = cached_emit(thread, code, version)?;
-    (cached.id == frame.id && cached.flags == flags).then_some(*cached)
-}
-
-/// The cached record of calls of a function.
-#[inline(always)]
-fn cached_emit(thread: &mut Thread, code: usize, version: u32) -> Option<&EmitPlan> {
     let place = thread.call_cache.find(code, version)?;
-    match &thread.call_cache.at(place).first {
-        Some(Action::Emit(cached)) => Some(cached),
-        _ => None,
-    }
+    let Some(Action::Emit(cached)) = &thread.call_cache.at(place).first else { return None };
+    let is_valid = cached.id == frame.id && thread.current.flags(frame.index) == cached.flags;
+    is_valid.then_some(*cached)
 }
 
 /// Emits `return_from` by the cached call of the function; `false` if the general form is needed.

@@ -91,7 +91,6 @@ impl EmitPlan {
             index: entry.index,
             exit_actions,
             pauses,
-            is_only: plan.entries.len() == 1,
         })
     }
 }
