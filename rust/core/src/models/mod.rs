@@ -15,6 +15,7 @@
 mod counters;
 mod current;
 mod delivery;
+pub mod exploration;
 pub mod fresh;
 mod life;
 mod node;
@@ -22,45 +23,9 @@ mod section;
 mod seq;
 mod tracer_calls;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-};
+use exploration::Seen;
 
-/// The outcomes that the executions of a model have reached, and the number of executions.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<(BTreeSet<&'static str>, usize)>>);
-
-impl Seen {
-    fn note(&self, outcome: &'static str, reached: bool) {
-        if reached {
-            self.0.lock().unwrap().0.insert(outcome);
-        }
-    }
-}
-
-/// Runs `model` under every schedule with at most `preemptions`. It must reach `outcomes` and have at least `least` executions.
+/// As [`exploration::explore`]; the long form has one more preemption.
 fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: impl Fn(&Seen) + Sync + Send + 'static) {
-    let long = std::env::var("INVISO_LOOM").is_ok_and(|form| form == "long");
-    let seen = Seen::default();
-    let mut builder = loom::model::Builder::new();
-    builder.max_branches = 20_000;
-    if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(preemptions + usize::from(long));
-    }
-    let begun = std::time::Instant::now();
-    builder.check({
-        let seen = seen.clone();
-        move || {
-            fresh::release();
-            seen.0.lock().unwrap().1 += 1;
-            model(&seen);
-        }
-    });
-    let (reached, executions) = &*seen.0.lock().unwrap();
-    for outcome in outcomes {
-        assert!(reached.contains(outcome), "{outcome:?} wasn't reached in {executions} executions");
-    }
-    assert!(*executions >= least, "{executions} executions, {least} expected at least");
-    println!("{executions} executions in {:.1} s reached {reached:?}", begun.elapsed().as_secs_f32());
+    exploration::explore(preemptions..=preemptions + 1, least, outcomes, model);
 }

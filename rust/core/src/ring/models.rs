@@ -6,14 +6,16 @@
 //! two more preemptions.
 
 use std::{
-    collections::BTreeSet,
     ops::ControlFlow,
     sync::{Arc as StdArc, Mutex as StdMutex},
     time::Duration,
 };
 
 use super::{Drained, Overflow, Producer, Pushed, RecordRef, Ring, HEADER_BYTES};
-use crate::sync::{thread, Arc, AtomicBool, Ordering, UnsafeCell};
+use crate::{
+    models::exploration::{self, Seen},
+    sync::{thread, Arc, AtomicBool, Ordering, UnsafeCell},
+};
 
 /// The size of a page for one record, and for two, without payload.
 const ONE: usize = HEADER_BYTES;
@@ -21,41 +23,9 @@ const TWO: usize = 2 * HEADER_BYTES;
 const FOREVER: Overflow = Overflow::Block { limit: Duration::MAX };
 const A_WHILE: Overflow = Overflow::Block { limit: Duration::from_secs(1) };
 
-/// The outcomes that the executions of a model have reached, and the number of executions.
-#[derive(Clone, Default)]
-struct Seen(StdArc<StdMutex<(BTreeSet<&'static str>, usize)>>);
-
-impl Seen {
-    fn note(&self, outcome: &'static str, reached: bool) {
-        if reached {
-            self.0.lock().unwrap().0.insert(outcome);
-        }
-    }
-}
-
-/// Runs `model` under every schedule with at most `preemptions`. It must reach `outcomes` and have at
-/// least `least` executions.
+/// As [`exploration::explore`]; the long form has two more preemptions.
 fn explore(preemptions: usize, least: usize, outcomes: &[&'static str], model: impl Fn(&Seen) + Sync + Send + 'static) {
-    let long = std::env::var("INVISO_LOOM").is_ok_and(|form| form == "long");
-    let seen = Seen::default();
-    let mut builder = loom::model::Builder::new();
-    if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(preemptions + 2 * usize::from(long));
-    }
-    builder.check({
-        let seen = seen.clone();
-        move || {
-            crate::models::fresh::release();
-            seen.0.lock().unwrap().1 += 1;
-            model(&seen);
-        }
-    });
-    let (reached, executions) = &*seen.0.lock().unwrap();
-    for outcome in outcomes {
-        assert!(reached.contains(outcome), "{outcome:?} wasn't reached in {executions} executions");
-    }
-    assert!(*executions >= least, "{executions} executions, {least} expected at least");
-    println!("{executions} executions reached {reached:?}");
+    exploration::explore(preemptions..=preemptions + 2, least, outcomes, model);
 }
 
 /// A producer that numbers its records and keeps the outcome of each push.
