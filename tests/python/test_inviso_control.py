@@ -452,7 +452,8 @@ def test_a_control_that_has_ended_is_no_process_any_more() -> None:
     for _ in range(5):
         with Cluster("nobody*"):
             pass
-    until(lambda: inviso.processes() == before)
+    # a process of an earlier test may have been about to end
+    until(lambda: set(inviso.processes()) <= set(before))
     assert not pid.is_alive()
 
 

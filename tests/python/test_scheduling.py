@@ -484,7 +484,7 @@ def test_the_place_of_a_thread_is_that_of_its_spawn(
     thread = threading.Thread(target=target, args=args, kwargs=keywords)
     thread.start()
     thread.join()
-    until(lambda: len(inviso.processes()) == before)  # 3.11 lets a joiner go on before the thread is gone
+    until(lambda: len(inviso.processes()) <= before)  # 3.11 lets a joiner go on before the thread is gone
     messages = session.drain()
     assert [m[3] for m in messages if m[2] in ("in", "out")] == [place] * 2
     spawned = next(m[4] for m in messages if m[2] == "spawned")
