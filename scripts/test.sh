@@ -42,6 +42,11 @@ fuzz() {
     done
 }
 
+# What x86-64 has of its own has a twin for other processors. Whether it works is tested by hand (CONTRIBUTING.md).
+portable() { # interpreter
+    RUSTFLAGS="--cfg inviso_portable" PYO3_PYTHON="$1" cargo check --quiet --manifest-path rust/py/Cargo.toml --target-dir target/portable
+}
+
 loom() {
     echo "== loom: models, and the bugs that they must find"
     tests/loom.sh
@@ -88,7 +93,7 @@ real() { # interpreters; without any the installed ones of 3.11 to 3.13
     "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
 }
 
-# The environments of further Pythons. Only the first one tests the release build. These builds have no optimisation at link time,
+# The environments of further Pythons, and whether the forms for other processors compile for them. Only the first one tests the release build. These builds have no optimisation at link time,
 # and share a folder of cargo, where all crates but rust/cpython and rust/py are built once.
 further_builds() { # lines of further
     local version found
@@ -96,6 +101,7 @@ further_builds() { # lines of further
         [ -n "$version" ] || continue
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=none CARGO_FOLDER=further \
             scripts/ready.sh "$found" ".venv-$version"
+        portable "$(realpath ".venv-$version/bin/python" --no-symlinks)"
     done 3<<<"$1"
 }
 

@@ -50,9 +50,9 @@ unsafe fn ask() -> *mut PyThreadState {
 
 /// Whether [`current`] reads the state without a call of the interpreter. False before [`find`].
 pub fn is_near() -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable)))]
     return state_word::DISTANCE.load(Relaxed) != 0;
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12)))]
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable))))]
     false
 }
 

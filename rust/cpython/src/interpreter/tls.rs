@@ -123,7 +123,8 @@ mod imp {
 }
 
 /// Whether the words are read by two moves. Otherwise the loader's function is called for each use.
-pub const IS_INITIAL_EXEC: bool = cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"));
+pub const IS_INITIAL_EXEC: bool =
+    cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(inviso_portable)));
 
 /// This thread's record as [`set`] left it, or null in a thread without one.
 #[inline(always)]
