@@ -93,8 +93,9 @@ real() { # interpreters; without any the installed ones of 3.11 to 3.13
     "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
 }
 
-# The environments of further Pythons, and whether the forms for other processors compile for them. Only the first one tests the release build. These builds have no optimisation at link time,
-# and share a folder of cargo, where all crates but rust/cpython and rust/py are built once.
+# The environments of further Pythons, and whether the forms for other processors compile for them. Only the first one tests the
+# release build. These builds have no optimisation at link time, and share a folder of cargo, where all crates but rust/cpython and
+# rust/py are built once.
 further_builds() { # lines of further
     local version found
     while read -r version found <&3; do
