@@ -18,6 +18,13 @@ done
 [ ${#areas[@]} != 0 ] || areas=(core log term)
 place=()
 [[ " $* " != *" --in-place "* ]] || place=(--in-place)
+# cargo-mutants would add these files to those of its configuration
+config=()
+if [[ " $* " =~ \ (-f|--file)[\ =] ]]; then
+    mkdir -p target
+    sed '/^examine_globs = \[/,/^\]/d' .cargo/mutants.toml >target/mutants.toml
+    config=(--config "$PWD/target/mutants.toml")
+fi
 if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $VERSION" ]; then
     cargo install --quiet --locked "cargo-mutants@$VERSION"
 fi
@@ -27,7 +34,7 @@ plant() {
     local out=$1 status=0
     shift
     mkdir -p "$out"
-    nice cargo mutants --package "inviso-$area" --output "$out" --no-times "$@" || status=$?
+    nice cargo mutants "${config[@]}" --package "inviso-$area" --output "$out" --no-times "$@" || status=$?
     case $status in
     0 | 2 | 3) ;;
     *) exit "$status" ;;
@@ -50,7 +57,7 @@ for area in "${areas[@]}"; do
         echo "== mutants of $area: all tests"
         plant "$out/all" "${place[@]}" "${lived[@]/#/--re=}" "${tests[@]/#/--cargo-arg=}"
     fi
-    cargo mutants --list --package "inviso-$area" >"$out/all.txt"
+    cargo mutants "${config[@]}" --list --package "inviso-$area" >"$out/all.txt"
     python3 tests/mutants/check.py "$out" || failed=1
 done
 exit $failed
