@@ -215,3 +215,24 @@ fn what_a_cached_filter_defers_runs_before_its_call_goes_on() {
         assert_eq!((took, payloads), (Ok(1), vec![vec![argument]]));
     }
 }
+
+#[test]
+fn an_end_drops_the_frames_of_calls_whose_ends_were_not_seen() {
+    let (node, mut thread) = program();
+    let _session =
+        traced(&node, Options::default(), Flags::CALL | Flags::ARITY | Flags::RETURN_TO, kinds::LOCAL, &Op::On);
+    let (outer, inner) = (outer(), inner(false, 0));
+    on_call(&node, &mut thread, OUTER, &outer);
+    for at in [2 << 8, 3 << 8, 4 << 8] {
+        on_call(&node, &mut thread, INNER, &Call { at, ..inner });
+    }
+    let frames = |thread: &Thread| thread.stack.iter().map(|frame| frame.at >> 8).collect::<Vec<_>>();
+    on_exit(&node, &mut thread, INNER, Exit::Return, &Call { at: 9 << 8, ..inner });
+    assert_eq!(frames(&thread), [1, 2, 3, 4], "a call without a frame");
+    on_exit(&node, &mut thread, INNER, Exit::Return, &Call { at: 3 << 8, ..inner });
+    assert_eq!(frames(&thread), [1, 2]);
+    on_call(&node, &mut thread, INNER, &inner);
+    assert_eq!(frames(&thread), [1, 2], "another call at the address of one whose end was not seen");
+    on_exit(&node, &mut thread, OUTER, Exit::Return, &outer);
+    assert_eq!(frames(&thread), []);
+}
