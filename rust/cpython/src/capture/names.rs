@@ -41,7 +41,8 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
         if qualname.is_null() {
             ffi::PyErr_Clear();
         } else if let Some(length) = recent_names::find(class, qualname.as_ptr(), name.buffer) {
-            return NameBuffer { length, ..name }.finish();
+            // `find` has copied a str
+            return std::str::from_utf8_unchecked(&name.buffer[..length]);
         }
         let module = module_of_class(class);
         if !module.is_null() && !super::is_text(module.as_ptr(), "builtins") {
