@@ -7,7 +7,11 @@
 //! serial in several logs match nothing: their nodes have neither names nor creations and can't be distinguished.
 
 use crate::{frame::Record, reader::Event, source::Source};
-use inviso_term::{etf, record::Kind, term::Term};
+use inviso_term::{
+    etf::{self, Decoder, Limits},
+    record::Kind,
+    term::Term,
+};
 use rustc_hash::FxHashMap;
 use std::io;
 
@@ -171,7 +175,10 @@ fn event_of(payload: &[u8]) -> Option<(bool, Box<[u8]>)> {
     if !rest.starts_with(HEAD) {
         return None;
     }
-    let Ok(Term::Tuple(parts)) = etf::decode(payload) else { return None };
+    // items about the log's program may follow the term
+    let Ok(Term::Tuple(parts)) = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.term()) else {
+        return None;
+    };
     let [_, label, Term::Tuple(info), ..] = &parts[..] else { return None };
     let [Term::Atom(what), serial, Term::Pid(sender) | Term::Port(sender), ..] = &info[..] else { return None };
     let is_sending = match &**what {

@@ -1,6 +1,6 @@
 //! The causal order of a merge, compared with a slow model.
 
-use inviso_log::{causal::Passages, frame, merge::Merge, reader::Event, source::Source};
+use inviso_log::{about, causal::Passages, frame, merge::Merge, reader::Event, source::Source};
 use inviso_term::{
     etf,
     term::{Identifier, Term},
@@ -33,7 +33,16 @@ fn record(does: Does, time: i64, sender: usize, out: &mut Vec<u8>) {
             Term::Tuple(vec![Term::atom("trace_ts"), Term::from(1), Term::atom("x"), Term::atom("y"), stamp.clone()])
         }
     };
-    frame::put_term(out, &etf::encode(&term)).unwrap();
+    let mut payload = etf::encode(&term);
+    if out.is_empty() {
+        // as a file port does: the first record of a log says who wrote it
+        let program = Term::Tuple(vec![Term::atom("program"), Term::from(1), Term::atom("x")]);
+        let list = etf::encode(&Term::List(vec![program]));
+        payload.extend_from_slice(&list);
+        payload.extend_from_slice(&(list.len() as u32).to_be_bytes());
+        payload.extend_from_slice(&about::MARK);
+    }
+    frame::put_term(out, &payload).unwrap();
 }
 
 /// Opens logs. The sender of each message is the log in `senders`.
