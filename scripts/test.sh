@@ -102,7 +102,7 @@ further_builds() { # lines of further
         [ -n "$version" ] || continue
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=none CARGO_FOLDER=further \
             scripts/ready.sh "$found" ".venv-$version"
-        portable "$(realpath ".venv-$version/bin/python" --no-symlinks)"
+        portable "$PWD/.venv-$version/bin/python"
     done 3<<<"$1"
 }
 

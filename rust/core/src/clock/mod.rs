@@ -67,8 +67,8 @@ impl Counter {
         }
     }
 
-    #[cold]
-    #[inline(never)]
+    // on other processors each tick is read here
+    #[cfg_attr(all(target_arch = "x86_64", not(inviso_portable)), cold, inline(never))]
     fn read_source(&self) -> u64 {
         self.source.raw()
     }

@@ -160,7 +160,7 @@ impl CachedCall {
 }
 
 /// A cache of two ways: the address of a function gives its place, and the neighbour of that is its other one. With one way, two
-/// functions of one place that call each other would drive each other out at every call.
+/// functions of one place that are called in turns would drive each other out at every call.
 #[derive(Default)]
 pub(crate) struct CallCache(Vec<CachedCall>);
 

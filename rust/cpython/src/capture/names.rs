@@ -41,7 +41,7 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
         if qualname.is_null() {
             ffi::PyErr_Clear();
         } else if let Some(length) = recent_names::find(class, qualname.as_ptr(), name.buffer) {
-            // `find` has copied a str
+            // SAFETY: `find` has copied the bytes of a str to the buffer's start.
             return std::str::from_utf8_unchecked(&name.buffer[..length]);
         }
         let module = module_of_class(class);

@@ -26,26 +26,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[inline(always)]
 pub unsafe fn current() -> *mut PyThreadState {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable)))]
-    {
-        let distance = state_word::DISTANCE.load(Relaxed);
-        if distance != 0 {
-            // SAFETY: `find` has verified that the word lies there.
-            return unsafe { state_word::read(distance) }.cast();
-        }
+    // SAFETY: the caller promises that the calling thread is attached.
+    return unsafe { state_word::current() };
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12, not(inviso_portable))))]
+    // SAFETY: as above.
+    unsafe {
+        api::PyThreadState_Get()
     }
-    // SAFETY: the caller promises that the calling thread is attached.
-    unsafe { ask() }
-}
-
-/// The state, by a call of the interpreter.
-///
-/// # Safety
-/// As [`current`].
-#[cold]
-#[inline(never)]
-unsafe fn ask() -> *mut PyThreadState {
-    // SAFETY: the caller promises that the calling thread is attached.
-    unsafe { api::PyThreadState_Get() }
 }
 
 /// Whether [`current`] reads the state without a call of the interpreter. False before [`find`].
@@ -177,9 +164,33 @@ mod state_word {
     const NEAR: isize = 1 << 16;
 
     /// # Safety
+    /// The calling thread is attached.
+    #[inline(always)]
+    pub unsafe fn current() -> *mut api::PyThreadState {
+        let distance = DISTANCE.load(Relaxed);
+        if distance == 0 {
+            // SAFETY: the caller promises that the calling thread is attached.
+            return unsafe { ask() };
+        }
+        // SAFETY: `find` has verified that the word lies there.
+        unsafe { read(distance) }.cast()
+    }
+
+    /// The state, by a call of the interpreter. Rare here, so it is out of line.
+    ///
+    /// # Safety
+    /// As [`current`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn ask() -> *mut api::PyThreadState {
+        // SAFETY: the caller promises that the calling thread is attached.
+        unsafe { api::PyThreadState_Get() }
+    }
+
+    /// # Safety
     /// There is such a word in every thread.
     #[inline(always)]
-    pub unsafe fn read(distance: isize) -> *mut c_void {
+    unsafe fn read(distance: isize) -> *mut c_void {
         let word: *mut c_void;
         // SAFETY: the caller promises that the word exists. Not `pure`: it changes when the thread attaches and
         // detaches.

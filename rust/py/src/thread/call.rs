@@ -76,14 +76,14 @@ pub struct PyCall<'a> {
 }
 
 impl<'a> PyCall<'a> {
-    /// The call of the current event on this thread.
+    /// The call of the current event on this thread, whose state `tstate` is.
     #[cfg(Py_3_12)]
     #[inline(always)]
     pub fn new(host: &'static Host, running: &'a RunningTask, tstate: *mut PyThreadState) -> Self {
         PyCall { host, running, tstate, end: End::Hidden, kept: Kept::default() }
     }
 
-    /// The call of a frame.
+    /// The call of a frame on this thread, whose state `tstate` is.
     #[cfg(not(Py_3_12))]
     #[inline(always)]
     pub fn new(host: &'static Host, running: &'a RunningTask, tstate: *mut PyThreadState, frame: Frame) -> Self {
