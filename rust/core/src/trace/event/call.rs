@@ -92,7 +92,8 @@ fn run_more<A: Activation>(mut context: CallContext<'_, A>, thread: &mut Thread,
 fn run_action<A: Activation>(
     context: &mut CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize,
 ) -> Option<bool> {
-    let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, .. } = *thread;
+    let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, ref mut rings, ref mut extra, .. } =
+        *thread;
     let action = thread.call_cache.at(place).action(n)?;
     // before the others, as a compare and not as an entry of a table of jumps
     let is_done = if let Action::Emit(cached) = action {
@@ -102,7 +103,11 @@ fn run_action<A: Activation>(
         match action {
             Action::Measure(cached) => start_measured::<A, true>(context, current, timers, stack, cached),
             Action::Branch(cached) => start_branch::<A, true>(context, current, timers, stack, branches, cached),
-            Action::Filter(_) => return Some(start_filtered(*context, thread, place, n)),
+            Action::Filter(cached) => {
+                let Some(decision) = filter(*context, current, cached, extra) else { return Some(false) };
+                start_matched(*context, thread, place, n, decision);
+                return Some(true);
+            }
             Action::Emit(_) | Action::Planned(_) => false,
         }
     };
@@ -137,18 +142,8 @@ fn emit_call<A: Activation>(
     true
 }
 
-/// Runs the match specification of a call, and its actions if it takes the call: `true` then.
-#[inline(never)]
-fn start_filtered<A: Activation>(context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize) -> bool {
-    let Thread { ref current, ref mut extra, .. } = *thread;
-    let Some(Action::Filter(cached)) = thread.call_cache.at(place).action(n) else { return false };
-    let Some(decision) = filter(context, current, cached, extra) else { return false };
-    start_matched(context, thread, place, n, decision);
-    true
-}
-
 /// Runs the match specification of a call; `None` if the call gives no message and has no effect.
-#[inline(always)]
+#[inline(never)]
 fn filter<A: Activation>(
     context: CallContext<'_, A>, current: &Tracee, cached: &Filter, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
@@ -160,7 +155,7 @@ fn filter<A: Activation>(
 }
 
 /// A match specification has taken the call.
-#[inline(always)]
+#[inline(never)]
 fn start_matched<A: Activation>(
     mut context: CallContext<'_, A>, thread: &mut Thread, place: usize, n: usize, decision: Decision,
 ) {
