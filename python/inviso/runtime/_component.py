@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from inviso import process, seq_trace, tprof, tracing
+from inviso import process, seq_trace, tracing
 from inviso.dbg._lines import line, plain
 from inviso.errors import BadArg
 from inviso.process import whereis
 from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 
+from ._arguments import check_confs, check_count, check_list
+from ._count_calls import CountCalls
 from ._live_counts import LiveCounts
 from ._log_calls import LogCalls, files_of
 from ._machine import Machine
@@ -47,16 +49,13 @@ LOOK = 0.1
 EVERY = 0.005
 """Seconds between two checks for messages of a handler."""
 
-MOST = 10_000
-"""Functions that an answer has at most."""
-
 PATIENCE = 2.0
 """Seconds that a flush waits for earlier trace messages."""
 
 Publish = Callable[[Any], None]
 
 
-class Component(MetaCalls, LogCalls):
+class Component(MetaCalls, LogCalls, CountCalls):
     """State, session and settings of one runtime component. Its methods are called in one thread.
 
     ``publish`` is called with each event. ``resolver`` finds the files and functions that requests name.
@@ -83,7 +82,6 @@ class Component(MetaCalls, LogCalls):
         self._ended: str | None = None
         self._relay: Relay | None = None
         self._has_tokens = False
-        self._profiler: tprof.Profiler | None = None
         self.live = LiveCounts()
 
     # requests
@@ -106,6 +104,7 @@ class Component(MetaCalls, LogCalls):
         usual = self._resolver
         self._resolver = resolver or usual
         try:
+            check_count(name, work, len(arguments))
             return work(*arguments)
         except Refused as why:
             return ERROR, why.answer
@@ -144,7 +143,7 @@ class Component(MetaCalls, LogCalls):
         return OK, self.machine.state
 
     def do_clear(self, options: Any = ()) -> Any:
-        options = list(options)
+        check_list("clear", "options", options)
         self._close()
         if "keep_log_files" not in options:
             for _, _, paths in self._parts(self._data):
@@ -171,10 +170,10 @@ class Component(MetaCalls, LogCalls):
         return self._set(patterns, LOCAL)
 
     def do_ctp(self, patterns: Any) -> Any:
-        return self._set([(*one[:3], False) for one in patterns], GLOBAL, sets=False)
+        return self._set(patterns, GLOBAL, clears=True)
 
     def do_ctpl(self, patterns: Any) -> Any:
-        return self._set([(*one[:3], False) for one in patterns], LOCAL, sets=False)
+        return self._set(patterns, LOCAL, clears=True)
 
     def do_ctp_all(self) -> Any:
         self._clear_patterns()
@@ -183,12 +182,14 @@ class Component(MetaCalls, LogCalls):
     def do_tf(self, confs: Any) -> Any:
         if self._data is None or not self._data.has_log:
             return ERROR, Atom("no_tracer")
+        check_confs("tf", confs)
         answers = [self._set_flags(who, True, flags) for who, flags in confs]
         done = zip(confs, answers, strict=True)
         self._flags += [(who, list(flags)) for (who, flags), answer in done if isinstance(answer, int)]
         return OK, answers
 
     def do_ctf(self, confs: Any) -> Any:
+        check_confs("ctf", confs)
         answers = [self._set_flags(who, False, flags) for who, flags in confs]
         for who, flags in confs:
             kept = [(one, [f for f in set_ if one != who or f not in flags]) for one, set_ in self._flags]
@@ -247,32 +248,8 @@ class Component(MetaCalls, LogCalls):
         seq_trace.set_token([])
         return OK
 
-    def do_count(self, kind: Any, mfas: Any) -> Any:
-        """Measures functions from now on, in a session of its own. Returns how many match now."""
-        if self._profiler is not None:
-            self._profiler.stop()
-        self._profiler = tprof.Profiler(type=kind, name="inviso counts")
-        self._profiler.enable_trace("all")
-        return OK, self._profiler.set_pattern([tuple(mfa) for mfa in mfas])
-
-    def do_counts(self) -> Any:
-        """The measurements: module, function, arity, calls, measurement; the largest first."""
-        if self._profiler is None:
-            return ERROR, Atom("not_counting")
-        found = sorted(self._profiler.collect().functions, key=lambda one: (-one.measurement, one.mfa))
-        return OK, [(*one.mfa, one.calls, one.measurement) for one in found[:MOST]]
-
-    def do_count_live(self, kind: Any, patterns: Any, messages: Any) -> Any:
-        """Counts these functions, and perhaps messages, while the control stays. Returns how many functions are new."""
-        return OK, self.live.set(kind, patterns, messages=messages)
-
     def do_info(self) -> Any:
         return OK, self.info()
-
-    @property
-    def profiler(self) -> tprof.Profiler | None:
-        """The profiler that counts now: a live view's, else that of the request ``count``."""
-        return self.live.profiler or self._profiler
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -319,9 +296,7 @@ class Component(MetaCalls, LogCalls):
         self._patterns.clear()  # so _close() makes no session for them
         self._close()
         self._leave()
-        if self._profiler is not None:
-            self._profiler.stop()
-        self.live.stop()
+        self._stop_counts()
         self._overload.end()
 
     # while it traces
@@ -384,6 +359,8 @@ class Component(MetaCalls, LogCalls):
     def _begin(self, given: Any, data: TracerData) -> None:
         """Begins a session with the patterns, whose messages go where the tracer data says."""
         try:
+            if data.files is not None:
+                self._resolver.make_folder(data.files[0])
             tracer: Any = data.port() if data.port is not None else data.pid or self._handler_of(data)
         except OSError as error:
             raise Refused((Atom("trace_port_args"), [given, error.strerror or str(error)])) from None
@@ -450,10 +427,11 @@ class Component(MetaCalls, LogCalls):
         self._close()
         self._publish_all(self.machine.port_down(why))
 
-    def _set(self, patterns: Any, flag: str, *, sets: bool = True) -> Any:
-        found = [pattern for given in patterns for pattern in expand(given, flag)]
+    def _set(self, patterns: Any, flag: str, *, clears: bool = False) -> Any:
+        check_list("ctp" if clears else "tp", "patterns", patterns)
+        found = [pattern for given in patterns for pattern in expand(given, flag, clears=clears)]
         answers = [self._set_one(pattern) for pattern in found]
-        if sets:
+        if not clears:
             self._publish_all(self.machine.patterns())
         return OK, answers
 

@@ -120,9 +120,9 @@ class Host:
         if name == "let_go":
             self.left(peer)
             return OK
-        if name == "change_options":
+        if name == "change_options" and len(arguments) == 1:
             try:
-                return self.component.do_change_options(read(*arguments))
+                return self.component.do_change_options(read(arguments[0]))
             except Unknown as wrong:
                 return ERROR, (Atom("unknown_option"), wrong.option)
         self._before(name)

@@ -138,6 +138,7 @@ class MetaCalls:
     def _begin_meta(self, ti: Ti, spec: TiSpec | None, regular: trace.Session | None) -> Any:
         """Starts the meta tracer. Returns ok, or an error; then there is no meta tracer."""
         try:
+            self._resolver.make_folder(ti.path)
             tracer = Meta(ti.path, spec or TiSpec(), regular)
         except OSError as error:
             return ERROR, (Atom("open"), [ti.path, Atom(errno.errorcode.get(error.errno or 0, "EIO").lower())])

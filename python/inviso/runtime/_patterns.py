@@ -78,8 +78,9 @@ class Patterns:
         on_load(session, flag, [one.mfa for one in ours if one.match_spec == newest], newest)
 
 
-def expand(given: Any, flag: str) -> list[Pattern]:
-    """The patterns of ``(module, function, arity, match_spec)``.
+def expand(given: Any, flag: str, *, clears: bool = False) -> list[Pattern]:
+    """The patterns of ``(module, function, arity, match_spec)``; with ``clears`` those that clear
+    ``(module, function, arity)``.
 
     A regular expression as module gives one for each matching module: ``("re", module)`` or ``("re", folder, module)``.
 
@@ -91,16 +92,25 @@ def expand(given: Any, flag: str) -> list[Pattern]:
     ['json.decoder']
     """
     match given:
-        case [str(module), function, arity, match_spec, *_]:
+        case [module, function, arity, *rest] if rest or clears:
+            match_spec = False if clears else rest[0]
+        case _:
+            raise _no_pattern(given, clears=clears)
+    match module:
+        case str():
             return [Pattern(module, function, arity, match_spec, flag)]
-        case [["re", str(name)], function, arity, match_spec, *_]:
+        case ["re", str(name)]:
             modules = _loaded(_compiled(name), None)
-        case [["re", str(folder), str(name)], function, arity, match_spec, *_]:
+        case ["re", str(folder), str(name)]:
             modules = _loaded(_compiled(name), _compiled(folder))
         case _:
-            why = f"{shown(given)} is not a pattern; pass (module, function, arity, match specification)"
-            raise BadArg("tp", "patterns", why)
+            raise _no_pattern(given, clears=clears)
     return [Pattern(each, function, arity, match_spec, flag) for each in sorted(modules)]
+
+
+def _no_pattern(given: Any, *, clears: bool) -> BadArg:
+    parts = "(module, function, arity)" if clears else "(module, function, arity, match specification)"
+    return BadArg("ctp" if clears else "tp", "patterns", f"{shown(given)} is not a pattern; pass {parts}")
 
 
 def _compiled(text: str) -> re.Pattern[str]:

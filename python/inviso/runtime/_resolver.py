@@ -35,6 +35,9 @@ class Resolver:
         """
         return os.path.abspath(name)
 
+    def make_folder(self, path: str) -> None:
+        """Makes the folder of a log that is about to be opened, if this resolver makes folders."""
+
     def wrote(self, files: tuple[str, str]) -> None:
         """Notes that a log was opened.
 
@@ -84,8 +87,10 @@ class Remote(Resolver):
         real, inside = os.path.realpath(os.path.dirname(path)), os.path.realpath(self._folder)
         if (real != inside and not real.startswith(inside + os.sep)) or os.path.islink(path):
             raise Refused((Atom("not_allowed"), name))
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         return path
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
 
     def wrote(self, files: tuple[str, str]) -> None:
         self._written.add(files)
