@@ -83,6 +83,18 @@ def callbacks(x: Any, y: Any) -> None:
     print("pairs", metrics.pairwise_distances(x[:5], metric=distance).sum().round(3))
 
 
+def show(message: Any, *rest: Any) -> None:
+    """Shows a warning, unless it is that scikit-learn's threads found no filters of warnings.
+
+    Each of them saves, replaces and restores the process's filters, without a lock; so it depends on the threads' turns.
+    """
+    if "sklearn.utils.parallel" not in str(message):
+        shows(message, *rest)
+
+
+shows, warnings.showwarning = warnings.showwarning, show
+
+
 def fits(x: Any, y: Any) -> None:
     from joblib import parallel_backend
 
