@@ -101,7 +101,10 @@ fn run_action<A: Activation>(
         emit_call(*context, current, rings, stack, cached)
     } else {
         match action {
-            Action::Measure(cached) => start_measured::<A, true>(context, current, timers, stack, cached),
+            Action::Measure(cached) => {
+                start_measured::<A, true>(context, current, timers, stack, cached);
+                true
+            }
             Action::Branch(cached) => start_branch::<A, true>(context, current, timers, stack, branches, cached),
             Action::Filter(cached) => {
                 let Some(decision) = filter(*context, current, cached, extra) else { return Some(false) };

@@ -16,20 +16,22 @@ use crate::{
     },
 };
 
-/// Charges a call that begins or is resumed to its function; `false` if the process has no cell for the function yet.
+/// Charges a call that begins or is resumed to its function.
 #[inline(always)]
 pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
     context: &mut CallContext<'_, A>, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>,
     cached: &mut Measured,
-) -> bool {
+) {
     if !current.flags(cached.index).has(Flags::CALL) {
-        return true;
+        return;
     }
     if current.pid != cached.pid {
-        match current.known_cell(cached.id, cached.key) {
-            NONE => return false,
-            number => (cached.pid, cached.cell) = (current.pid, CellRef::of(number)),
-        }
+        let number = match current.known_cell(cached.id, cached.key) {
+            NONE => new_cell(context, current, cached),
+            number => Some(number),
+        };
+        let Some(number) = number else { return };
+        (cached.pid, cached.cell) = (current.pid, CellRef::of(number));
     }
     let cell = cached.cell;
     if BEGINS {
@@ -40,7 +42,15 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
     let amount = context.amount(cached.exit_actions);
     let before = Thread::timer(timers, cached.index, cached.id).of(cached.exit_actions).switch(Some(cell), amount);
     stack.push(Frame { before, ..Frame::new(context.at, cached.id, cached.index, cached.exit_actions, context.now) });
-    true
+}
+
+/// A process runs a function for the first time: it gets a cell. The time that this takes is the function's, not its caller's.
+#[inline(never)]
+fn new_cell<A>(context: &mut CallContext<'_, A>, current: &Tracee, cached: &Measured) -> Option<u32> {
+    context.read_clock();
+    let session = context.snapshot.session(cached.index, cached.id)?;
+    let live = |id| context.snapshot.sessions().any(|s| s.id as u32 == id);
+    Some(current.cell(cached.index, cached.id, cached.key, &session.arena, live))
 }
 
 /// As [`start_measured`], in a session with a call tree: the cell belongs to the chain of callers. `false` if the thread knows no
@@ -84,7 +94,7 @@ pub(super) fn measure<A: Activation, const BEGINS: bool>(
             let Thread { current, timers, stack, branches, .. } = thread;
             start_branch::<A, BEGINS>(&mut context, current, timers, stack, branches, &branching);
         } else if run & kind != 0 {
-            let mut measured = Measured::of(thread, context.snapshot, plan, entry, measure);
+            let mut measured = Measured::of(plan, entry, measure);
             let Thread { current, timers, stack, .. } = thread;
             start_measured::<A, BEGINS>(&mut context, current, timers, stack, &mut measured);
         }

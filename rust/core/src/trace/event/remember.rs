@@ -50,17 +50,11 @@ fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
 }
 
 impl Measured {
-    /// Charges one measure in one session. The process that runs now gets a cell if it is traced.
-    pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
+    /// Charges one measure in one session. The first call finds the cell.
+    pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
         let (exit_actions, generation) = charged(entry, measure);
-        let (current, key) = (&thread.current, key(plan.slot, measure));
-        let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
-            let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
-            (current.pid, current.cell(entry.index, entry.id, key, &entry.session.arena, live))
-        } else {
-            (NOBODY, 0)
-        };
-        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, exit_actions }
+        let key = key(plan.slot, measure);
+        Measured { pid: NOBODY, cell: CellRef::of(0), id: entry.id, key, generation, index: entry.index, exit_actions }
     }
 }
 
@@ -122,7 +116,7 @@ impl CachedCall {
                 if entry.run & kind != 0 {
                     actions.push(match entry.session.tree.get() {
                         Some(_) => Action::Branch(Branching::of(plan, entry, measure)),
-                        None => Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)),
+                        None => Action::Measure(Measured::of(plan, entry, measure)),
                     });
                 }
             }

@@ -51,7 +51,10 @@ fn resume_cached<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Sna
     while let Some(action) = thread.call_cache.at(place).action(done) {
         let Thread { ref current, ref mut timers, ref mut stack, ref mut branches, .. } = *thread;
         let is_done = match action {
-            Action::Measure(cached) => start_measured::<A, false>(&mut context, current, timers, stack, cached),
+            Action::Measure(cached) => {
+                start_measured::<A, false>(&mut context, current, timers, stack, cached);
+                true
+            }
             Action::Branch(cached) => start_branch::<A, false>(&mut context, current, timers, stack, branches, cached),
             Action::Emit(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
