@@ -18,6 +18,7 @@ from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
 from ._answers import Answers, NodeError
+from ._forms import is_about, is_added, is_counts, is_info, is_number, is_numbers
 
 if TYPE_CHECKING:
     from inviso.merge import Form, Merged
@@ -104,7 +105,7 @@ class Cluster:
         return {node: NodeError(node, "timeout") for node in self._control.silent}
 
     def _add(self, names: list[str]) -> Answers:
-        answers = self._answers(self._control.add(names, self._tag, self._settings))
+        answers = self._answers(self._control.add(names, self._tag, self._settings), is_added)
         self.refused = Answers({}, {**self.refused.errors, **answers.errors})
         self._others |= {node for node, each in answers.items() if isinstance(each, tuple) and each[1] == "tracing"}
         return Answers(
@@ -128,9 +129,12 @@ class Cluster:
         ...     len(cluster.status())
         0
         """
-        rows = {}
+        rows, wrong = {}, {}
         for each in self.found():
             about = each.about
+            if not is_about(about):
+                wrong[each.node] = NodeError(each.node, (Atom("bad_answer"), about))
+                continue
             state, status = about["state"] or ("-", "-")
             row = {"pid": str(each.pid), "python": about["python"], "state": state}
             row["status"] = status if isinstance(status, str) else f"suspended: {status[1]}"
@@ -139,7 +143,7 @@ class Cluster:
             row |= {"records": counts.get("written"), "lost": counts.get("lost"), "ended": counts.get("ended")}
             row["program"] = about["program"]
             rows[each.node] = row
-        return Answers(rows, self.silent)
+        return Answers(rows, {**self.silent, **wrong})
 
     # tracing
 
@@ -204,8 +208,8 @@ class Cluster:
         self._others -= {*answers}
         self._noted.clear()  # logs of earlier traces belong to no answer of this trace
         self._control.call(answers, "tpm_localnames")
-        found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
-        set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
+        found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]), is_numbers)
+        set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]), is_numbers)
         with_tokens = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
         self._logs |= {node: os.fspath(folder) for node in answers if folder is not None}
         numbers, flagged = _numbers(found), _numbers(set_)
@@ -227,7 +231,7 @@ class Cluster:
 
     def _set(self, request: str, what: list[Any]) -> Answers:
         """For each node the number of functions or processes of a request."""
-        answers = _numbers(self._answers(self._control.call(None, request, what)))
+        answers = _numbers(self._answers(self._control.call(None, request, what), is_numbers))
         return Answers(answers, self._explained(answers.errors))
 
     def messages(self, /, **options: Any) -> Answers:
@@ -256,7 +260,7 @@ class Cluster:
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.count, patterns")]
         if not mfas:
             raise BadArg("Cluster.count", "patterns", "nothing is asked for; pass a pattern such as 'shop.**'")
-        answers = self._answers(self._control.call(None, "count", type, mfas))
+        answers = self._answers(self._control.call(None, "count", type, mfas), is_number)
         self._counted |= {*answers}
         return answers
 
@@ -265,7 +269,7 @@ class Cluster:
 
         For each node a dict from ``"module:function/arity"`` to ``(calls, measurement)``, the largest first.
         """
-        answers = self._answers(self._control.call(None, "counts"))
+        answers = self._answers(self._control.call(None, "counts"), is_counts)
         gone = self._counted - {*self._control.nodes()}
         answers.errors |= {node: NodeError(node, "its process has ended, and its counts with it") for node in gone}
         results = {
@@ -291,7 +295,7 @@ class Cluster:
             self._logs = dict.fromkeys([*self.nodes, *self._noted, *self._began], os.fspath(folder))
         folders, self._logs = self._logs, {}
         stopped = self._answers(self._control.call(None, "stop_tracing"))
-        info = self._answers(self._control.call(stopped, "info"))
+        info = self._answers(self._control.call(stopped, "info"), is_info)
         results: dict[str, Any] = {}
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
@@ -345,7 +349,9 @@ class Cluster:
     def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The processes and log folders of nodes that have begun tracing."""
         pids = self._control.pids()
-        files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
+        files = {
+            node: each["files"] for node, each in self._answers(self._control.call(nodes, "info"), is_info).items()
+        }
         return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
 
     def _ended(self, errors: dict[str, NodeError]) -> list[str]:
@@ -437,7 +443,7 @@ class Cluster:
 
     def logs(self) -> Answers:
         """The full paths of each node's log files that exist."""
-        answers = self._answers(self._control.call(None, "info"))
+        answers = self._answers(self._control.call(None, "info"), is_info)
         return Answers({node: each["files"] for node, each in answers.items()}, answers.errors)
 
     def events(self, function: Callable[[Any], object]) -> None:
@@ -489,19 +495,23 @@ class Cluster:
     def _explained(self, errors: dict[str, NodeError]) -> dict[str, NodeError]:
         """The errors, with the reason for nodes that are suspended."""
         suspended = [node for node, error in errors.items() if error.reason == "suspended"]
-        for node, each in self._answers(self._control.call(suspended, "info")).items():
+        for node, each in self._answers(self._control.call(suspended, "info"), is_info).items():
             if each["suspended"]:
                 errors[node] = NodeError(node, each["suspended"])
         return errors
 
-    def _answers(self, pairs: Iterable[tuple[str, Any]]) -> Answers:
+    def _answers(self, pairs: Iterable[tuple[str, Any]], form: Callable[[Any], bool] | None = None) -> Answers:
+        """The answers of nodes. What has not the form is the node's error, as what is no answer at all."""
         results: dict[str, Any] = {}
         errors: dict[str, NodeError] = {}
         for node, answer in pairs:
+            result = None if answer == OK else answer[1]
             if isinstance(answer, tuple) and answer[0] == "error":
-                errors[node] = NodeError(node, answer[1])
+                errors[node] = NodeError(node, result)
+            elif form is not None and not form(result):
+                errors[node] = NodeError(node, (Atom("bad_answer"), result))
             else:
-                results[node] = None if answer == OK else answer[1]
+                results[node] = result
         return Answers(results, errors)
 
 

@@ -86,7 +86,7 @@ def callbacks(x: Any, y: Any) -> None:
 def show(message: Any, *rest: Any) -> None:
     """Shows a warning, unless it is that scikit-learn's threads found no filters of warnings.
 
-    Each of them saves, replaces and restores the process's filters, without a lock; so it depends on the threads' turns.
+    Each of them saves, replaces and restores the process's filters without a lock, so it depends on the threads' turns.
     """
     if "sklearn.utils.parallel" not in str(message):
         shows(message, *rest)
