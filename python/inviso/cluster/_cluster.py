@@ -501,7 +501,7 @@ class Cluster:
         return errors
 
     def _answers(self, pairs: Iterable[tuple[str, Any]], form: Callable[[Any], bool] | None = None) -> Answers:
-        """The answers of nodes. What has not the form is the node's error, as what is no answer at all."""
+        """The answers of nodes. A result that ``form`` refuses becomes the node's error."""
         results: dict[str, Any] = {}
         errors: dict[str, NodeError] = {}
         for node, answer in pairs:

@@ -132,6 +132,12 @@ impl Snapshot {
         self.ids.get(index as usize) == Some(&id)
     }
 
+    /// Whether a session with this id lives.
+    #[must_use]
+    pub fn lives(&self, id: u32) -> bool {
+        self.sessions().any(|session| session.id as u32 == id)
+    }
+
     /// One more than the largest index that a session has had.
     #[inline(always)]
     #[must_use]

@@ -82,11 +82,11 @@ pub unsafe fn parts_of_method(object: *mut PyObject) -> Option<(*mut PyObject, *
 /// method written in C by the class that has it; a function of Cython's by its own attributes; any other object by its
 /// type's `__call__`.
 ///
-/// # Safety
-/// `callable` stands, and the calling thread is attached and has no exception set.
-///
 /// # Errors
 /// [`Full`].
+///
+/// # Safety
+/// `callable` stands, and the calling thread is attached and has no exception set.
 pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: each type is checked before its layout is read.
     unsafe {
@@ -195,11 +195,11 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
 /// Writes the module and the qualified name of an object that acts as a coroutine and has no Python frame, as two
 /// atoms: its own if it has them, else those of its class.
 ///
-/// # Safety
-/// `object` stands, and the calling thread is attached and has no exception set.
-///
 /// # Errors
 /// [`Full`].
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached and has no exception set.
 pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: the caller promises that `object` stands, and the calling thread is attached and has no exception set.
     unsafe {
@@ -235,11 +235,11 @@ unsafe fn own_names(object: *mut PyObject) -> Option<[Held; 2]> {
 /// number of parameters, the arity is the number of arguments. Those of partials count, and all keyword arguments count
 /// as one, as in the list of a call's arguments.
 ///
-/// # Safety
-/// As [`name_of_callable`].
-///
 /// # Errors
 /// [`Full`].
+///
+/// # Safety
+/// As [`name_of_callable`].
 pub unsafe fn place_of_callable(
     callable: *mut PyObject, mut arguments: usize, mut named: bool, out: &mut Encoder<'_>,
 ) -> Result<(), Full> {
@@ -288,11 +288,11 @@ pub unsafe fn is_partial(object: *mut PyObject) -> bool {
 
 /// Writes module and qualified name of the `run` method of a thread object, as two atoms.
 ///
-/// # Safety
-/// As [`name_of_callable`].
-///
 /// # Errors
 /// [`Full`].
+///
+/// # Safety
+/// As [`name_of_callable`].
 pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: an instance holds its type; the method is held.
     unsafe {
@@ -306,11 +306,11 @@ pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resul
 
 /// Writes `(module, function, arity)` of the `run` method of a thread object.
 ///
-/// # Safety
-/// As [`name_of_callable`].
-///
 /// # Errors
 /// [`Full`].
+///
+/// # Safety
+/// As [`name_of_callable`].
 pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: an instance holds its type; the method is held.
     unsafe {

@@ -93,12 +93,12 @@ pub unsafe fn has_exception(state: *mut PyThreadState) -> bool {
     }
 }
 
+#[cold]
+#[inline(never)]
 /// Whether an exception is set, by a call of the interpreter.
 ///
 /// # Safety
 /// As [`current`].
-#[cold]
-#[inline(never)]
 unsafe fn has_occurred() -> bool {
     // SAFETY: the caller promises an attached thread.
     unsafe { !api::PyErr_Occurred().is_null() }
@@ -176,12 +176,12 @@ mod state_word {
         unsafe { read(distance) }.cast()
     }
 
+    #[cold]
+    #[inline(never)]
     /// The state, by a call of the interpreter. Rare here, so it is out of line.
     ///
     /// # Safety
     /// As [`current`].
-    #[cold]
-    #[inline(never)]
     unsafe fn ask() -> *mut api::PyThreadState {
         // SAFETY: the caller promises that the calling thread is attached.
         unsafe { api::PyThreadState_Get() }

@@ -49,8 +49,7 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
 fn new_cell<A>(context: &mut CallContext<'_, A>, current: &Tracee, cached: &Measured) -> Option<u32> {
     context.read_clock();
     let session = context.snapshot.session(cached.index, cached.id)?;
-    let live = |id| context.snapshot.sessions().any(|s| s.id as u32 == id);
-    Some(current.cell(cached.index, cached.id, cached.key, &session.arena, live))
+    Some(current.cell(cached.index, cached.id, cached.key, &session.arena, |id| context.snapshot.lives(id)))
 }
 
 /// As [`start_measured`], in a session with a call tree: the cell belongs to the chain of callers. `false` if the thread knows no

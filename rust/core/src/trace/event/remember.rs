@@ -35,8 +35,7 @@ impl Branching {
         }
         let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.exit_actions).key();
         let key = tree::key_of(tree.child(tree::place_of(above), plan.slot), measure);
-        let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
-        let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, live));
+        let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, |id| snapshot.lives(id)));
         thread.branches.keep(current.pid, self.id, above, self.key, key, cell);
     }
 }
